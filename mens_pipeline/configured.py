@@ -101,7 +101,7 @@ def present_of(
 
     return CurrentState(
         thresholds=thresholds_of(settings),
-        results_sha256=evaluation.manifest["outputs"][RESULTS]["sha256"],
+        results_sha256=evaluation.outputs[RESULTS],
         heldout_sha256=digest_of(heldout) if heldout is not None else None,
         heldout_problem=heldout_problem,
         benchmark_sha256=load_benchmark(settings.benchmark_dir).digest if settings.benchmark else None,
@@ -124,6 +124,6 @@ def signing_of(settings: Settings) -> "Signing | None":
 
 def artifact_commit(settings: Settings) -> str | None:
     """Return the commit that adapters are named after: VCS_SHA, else that of the workspace; None without either."""
-    from mens_pipeline.corpus.extract.checkout import head_commit  # noqa: PLC0415 - most commands name nothing
+    from mens_pipeline.corpus.extract.sources import head_commit  # noqa: PLC0415 - most commands name nothing
 
     return settings.vcs_sha or head_commit(settings.source_root)

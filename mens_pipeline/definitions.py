@@ -1,12 +1,16 @@
 """The Dagster entry point: everything below `orchestration/defs`."""
 
+import inspect
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
+from dagster._core.definitions.decorators.op_decorator import DecoratedOpFunction
+from dagster_shared.record import replace
 from dagster_shared.utils.warnings import disable_dagster_warnings
 
 from mens_pipeline.orchestration import defs as modules
-from mens_pipeline.orchestration.code_references import with_code_references
 from mens_pipeline.settings import load_settings
 
 
@@ -19,4 +23,37 @@ def defs() -> dg.Definitions:
     """
     with disable_dagster_warnings():
         found = dg.ComponentTree.from_module(modules, project_root=Path(__file__).parent.parent).build_defs()
-        return found if load_settings().environment == "prod" else with_code_references(found)
+        return found if load_settings().environment == "prod" else _with_code_references(found)
+
+
+def _with_code_references(definitions: dg.Definitions) -> dg.Definitions:
+    """Let assets name the places of their own code and of their checks, which the UI opens in an editor.
+
+    The UI shows no metadata of a check, so its place stands on the page of the asset. `dg.with_source_code_references`
+    knows no checks, takes an asset that two modules name for two, and of a decorated function names the file of the
+    decorator.
+    """
+    assets = {id(asset): asset for asset in definitions.assets or () if isinstance(asset, dg.AssetsDefinition)}
+    checks = {id(check): check for check in definitions.asset_checks or ()}
+    places: defaultdict[dg.AssetKey, list[dg.LocalFileCodeReference | dg.UrlCodeReference]] = defaultdict(list)
+    for made in (*assets.values(), *checks.values()):
+        of_checks = {spec.asset_key for spec in made.check_specs}
+        for key in {*made.keys, *of_checks}:
+            places[key].append(_place_of(made))
+    others = [asset for asset in definitions.assets or () if id(asset) not in assets]
+    return replace(definitions, assets=[*assets.values(), *others]).map_asset_specs(
+        func=lambda spec: spec.merge_attributes(
+            metadata={"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=places[spec.key])}
+        )
+    )
+
+
+def _place_of(made: dg.AssetsDefinition) -> dg.LocalFileCodeReference:
+    """Return where the function of an asset or a check begins."""
+    decorated: Any = made.op.compute_fn
+    assert isinstance(decorated, DecoratedOpFunction), "all are decorated functions"  # noqa: S101 - our own impossibility
+    function: Any = inspect.unwrap(decorated.decorated_fn)
+    _, line = inspect.getsourcelines(function)
+    return dg.LocalFileCodeReference(
+        file_path=str(inspect.getsourcefile(function)), line_number=line, label=function.__name__
+    )

@@ -10,9 +10,9 @@ from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_vali
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.jobs.environment import num_processors
+from mens_pipeline.models.base import look_in
 from mens_pipeline.storage.validation import errors_in
-from mens_pipeline.training.environment import num_processors
-from mens_pipeline.training.recorded_base import look_in
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 _PACKAGED: Final = _PACKAGE / "packaged"  # only a wheel has this folder; see [tool.hatch.build] in pyproject.toml

@@ -17,7 +17,7 @@ from typing import Final
 
 import pytest
 
-from mens_pipeline.training.environment import own_environment
+from mens_pipeline.jobs.environment import own_environment
 
 _ACTIONS: Final = '["Admin", "Read", "Write", "List", "Tagging"]'
 _PORTS: Final = ("master", "volume", "filer", "s3")

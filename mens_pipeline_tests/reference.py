@@ -11,14 +11,14 @@ from typer.cli import get_docs_for_click
 from typer.core import TyperGroup
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.curate.mix_config import MixConfig
+from mens_pipeline.corpus.curate.mix import MixConfig
 from mens_pipeline.corpus.curate.pipeline_config import PipelineConfig
 from mens_pipeline.delivery.retention import RetentionPolicy
 from mens_pipeline.feedback.config import FeedbackConfig
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.promotion.policy import GatePolicy
 from mens_pipeline.settings import PROJECT_ROOT, Settings
-from mens_pipeline.training.named_recipes import NamedRecipe
+from mens_pipeline.training.presets import NamedRecipe
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.schemas import DOCUMENTS, SCHEMAS, schema_of
 

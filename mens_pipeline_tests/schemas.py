@@ -8,16 +8,15 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from mens_pipeline.corpus.curate.data_evaluation import DataEvaluationDocument
+from mens_pipeline.corpus.curate.figures import DataEvaluationDocument
+from mens_pipeline.delivery.agreement import MergeManifest, MergeReport
 from mens_pipeline.delivery.gguf_model import GgufReport
-from mens_pipeline.delivery.handoff import ServingHandoff
-from mens_pipeline.delivery.merge_documents import MergeManifest, MergeReport
-from mens_pipeline.evaluation.manifest import Manifest
+from mens_pipeline.delivery.serving_handoff import ServingHandoff
+from mens_pipeline.evaluation.benchmark import Manifest
 from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer, LocalReport, PassAtK
-from mens_pipeline.promotion.override import Override
-from mens_pipeline.promotion.receipt import GateFailed, Receipt
+from mens_pipeline.promotion.receipt import GateFailed, Override, Receipt
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline.training.named_recipes import NamedRecipes
+from mens_pipeline.training.presets import NamedRecipes
 
 SCHEMAS: Final = PROJECT_ROOT / "config" / "schemas"
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,16 +11,14 @@ from typing import Annotated, Any, BinaryIO, Final, TextIO
 
 import typer
 
-from mens_pipeline.cli.diagnostic_text import render
+from mens_pipeline.cli.options import declare_options, option, switch
+from mens_pipeline.cli.terminal import MISUSE, REFUSED, print_json
 from mens_pipeline.corpus.extract.sources import vox_files
-from mens_pipeline.corpus.schema.shares import share_text
-from mens_pipeline.language.diagnostics import Diagnostic, Severity
-from mens_pipeline.language.front_end import Analysis, analyze, analyze_bytes
+from mens_pipeline.corpus.schema.account import share_text
+from mens_pipeline.language.diagnostics import Diagnostic, Severity, SourceText, visible_text
+from mens_pipeline.language.front_end import Analysis, analyze, analyze_bytes, verdict_record
 from mens_pipeline.language.parser.modules import Mode, mode_of
 from mens_pipeline.language.semantics import semantic_diagnostics, semantic_records
-from mens_pipeline.language.source_text import SourceText
-from mens_pipeline.language.verdict import verdict_record
-from mens_pipeline.language.visible_text import visible_text
 from mens_pipeline.storage.files import bounded_lines, read_regular
 
 MAX_REQUEST_BYTES: Final = 67_108_864
@@ -88,8 +87,6 @@ def _malformed(identity: object, number: int, problem: str) -> dict[str, Any]:
     return {"id": identity, "ok": False, "declarations": [], "constructs": {}, "diagnostics": [], "error": message}
 
 
-REFUSED: Final = 1
-MISUSE: Final = 2
 MAX_BYTES: Final = 67_108_864
 """Of a file; a larger one is no program."""
 
@@ -125,21 +122,19 @@ class CheckedFile:
         return self.analysis.ok and all(one.severity is not Severity.ERROR for one in self.semantic or ())
 
 
+@declare_options
 def check(
+    *,
     files: Annotated[
         list[Path] | None,
         typer.Argument(help="Vox files, folders of them, or `-` for standard input.", show_default=False),
     ] = None,
-    *,
-    mode: Annotated[ModeOption, typer.Option(help="How to read the texts.")] = ModeOption.AUTO,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    syntax_only: Annotated[bool, typer.Option(help="Leave names and types alone.")] = False,
-    jsonl: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help='Check JSON lines {"id", "source", "mode"?} from a file or `-`; answer each.'
-        ),
-    ] = None,
+    mode: ModeOption = option(ModeOption.AUTO, "How to read the texts."),
+    as_json: bool = switch("Print one JSON document.", "--json"),
+    syntax_only: bool = switch("Leave names and types alone.", "--syntax-only/--no-syntax-only"),
+    jsonl: Path | None = option(
+        None, 'Check JSON lines {"id", "source", "mode"?} from a file or `-`; answer each.', metavar="FILE"
+    ),
 ) -> None:
     """Check the grammar, names and types of Vox programs and say what is wrong with them.
 
@@ -198,7 +193,7 @@ def _print_json(checked: Iterable[CheckedFile]) -> bool:
         records.append({"path": file.path, **verdict_record(file.analysis), **semantic})
         all_right = all_right and file.is_right
     rejected = sum(not record["ok"] for record in records)
-    typer.echo(json.dumps({"num_files": len(records), "num_rejected": rejected, "files": records}, indent=2))
+    print_json({"num_files": len(records), "num_rejected": rejected, "files": records})
     return all_right
 
 
@@ -218,3 +213,53 @@ def _print_text(checked: Iterable[CheckedFile]) -> bool:
     errors = f"errors {num_errors}" + (f" ({num_semantic} in names and types)" if num_semantic else "")
     typer.echo(f"accepted {share_text(num_accepted, num_files)}, {errors}, warnings {num_warnings}", err=True)
     return num_right == num_files
+
+
+_MOST_COLUMNS: Final = 100
+_COLOURS: Final = {Severity.ERROR: typer.colors.RED, Severity.WARNING: typer.colors.YELLOW}
+
+
+def render(path: str, source: SourceText, diagnostic: Diagnostic) -> str:
+    """Format a diagnostic for people, in colours that `typer.echo` may strip; line and column count from 1."""
+    place = diagnostic.start
+    label = typer.style(f"{diagnostic.severity}[{diagnostic.code}]", fg=_COLOURS[diagnostic.severity], bold=True)
+    line, column, width = _window(source.line(place.line), place.column, _length(diagnostic))
+    indent = "".join("\t" if c == "\t" else " " * _cells(c) for c in line[:column])
+    marks = "^" * max(1, sum(map(_cells, line[column : column + width])))
+    gutter = " " * len(str(place.line))
+    lines = [
+        f"{visible_text(path)}:{place.line}:{place.column + 1}: {label}: {visible_text(diagnostic.message)}",
+        f" {place.line} | {_printable(line)}",
+        f" {gutter} | {indent}{typer.style(marks, fg=_COLOURS[diagnostic.severity], bold=True)}",
+    ]
+    if diagnostic.advice:
+        lines.append(f" {gutter} = help: {visible_text(diagnostic.advice)}")
+    return "\n".join(lines)
+
+
+def _length(diagnostic: Diagnostic) -> int:
+    same_line = diagnostic.end.line == diagnostic.start.line
+    return diagnostic.end.column - diagnostic.start.column if same_line else 1
+
+
+def _window(line: str, column: int, width: int) -> tuple[str, int, int]:
+    """Return a stretch of a long line around the column, with the column and width in it."""
+    if len(line) <= _MOST_COLUMNS:
+        return line, column, width
+    first = max(0, column - _MOST_COLUMNS // 2)
+    lead = "…" if first else ""
+    tail = "…" if first + _MOST_COLUMNS < len(line) else ""
+    shown = lead + line[first : first + _MOST_COLUMNS] + tail
+    inside = column - first + len(lead)
+    return shown, inside, min(width, len(shown) - inside)
+
+
+def _cells(character: str) -> int:
+    """Return the columns that a character takes on a terminal."""
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _printable(line: str) -> str:
+    return "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in line)

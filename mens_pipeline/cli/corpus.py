@@ -1,37 +1,38 @@
-"""`mens corpus`: from a workspace to training data, a step at a time."""
+"""`mens corpus`: from a workspace to a train set, a step at a time, and what is in it."""
 
-import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mens_pipeline.cli.corpus_evol import evol
-from mens_pipeline.cli.corpus_mix import mix, stats
-from mens_pipeline.cli.terminal import say
+from mens_pipeline.cli.options import REQUIRED, argument, declare_options, option, switch
+from mens_pipeline.cli.synthesis import evol
+from mens_pipeline.cli.terminal import say, show, tell, write_report
 from mens_pipeline.cli.upstream import CorpusGroup
-from mens_pipeline.corpus.schema.drops import Drop, Tally, Unit, account, drop_fields
-from mens_pipeline.corpus.schema.shares import share_text
+from mens_pipeline.corpus.schema.account import Account, Drop, Unit, most_frequent, share_text
+from mens_pipeline.corpus.schema.reasons import DropReason, NoBehaviour
+from mens_pipeline.corpus.schema.training_pair import read_records
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, load_settings
+from mens_pipeline.storage.jsonl import open_rows, write_digest, write_jsonl, write_lines, write_text
+
+if TYPE_CHECKING:
+    from mens_pipeline.corpus.curate.mix import MixReport
+    from mens_pipeline.corpus.curate.split import SplitReport
 
 app = typer.Typer(name="corpus", cls=CorpusGroup, help="From a Vox workspace to training data.", no_args_is_help=True)
-app.command()(mix)
-app.command()(evol)
-app.command()(stats)
 
 
 @app.command()
+@declare_options
 def extract(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A Vox workspace, or a folder in one.")],
     *,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="Where the records go, as JSON lines.")
-    ],
-    report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where the account goes, with each thing that was dropped.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON document.")] = False,
+    folder: Path = argument("A Vox workspace, or a folder in one.", metavar="DIR"),
+    output: Path = option(REQUIRED, "Where the records go, as JSON lines.", "-o", "--output", metavar="FILE"),
+    report: Path | None = option(None, "Where the account goes, with each thing that was dropped.", metavar="FILE"),
+    as_json: bool = switch("Print the counts as one JSON document.", "--json"),
 ) -> None:
     """Extract records from the `.vox` files and Markdown pages below a folder.
 
@@ -42,66 +43,60 @@ def extract(
 
     Exit code 0: the records are written. 1: the file holds a row that is no record. 2: the command was misused.
     """
-    from mens_pipeline.corpus.extract.carried_records import CarriedRecords, carried_records
-    from mens_pipeline.corpus.extract.checkout import commit_of
     from mens_pipeline.corpus.extract.source_roots import find_source_roots
-    from mens_pipeline.corpus.extract.workspace import extract_workspace
-    from mens_pipeline.settings import load_settings
-    from mens_pipeline.storage.jsonl import write_digest, write_lines, write_text
+    from mens_pipeline.corpus.extract.sources import commit_of
+    from mens_pipeline.corpus.extract.workspace import (
+        CarriedRecords,
+        carried_records,
+        extract_workspace,
+        extraction_report,
+    )
 
-    tally = Tally()
+    accounts = {unit: Account[DropReason]() for unit in Unit}
     drops: list[Drop] = []
     roots = find_source_roots(folder)
     workspace = roots.workspace or folder
     workers = load_settings().num_workers
-    governed = roots.workspace is not None
-    carried = carried_records(output, folder, workspace, roots) if governed else CarriedRecords()
+    carried = carried_records(output, folder, workspace, roots) if roots.workspace else CarriedRecords()
 
     def lines() -> Iterator[str]:
         yield from carried.lines
         for outcome in extract_workspace(folder, commit_of(folder), workers=workers, workspace=workspace):
-            outcome.count(tally)
+            outcome.count(accounts)
             drops.extend(outcome.drops)
             yield from outcome.lines
 
     written = write_lines(output, lines()) - len(carried.lines)
     if carried.lines:
-        say(f"{len(carried.lines)} records of other folders of {workspace} stay in {output}", err=True)
+        tell(f"{len(carried.lines)} records of other folders of {workspace} stay in {output}")
     for reason, count in carried.left.most_common():
-        say(f"{count} records of other folders of {workspace} leave {output}: {reason}", err=True)
-    assert tally.adds_up(), "something was neither kept nor dropped"  # noqa: S101 - our own impossibility
+        tell(f"{count} records of other folders of {workspace} leave {output}: {reason}")
     digest = write_digest(output)
-    counts = {**account(tally, written), "other_folders": carried.account(), "output_sha256": digest}
-    if report is not None:
-        details = [drop_fields(drop) for drop in drops]
-        write_text(report, json.dumps({**counts, "drops": details}, indent=2) + "\n")
-    if as_json:
-        typer.echo(json.dumps(counts, indent=2))
-    else:
-        for line in _lines(tally, written, output):
-            say(line)
+    counts = {**extraction_report(accounts, written), "other_folders": carried.account(), "output_sha256": digest}
+    write_report(report, {**counts, "drops": [asdict(drop) for drop in drops]})
+    show(counts, _extraction_lines(accounts, written, output), as_json=as_json)
 
 
-def _lines(tally: Tally, written: int, output: Path) -> Iterator[str]:
-    for unit in Unit:
-        yield f"{unit:<10} kept {share_text(tally.kept[unit], tally.seen[unit])}"
-        for reason, count in tally.reasons(unit).items():
+def _extraction_lines(accounts: dict[Unit, Account[DropReason]], written: int, output: Path) -> Iterator[str]:
+    for unit, account in accounts.items():
+        yield f"{unit:<10} kept {share_text(account.kept, account.seen)}"
+        for reason, count in most_frequent(account.dropped).items():
             yield f"{'':<10} {count:>6}  {reason}"
     yield f"{written} records in {output}"
 
 
 @app.command()
-def validate(  # noqa: PLR0913 - one parameter an option
-    rows: Annotated[Path, typer.Argument(metavar="IN", help="Records or pairs, as JSON lines.")],
+@declare_options
+def validate(
     *,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where the good rows go.")],
-    recheck: Annotated[bool, typer.Option(help="Judge all code by the front end again.")] = True,
-    quarantine: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Where the other rows go [default: OUT.quarantine.jsonl beside the output]."),
-    ] = None,
-    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Where the counts go, as JSON.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as one JSON document.")] = False,
+    rows: Path = argument("Records or pairs, as JSON lines.", metavar="IN"),
+    output: Path = option(REQUIRED, "Where the good rows go.", "-o", "--output", metavar="FILE"),
+    recheck: bool = option(True, "Judge all code by the front end again."),
+    quarantine: Path | None = option(
+        None, "Where the other rows go [default: OUT.quarantine.jsonl beside the output].", metavar="FILE"
+    ),
+    report: Path | None = option(None, "Where the counts go, as JSON.", metavar="FILE"),
+    as_json: bool = switch("Print the counts as one JSON document.", "--json"),
 ) -> None:
     """Keep the rows that are as they should be: schema, rating, size, accepted code, nothing repeated.
 
@@ -115,8 +110,6 @@ def validate(  # noqa: PLR0913 - one parameter an option
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
     from mens_pipeline.corpus.curate.repetition import Repetition
     from mens_pipeline.corpus.curate.validate import Quarantined, ValidationReport, validate_rows
-    from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
-    from mens_pipeline.storage.jsonl import open_rows, write_digest, write_jsonl, write_text
 
     repetition = Repetition(load_pipeline_config(PIPELINE_CONFIG).validate_)
     is_strict = load_settings().strict_jsonl
@@ -129,36 +122,27 @@ def validate(  # noqa: PLR0913 - one parameter an option
             raise RefusedError(f"{rows}:{row.line}: {row.reason}: {row.detail}. {advice}")
         refused.append(row)
 
-    with open_rows(rows) as lines:
-        write_jsonl(output, validate_rows(lines, counts, refuse, repetition))
-    assert counts.adds_up(), "a row was neither kept nor rejected"  # noqa: S101 - our own impossibility
+    with open_rows(rows) as raw:
+        write_jsonl(output, validate_rows(raw, counts, refuse, repetition))
+    counts.check()
     beside = quarantine or output.with_suffix(f".quarantine{output.suffix}")
     write_jsonl(beside, refused)
     document = {**counts.as_json(), "quarantine": str(beside), "output_sha256": write_digest(output)}
-    if report is not None:
-        write_text(report, json.dumps(document, indent=2) + "\n")
-    if as_json:
-        typer.echo(json.dumps(document, indent=2))
-        return
-    say(f"kept {share_text(counts.kept, counts.seen)}, recheck {'on' if recheck else 'off'}")
-    for reason, count in counts.rejected.items():
-        say(f"{count:>6}  {reason}")
-    for warning, count in counts.warned.items():
-        if count:
-            say(f"{count:>6}  kept, but {warning}")
-    if refused:
-        say(f"{len(refused)} rows with their reasons in {beside}")
+    write_report(report, document)
+    lines = [f"kept {share_text(counts.kept, counts.seen)}, recheck {'on' if recheck else 'off'}"]
+    lines += [f"{count:>6}  {reason}" for reason, count in counts.dropped.items()]
+    lines += [f"{count:>6}  kept, but {warning}" for warning, count in counts.warned.items() if count]
+    lines += [f"{len(refused)} rows with their reasons in {beside}"] if refused else []
+    show(document, lines, as_json=as_json)
 
 
 @app.command()
+@declare_options
 def pairs(
-    records: Annotated[Path, typer.Argument(metavar="IN", help="Extracted records, as JSON lines.")],
     *,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="Where the pairs go, as JSON lines.")],
-    docs: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="DIR", help="A folder of pages to extract as well; a page counts once."),
-    ] = None,
+    records: Path = argument("Extracted records, as JSON lines.", metavar="IN"),
+    output: Path = option(REQUIRED, "Where the pairs go, as JSON lines.", "-o", "--output", metavar="FILE"),
+    docs: list[Path] | None = option(None, "A folder of pages to extract as well; a page counts once.", metavar="DIR"),
 ) -> None:
     """Make training pairs: a prompt for each record, and the record as its answer.
 
@@ -167,33 +151,126 @@ def pairs(
     Exit code 0: the pairs are written. 1: IN holds a row that is no record. 2: the command was misused.
     """
     from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-    from mens_pipeline.corpus.curate.pairs import BehaviourCounts, make_pairs
+    from mens_pipeline.corpus.curate.validated_pairs import behaviour_report, make_pairs
     from mens_pipeline.corpus.extract.workspace import page_records
-    from mens_pipeline.corpus.schema.reading import read_records
-    from mens_pipeline.storage.jsonl import open_rows, write_jsonl
 
     with open_rows(records) as lines:
         extracted = list(read_records(lines, records))
     known = {record.source.blob for record in extracted}
     extracted += page_records(docs or [], known)
-    counts = BehaviourCounts()
+    account = Account[NoBehaviour]()
     with BehaviourWorkers() as workers:
-        written = write_jsonl(output, make_pairs(extracted, workers, counts))
+        written = write_jsonl(output, make_pairs(extracted, workers, account))
     say(f"{written} pairs in {output}, from {len(extracted)} records")
-    behaviour = counts.as_json()
+    behaviour = behaviour_report(account)
     say(f"behaviour observed of {share_text(behaviour['observed'], behaviour['functions'])} functions")
     for reason, count in behaviour["without"].items():
         say(f"{count:>6}  {reason}")
 
 
-@app.command(name="eval")
-def evaluate(
-    rows: Annotated[Path, typer.Argument(metavar="IN", help="Records or pairs, as JSON lines.")],
+@app.command()
+@declare_options
+def mix(
     *,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="Where the figures go, as JSON.")
-    ] = Path("data_evaluation.json"),
-    print_summary: Annotated[bool, typer.Option("--print-summary", help="Print the figures as well.")] = False,
+    config: Path | None = option(None, "What is mixed [default: config/mix.yaml].", metavar="FILE"),
+    data_dir: Path = option(Path(), "Where the paths of the mix begin.", metavar="DIR"),
+    allow_missing_sources: bool = switch("Take every source as optional."),
+    as_json: bool = switch("Print the report as one JSON document.", "--json"),
+) -> None:
+    """Mix sources of pairs into one train set, in the shares that their weights ask for.
+
+    Before that, rows that repeat others are set aside, whole source files are held out to judge the model by, and
+    whatever is too near to them or to a task of the benchmark is kept out of training. Beside the train set stand the
+    same rows as Parquet, the report, `heldout.jsonl` and `families.jsonl`, which judge, and `aside.jsonl` with reasons.
+
+    Exit code 0: the train set is written. 1: a source that is not optional gives nothing. 2: the command was misused.
+    """
+    from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+    from mens_pipeline.corpus.curate.heldout_split import ASIDE, FAMILIES, HELDOUT, family_pairs
+    from mens_pipeline.corpus.curate.mix import load_mix_config, mix_sources
+    from mens_pipeline.corpus.curate.mixed_train_set import read_sources, write_mix
+    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+    from mens_pipeline.corpus.curate.repetition import Repetition
+    from mens_pipeline.corpus.curate.split import split_pairs
+    from mens_pipeline.evaluation.benchmark import protected_pairs
+
+    config_path = config or MIX_CONFIG
+    wanted = load_mix_config(config_path)
+    if allow_missing_sources:
+        optional = tuple(source.model_copy(update={"optional": True}) for source in wanted.sources)
+        wanted = wanted.model_copy(update={"sources": optional})
+    policy = load_pipeline_config(PIPELINE_CONFIG)
+    sources = read_sources(wanted, data_dir)
+    used = [source.path for source in wanted.sources if source.weight > 0]  # others must not shadow their rows
+    present = {path: pairs for path in used if (pairs := sources[path].pairs) is not None}
+    protected = protected_pairs(load_settings().benchmark_dir)
+    with BehaviourWorkers() as workers:
+        split = split_pairs(present, Repetition(policy.validate_), policy.split, workers, protected)
+    for path, pairs in split.train.items():
+        sources[path].pairs = pairs
+    mixed = mix_sources(wanted, sources)
+    output = data_dir / wanted.output
+    about = {"config_path": str(config_path), "output_path": str(output), "config": wanted.model_dump(mode="json")}
+    report = write_mix(mixed, output, {**about, "split": split.report().model_dump()})
+    write_jsonl(output.with_name(HELDOUT), split.heldout)
+    write_jsonl(output.with_name(FAMILIES), family_pairs(policy.split))
+    write_jsonl(output.with_name(ASIDE), split.aside)
+    if split.shortfall and not as_json:
+        tell(split.shortfall)
+    show(report, _mix_lines(split.report(), mixed.report(), output), as_json=as_json)
+
+
+def _mix_lines(split: "SplitReport", report: "MixReport", output: Path) -> Iterator[str]:
+    yield f"held out {share_text(split.num_heldout_groups, split.num_groups)} source files"
+    yield f"held out {split.heldout} pairs; set aside:"
+    yield from (f"{count:>6}  {reason}" for reason, count in split.aside.items() if count)
+    for source in report.sources:
+        shares = f"share {source.share_of_output:.3f} of {source.requested_share:.3f} requested"
+        note = f"  {source.skipped_reason}" if source.skipped_reason else ""
+        yield f"{source.path:<20} {source.distinct_lines:>6} distinct, {shares}{note}"
+    yield f"{report.total_emitted} rows in {output}, {report.total_distinct} of them distinct"
+
+
+app.command()(evol)
+
+
+@app.command()
+@declare_options
+def stats(
+    *,
+    rows: Path = argument("Records or pairs, as JSON lines.", metavar="IN"),
+    as_json: bool = switch("Print the figures as one JSON document.", "--json"),
+) -> None:
+    """Count what is in training data: lanes, kinds, constructs, ratings, difficulty, lengths, repetition.
+
+    Exit code 0: the figures are printed. 2: the command was misused.
+    """
+    from mens_pipeline.corpus.curate.figures import statistics_of
+
+    with open_rows(rows) as lines:
+        figures = statistics_of(lines)
+    show(figures, _statistics_lines(figures), as_json=as_json)
+
+
+def _statistics_lines(figures: dict[str, Any]) -> Iterator[str]:
+    yield f"rows {figures['num_rows']}, distinct {share_text(figures['num_distinct'], figures['num_rows'])}"
+    yield f"source files {figures['num_sources']}, unreadable rows {figures['num_unreadable_rows']}"
+    for name, lengths in figures["characters"].items():
+        yield f"{name} characters: median {lengths['median']}, 95 % {lengths['p95']}, longest {lengths['longest']}"
+    for name, counts in figures["counts"].items():
+        yield name
+        yield from (f"{count:>8}  {value}" for value, count in counts.items())
+
+
+@app.command(name="eval")
+@declare_options
+def evaluate(
+    *,
+    rows: Path = argument("Records or pairs, as JSON lines.", metavar="IN"),
+    output: Path = option(
+        Path("data_evaluation.json"), "Where the figures go, as JSON.", "-o", "--output", metavar="FILE"
+    ),
+    print_summary: bool = switch("Print the figures as well."),
 ) -> None:
     """Measure training data: parse rate by lane, and coverage by lane of the constructs that the parser can produce.
 
@@ -201,11 +278,10 @@ def evaluate(
 
     Exit code 0: the figures are written. 2: the command was misused.
     """
-    from mens_pipeline.corpus.curate.data_evaluation import evaluate_data
-    from mens_pipeline.storage.jsonl import open_rows, write_text
+    from mens_pipeline.corpus.curate.figures import evaluate_data
 
     with open_rows(rows) as lines:
-        figures = evaluate_data(lines).document()
+        figures = evaluate_data(lines)
     write_text(output, figures.model_dump_json(indent=2, by_alias=True) + "\n")
     if print_summary:
         say(f"measured: {figures.measured}")

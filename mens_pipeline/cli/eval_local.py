@@ -4,140 +4,98 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
 import typer
+from pydantic import ValidationError
 
-from mens_pipeline.cli.progress import run_and_show, show_answers
-from mens_pipeline.cli.terminal import INTERRUPTED, aligned, say, tell
+from mens_pipeline.cli.options import Options, option, switch, take_options, values_of
+from mens_pipeline.cli.progress import choose_device, run_and_show, show_answers
+from mens_pipeline.cli.terminal import aligned, interruptible, say, tell
+from mens_pipeline.configured import engine_of, open_store, thresholds_of
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.language.interpreter import ErrorClass
-from mens_pipeline.training.devices import DeviceChoice
+from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.settings import FEW_SHOT, load_settings
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import Artifact
+from mens_pipeline.storage.validation import errors_in
 
 if TYPE_CHECKING:
     from mens_pipeline.evaluation.benchmark import Benchmark
-    from mens_pipeline.evaluation.eval_results import Examination
-    from mens_pipeline.evaluation.results import BestOf, EvalResults
-    from mens_pipeline.evaluation.scores import Scores
-    from mens_pipeline.evaluation.statistics import Rate
+    from mens_pipeline.evaluation.results import EvalResults
     from mens_pipeline.evaluation.trial import Trial
-    from mens_pipeline.inference.generation import EvaluationConfig
     from mens_pipeline.inference.prepare import Conditions, PreparedGeneration
-    from mens_pipeline.storage.store import Artifact
-
-
-_COLUMNS: Final = ("base", "few-shot", "adapter", "fallback")
 
 
 def summary_of(results: "EvalResults", page: Path) -> str:
     """Format the figures that most people look for, each with its 95 % interval."""
-    others = {"few-shot": results.few_shot, "fallback": results.fallback}
-    asked = {name: other.scores.suites for name, other in others.items() if other is not None}
-    models = {"base": results.base.suites, **asked, "adapter": results.adapter.suites}
-    columns = [name for name in _COLUMNS if name in models]
-    rows: list[tuple[str, ...]] = [("suite", "figure", *columns)]
-    served = "adapter" if results.fallback is None else "fallback"
-    for suite, adapter in results.adapter.suites.items():
-        rows += _rows(suite, [models[name].get(suite) for name in columns], adapter)
-        rows += _best_of_rows(results.best_of, suite, [name == served for name in columns])
-    for suite, adapter in results.families.items():
-        rows += _rows(suite, [adapter if name == "adapter" else None for name in columns], adapter)
-    coverage = results.adapter.overall.coverage
-    found = f"{len(coverage.present)}/{len(coverage.present) + len(coverage.missing)}"
-    return "\n".join([*aligned(rows), f"constructs in accepted answers: {found}", f"report {page}"])
+    from mens_pipeline.promotion.report.table import columns_of, table_of
+
+    table = table_of([column for column in columns_of(results) if column.name != "champion"])
+    found = table.row("coverage").cells[table.models.index("adapter")].text.partition(" ")[0]
+    return "\n".join([*aligned(table.lines_by_suite()), f"constructs in accepted answers: {found}", f"report {page}"])
 
 
-def trial_summary_of(scores: "Scores", best_of: "BestOf | None", answers: Path) -> str:
+def trial_summary_of(trial: "Trial", answers: Path) -> str:
     """Format the figures of a model that answered a benchmark alone."""
-    rows = [("suite", "figure", "model"), *_rows("benchmark", [scores], scores)]
-    if scores.test_rate.denominator:
-        rows.append(("", "run-time errors", str(scores.execution_errors.get(ErrorClass.RUNTIME, 0))))
-    rows += _best_of_rows(best_of, "benchmark", [True])
-    return "\n".join([*aligned(rows), f"answers {answers}", "a trial: no verdict rests on it"])
+    from mens_pipeline.promotion.report.table import Column, table_of
+
+    lines = table_of([Column("model", trial.scores, best_of=trial.best_of)]).lines_by_suite()
+    if trial.scores.overall.test_rate.denominator:
+        num_errors = trial.scores.overall.execution_errors.get(ErrorClass.RUNTIME, 0)
+        lines.append(("", "run-time errors", str(num_errors)))
+    return "\n".join([*aligned(lines), f"answers {answers}", "a trial: no verdict rests on it"])
 
 
-def _rows(suite: str, models: "Sequence[Scores | None]", adapter: "Scores") -> Iterator[tuple[str, ...]]:
-    """Yield the table rows of a suite; hidden tests where there are any."""
-    figures: dict[str, list[Rate | None]] = {
-        "parse rate": [model.parse_rate if model is not None else None for model in models],
-        "resolve rate": [model.resolve_rate if model is not None else None for model in models],
-    }
-    for number in adapter.pass_at:
-        figures[f"pass@{number}"] = [model.pass_at[number] if model is not None else None for model in models]
-    if adapter.test_rate.denominator:
-        figures["hidden tests"] = [model.test_rate if model is not None else None for model in models]
-    for label, rates in figures.items():
-        yield (suite, label, *map(_cell, rates))
-        suite = ""
+_KEPT: Final = "run the same command again, finished answers are kept"
 
 
-def _best_of_rows(best_of: "BestOf | None", suite: str, columns: Sequence[bool]) -> Iterator[tuple[str, ...]]:
-    """Show the figures of chosen completions in the column of what is served."""
-    if best_of is None:
-        return
-    scores = best_of.suites[suite]
-    figures = {f"best-of-{best_of.n}": scores.pass_rate, f"best-of-{best_of.n}, hidden tests": scores.test_rate}
-    for label, rate in figures.items():
-        if rate.denominator:
-            yield ("", label, *(_cell(rate if is_served else None) for is_served in columns))
+class EvalOptions(Options):
+    """Options of `mens eval-local`."""
+
+    run_dir: Path = option(
+        Path("runs/latest"),
+        "The folder of a run of `mens train`; of an endpoint a model.",
+        "--run-dir",
+        "--model",
+        metavar="DIR",
+    )
+    heldout: Path | None = option(None, "Held-out pairs [default: heldout.jsonl beside the train set].", metavar="FILE")
+    bench: Path | None = option(None, "A benchmark [default: VOX_BENCHMARK_DIR, else ours].", metavar="DIR")
+    no_bench: bool = switch("Held-out prompts alone.")
+    device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place.")
+    samples: int | None = option(None, "Answers to each prompt; k of pass@k, n of best-of-n.", field="num_samples")
+    temperature: float | None = option(None, "0: always the most likely token.", field="temperature")
+    max_tokens: int | None = option(None, "Tokens of an answer at most.", field="max_new_tokens")
+    seed_base: int | None = option(None, "Start of sampling.", field="seed")
+    decoding: Syntax | None = option(
+        None,
+        "constrained: only what can still become a program is written; fallback: where an answer is none.",
+        field="syntax",
+    )
+    names: bool | None = option(
+        None,
+        "Where the parser steers, refuse fields and methods that the type of a value does not have.",
+        "--names/--no-names",
+        field="names",
+    )
+    trial: bool = switch("The adapter alone, on the benchmark alone: figures that no verdict uses.")
+    endpoint: str | None = option(
+        None, "A trial of a model behind an OpenAI-compatible address: https://HOST/v1.", metavar="URL"
+    )
+    describe: bool = switch("Tell the model of an endpoint what Vox is: config/few_shot.md.")
+    as_json: bool = switch("Print eval_results.json.", "--json")
 
 
-def _cell(rate: "Rate | None") -> str:
-    if rate is None or rate.value is None:
-        return "-"
-    return f"{rate.short} {100 * rate.low:.1f} to {100 * rate.high:.1f}"
-
-
-def eval_local(  # noqa: PLR0913 - one parameter an option
-    *,
-    run_dir: Annotated[
-        Path,
-        typer.Option(
-            "--run-dir", "--model", metavar="DIR", help="The folder of a run of `mens train`; of an endpoint a model."
-        ),
-    ] = Path("runs/latest"),
-    heldout: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Held-out pairs [default: heldout.jsonl beside the train set].")
-    ] = None,
-    bench: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A benchmark [default: VOX_BENCHMARK_DIR, else ours].")
-    ] = None,
-    no_bench: Annotated[bool, typer.Option("--no-bench", help="Held-out prompts alone.")] = False,
-    device: Annotated[DeviceChoice, typer.Option(help="Never another one in its place.")] = DeviceChoice.BEST,
-    samples: Annotated[int | None, typer.Option(help="Answers to each prompt; k of pass@k, n of best-of-n.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="0: always the most likely token.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(help="Tokens of an answer at most.")] = None,
-    seed_base: Annotated[int | None, typer.Option(help="Start of sampling.")] = None,
-    decoding: Annotated[
-        Syntax | None,
-        typer.Option(
-            help="constrained: only what can still become a program is written; fallback: where an answer is none."
-        ),
-    ] = None,
-    names: Annotated[
-        bool | None,
-        typer.Option(
-            "--names/--no-names",
-            help="Where the parser steers, refuse fields and methods that the type of a value does not have.",
-        ),
-    ] = None,
-    trial: Annotated[
-        bool, typer.Option("--trial", help="The adapter alone, on the benchmark alone: figures that no verdict uses.")
-    ] = False,
-    endpoint: Annotated[
-        str | None,
-        typer.Option(metavar="URL", help="A trial of a model behind an OpenAI-compatible address: https://HOST/v1."),
-    ] = None,
-    describe: Annotated[
-        bool, typer.Option("--describe", help="Tell the model of an endpoint what Vox is: config/few_shot.md.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print eval_results.json.")] = False,
-) -> None:
+@take_options(EvalOptions)
+def eval_local(options: EvalOptions) -> None:
     """Let base and adapter answer held-out prompts and a benchmark, and judge every answer.
 
     An answer is Vox when the front end accepts it; it passes when it is complete, and declares what was asked for under
@@ -152,28 +110,21 @@ def eval_local(  # noqa: PLR0913 - one parameter an option
 
     Exit code 0: judged. 1: a model could not answer. 2: the command was misused. 130: interrupted.
     """
-    from mens_pipeline.configured import engine_of
     from mens_pipeline.evaluation.benchmark import load_benchmark
     from mens_pipeline.inference.prepare import Conditions
-    from mens_pipeline.settings import load_settings
-    from mens_pipeline.training.devices import resolve_device
 
     settings = load_settings()
-    config = _config(
-        num_samples=samples, temperature=temperature, max_new_tokens=max_tokens, seed=seed_base, syntax=decoding,
-        names=names,
-    )  # fmt: skip
-    benchmark = None if no_bench else load_benchmark(bench or settings.benchmark_dir)
-    if endpoint is not None:
-        _try_endpoint(endpoint, str(run_dir), _asked_alone(benchmark), config, describe=describe, as_json=as_json)
+    config = _config(options)
+    benchmark = None if options.no_bench else load_benchmark(options.bench or settings.benchmark_dir)
+    if options.endpoint is not None:
+        _try_endpoint(options, options.endpoint, _asked_alone(benchmark), config)
         return
-    chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
-    tell(f"device {chosen.kind}: {chosen.name}")
-    conditions = Conditions(config.decoding, chosen, settings.cache_root / f"{chosen.kind}.lock", engine_of(settings))
-    if trial:
-        _try(run_dir, _asked_alone(benchmark), conditions, as_json=as_json)
+    device = choose_device(options.device, settings)
+    conditions = Conditions(config.decoding, device, settings.cache_root / f"{device.kind}.lock", engine_of(settings))
+    if options.trial:
+        _try(options.run_dir, _asked_alone(benchmark), conditions, as_json=options.as_json)
     else:
-        _examine(run_dir, heldout, benchmark, config, conditions, as_json=as_json)
+        _examine(options.run_dir, options.heldout, benchmark, config, conditions, as_json=options.as_json)
 
 
 def _asked_alone(benchmark: "Benchmark | None") -> "Benchmark":
@@ -182,47 +133,46 @@ def _asked_alone(benchmark: "Benchmark | None") -> "Benchmark":
     return benchmark
 
 
-def _examine(  # noqa: PLR0913 - what an evaluation is made from
+def _examine(
     run_dir: Path,
     heldout: Path | None,
     benchmark: "Benchmark | None",
-    config: "EvaluationConfig",
+    config: EvaluationConfig,
     conditions: "Conditions",
     *,
     as_json: bool,
 ) -> None:
     """Let base and adapter take the exam, and write what came of it into the folder of the run."""
-    from mens_pipeline.configured import open_store, thresholds_of
     from mens_pipeline.evaluation.eval_results import eval_suite
     from mens_pipeline.evaluation.few_shot import few_shot_of
-    from mens_pipeline.evaluation.heldout_beside import heldout_beside
-    from mens_pipeline.inference.prepare import answer_fits, manifest_of
+    from mens_pipeline.evaluation.run_folder import heldout_beside
+    from mens_pipeline.inference.prepare import answer_fits
     from mens_pipeline.promotion.benchmark_gate import PAGE, write_page
     from mens_pipeline.promotion.receipt import results_in
     from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of
-    from mens_pipeline.settings import FEW_SHOT, load_settings
 
-    settings, manifest = load_settings(), manifest_of(run_dir)
-    store, fits = open_store(settings), answer_fits(manifest, config.decoding)
-    path, train = heldout or heldout_beside(manifest), Path(manifest["train_file"])
-    exam = eval_suite(path, train, benchmark, fits, config.family_tasks)
+    settings, adapter = load_settings(), Adapter.open(run_dir)
+    manifest, store = adapter.manifest, open_store(settings)
+    fits = answer_fits(manifest.base_model, config.decoding)
+    exam = eval_suite(heldout or heldout_beside(manifest), manifest.train_file, benchmark, fits, config.family_tasks)
     demands = Demands(thresholds_of(settings), is_benchmark_asked=settings.benchmark)
     first, *later = rounds_of(exam.tasks, demands.thresholds)
     exam = replace(
         exam,
         num_base_tasks=config.base_tasks,
-        few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, manifest),
+        few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, manifest.train_file, manifest.train_sha256),
     )
     more = f", {sum(map(len, later))} more where that cannot tell" if later else ""
     tell(f"{len(first)} prompts to base and adapter{more}")
-    _tell_dropped(exam, conditions)
-    with _interruptible():
+    _tell_too_long(exam.num_too_long, conditions)
+    if exam.num_tests_dropped:
+        tell(f"{exam.num_tests_dropped} prompts lost their hidden tests: their own reference fails them")
+    with interruptible(_KEPT):
         evaluation, reused = evaluate_in_rounds(
-            run_dir,
+            adapter,
             exam,
             conditions,
             store,
-            manifest,
             demands=demands,
             launch=_launch,
             tell=tell,
@@ -239,49 +189,41 @@ def _examine(  # noqa: PLR0913 - what an evaluation is made from
 
 def _try(run_dir: Path, benchmark: "Benchmark", conditions: "Conditions", *, as_json: bool) -> None:
     """Ask the adapter alone, and show what came of it; no document of an exam is written."""
-    from mens_pipeline.configured import open_store
     from mens_pipeline.evaluation.trial import TRIAL, try_adapter
-    from mens_pipeline.inference.prepare import answer_fits, manifest_of
-    from mens_pipeline.settings import load_settings
+    from mens_pipeline.inference.prepare import answer_fits
 
-    store = open_store(load_settings())
-    fits = answer_fits(manifest_of(run_dir), conditions.decoding)
-    with _interruptible():
-        tried = try_adapter(run_dir, benchmark, fits, conditions, store, launch=_launch)
+    store, adapter = open_store(load_settings()), Adapter.open(run_dir)
+    fits = answer_fits(adapter.manifest.base_model, conditions.decoding)
+    with interruptible(_KEPT):
+        tried = try_adapter(adapter, benchmark, fits, conditions, store, launch=_launch)
     _tell_too_long(tried.num_too_long, conditions)
     _show(tried, run_dir / TRIAL, as_json=as_json)
 
 
-def _try_endpoint(  # noqa: PLR0913 - what a trial is made from
-    url: str, name: str, benchmark: "Benchmark", config: "EvaluationConfig", *, describe: bool, as_json: bool
-) -> None:
+def _try_endpoint(options: EvalOptions, url: str, benchmark: "Benchmark", config: EvaluationConfig) -> None:
     """Ask a model over HTTP, and show what came of it."""
-    from mens_pipeline.corpus.evolution.ledger import Ledger
+    from mens_pipeline.corpus.evolution.requests import Ledger
     from mens_pipeline.evaluation.few_shot import described
     from mens_pipeline.evaluation.trial import TRIAL, try_generator
     from mens_pipeline.inference.endpoint import Endpoint
-    from mens_pipeline.language.requests import SYSTEM_PROMPT
-    from mens_pipeline.settings import FEW_SHOT, load_settings
 
-    key = load_settings().evol_api_key
+    name, key = str(options.run_dir), load_settings().evol_api_key
     generator = Endpoint(url, name, key, max_new_tokens=config.max_new_tokens, temperature=config.temperature)
     folder = Path("build") / "endpoint" / re.sub(r"[^\w.-]+", "_", name)
     folder.mkdir(parents=True, exist_ok=True)
-    system = described(FEW_SHOT) if describe else SYSTEM_PROMPT
-    with _interruptible():
+    system = described(FEW_SHOT) if options.describe else SYSTEM_PROMPT
+    with interruptible(_KEPT):
         ledger = Ledger(folder / "replies.jsonl")
         tried = try_generator(generator, benchmark, system, config, ledger)
-    _show(tried, folder / TRIAL, as_json=as_json)
+    _show(tried, folder / TRIAL, as_json=options.as_json)
 
 
 def _show(tried: "Trial", answers: Path, *, as_json: bool) -> None:
-    from mens_pipeline.storage.jsonl import write_jsonl
 
     write_jsonl(answers, tried.answers)
-    summary = trial_summary_of(tried.scores, tried.best_of, answers)
     chosen = {} if tried.best_of is None else {"best_of": tried.best_of.model_dump(mode="json")}
-    document = json.dumps({**tried.scores.model_dump(mode="json"), **chosen}, indent=2)
-    _print(document if as_json else None, summary)
+    document = json.dumps({**tried.scores.overall.model_dump(mode="json"), **chosen}, indent=2)
+    _print(document if as_json else None, trial_summary_of(tried, answers))
 
 
 def _print(document: str | None, summary: str) -> None:
@@ -292,29 +234,13 @@ def _print(document: str | None, summary: str) -> None:
         say(summary)
 
 
-def _tell_dropped(exam: "Examination", conditions: "Conditions") -> None:
-    _tell_too_long(exam.num_too_long, conditions)
-    if exam.num_tests_dropped:
-        tell(f"{exam.num_tests_dropped} prompts lost their hidden tests: their own reference fails them")
-
-
 def _tell_too_long(number: int, conditions: "Conditions") -> None:
     if number:
         most = conditions.decoding.max_new_tokens
         tell(f"{number} not asked: not even their reference fits into {most} tokens (--max-tokens)")
 
 
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """End with a line that says how to go on where the user interrupts a generation."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        tell("interrupted; run the same command again, finished answers are kept")
-        raise typer.Exit(INTERRUPTED) from None
-
-
-def _put_into(run_dir: Path, evaluation: "Artifact") -> None:
+def _put_into(run_dir: Path, evaluation: Artifact) -> None:
     """Put the documents of an evaluation in place of earlier ones, and remove the verdict on those."""
     from mens_pipeline.evaluation.run_folder import forget, remember
     from mens_pipeline.promotion.benchmark_gate import KIND as GATE
@@ -323,20 +249,17 @@ def _put_into(run_dir: Path, evaluation: "Artifact") -> None:
     for name in (RECEIPT, FAILED):
         (run_dir / name).unlink(missing_ok=True)
     forget(run_dir, GATE)
-    for name in evaluation.manifest["outputs"]:
+    for name in evaluation.outputs:
         shutil.copy2(evaluation.path / name, run_dir / name)
     remember(run_dir, evaluation)
 
 
-def _config(**changes: float | Syntax | None) -> "EvaluationConfig":
-    from pydantic import ValidationError
+def _config(options: EvalOptions) -> EvaluationConfig:
 
-    from mens_pipeline.inference.generation import EvaluationConfig
     from mens_pipeline.settings import EVALUATION
-    from mens_pipeline.storage.validation import errors_in
     from mens_pipeline.storage.yaml_file import load_model
 
-    given = {name: value for name, value in changes.items() if value is not None}
+    given = dict(values_of(options).values())
     try:
         return EvaluationConfig.model_validate({**load_model(EVALUATION, EvaluationConfig).model_dump(), **given})
     except ValidationError as error:
@@ -345,6 +268,4 @@ def _config(**changes: float | Syntax | None) -> "EvaluationConfig":
 
 
 def _launch(prepared: "PreparedGeneration") -> int:
-    from mens_pipeline.inference.generation import MODULE, PROGRESS
-
-    return run_and_show(MODULE, prepared.job_path, PROGRESS, show_answers())
+    return run_and_show(prepared.job_path, show_answers())

@@ -8,27 +8,20 @@ import typer
 from mens_pipeline.cli import corpus, scratch, store, telemetry
 from mens_pipeline.cli.check import check
 from mens_pipeline.cli.compare import compare
+from mens_pipeline.cli.delivery import lineage, merge, push
 from mens_pipeline.cli.eval_local import eval_local
-from mens_pipeline.cli.gate import gate
-from mens_pipeline.cli.generate_data import generate_data
-from mens_pipeline.cli.grammar import grammar
-from mens_pipeline.cli.improve import improve
-from mens_pipeline.cli.lineage import lineage
-from mens_pipeline.cli.merge import merge
-from mens_pipeline.cli.promote import override, promote
-from mens_pipeline.cli.push import push
-from mens_pipeline.cli.run import run
-from mens_pipeline.cli.score import export_tasks, score
+from mens_pipeline.cli.export import export_tasks, grammar, score
+from mens_pipeline.cli.promote import gate, override, promote
+from mens_pipeline.cli.run import improve, run
 from mens_pipeline.cli.serve import serve
-from mens_pipeline.cli.terminal import say
+from mens_pipeline.cli.synthesis import generate_data
+from mens_pipeline.cli.terminal import MISUSE, REFUSED, tell
 from mens_pipeline.cli.test import run_files
 from mens_pipeline.cli.train import train
 from mens_pipeline.cli.upstream import AdvisingGroup, TrainCommand
 from mens_pipeline.errors import MensError, RefusedError
-from mens_pipeline.training.environment import keep_current_folder_out
-
-REFUSED = 1
-MISUSE = 2
+from mens_pipeline.jobs.environment import keep_current_folder_out
+from mens_pipeline.settings import PROJECT_ROOT
 
 _EXTRAS: Final = {
     "train": (
@@ -109,18 +102,17 @@ def main() -> None:
     try:
         app()
     except RefusedError as error:
-        say(f"mens: {error}", err=True)
+        tell(f"mens: {error}")
         sys.exit(REFUSED)
     except MensError as error:
-        say(f"mens: {error}", err=True)
+        tell(f"mens: {error}")
         sys.exit(MISUSE)
     except ModuleNotFoundError as error:
         extra = next((extra for extra, names in _EXTRAS.items() if error.name in names), None)
         if extra is None:
             raise
-        from mens_pipeline.settings import PROJECT_ROOT
 
         is_checkout = (PROJECT_ROOT / "constraints.txt").exists()
         what = f'-c constraints.txt -e ".[{extra}]"' if is_checkout else f'"mens-pipeline[{extra}]"'
-        say(f"mens: {error.name}: not installed. Run: pip install {what}", err=True)
+        tell(f"mens: {error.name}: not installed. Run: pip install {what}")
         sys.exit(MISUSE)

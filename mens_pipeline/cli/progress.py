@@ -6,22 +6,33 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.cli.terminal import tell
-from mens_pipeline.training.telemetry_log import update_of
-from mens_pipeline.training.told import told_plan
+from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
+from mens_pipeline.jobs.local import run_job
+from mens_pipeline.jobs.progress import FILE, Follower
+from mens_pipeline.settings import Settings
+from mens_pipeline.training.telemetry_log import format_plan, update_of
 
 _EVERY_SECONDS: Final = 5.0
 
 
-def run_and_show(
-    module: str, job_path: Path, log: str, show: Callable[[dict[str, Any]], None], grace_seconds: float = 20.0
-) -> int:
-    """Run a job in a process of its own, pass on each event of its log beside the job, and return its exit code."""
-    from mens_pipeline.training.environment import training_environment
-    from mens_pipeline.training.launch import run_child
-    from mens_pipeline.training.telemetry_log import Follower
+def choose_device(choice: DeviceChoice, settings: Settings) -> Device:
+    """Return the device of a job, and print which one it is."""
+    device = resolve_device(choice, force_cpu=settings.backend == "cpu")
+    tell(f"device {device.kind}: {device.name}")
+    return device
 
-    poll, output = Follower(job_path.with_name(log), show).poll, job_path.with_name("child.log")
-    return run_child(module, job_path, training_environment(), poll, grace_seconds, output)
+
+def run_and_show(
+    job_path: Path,
+    show: Callable[[dict[str, Any]], None],
+    *,
+    grace_seconds: float = 20.0,
+    num_ranks: int = 1,
+    on_ray: bool = False,
+) -> int:
+    """Do a job in a process of its own, pass on each of its events, and return its exit code."""
+    poll = Follower(job_path.with_name(FILE), show).poll
+    return run_job(job_path, poll, grace_seconds=grace_seconds, num_ranks=num_ranks, on_ray=on_ray)
 
 
 def show_steps() -> Callable[[dict[str, Any]], None]:
@@ -35,7 +46,7 @@ def show_steps() -> Callable[[dict[str, Any]], None]:
             first = update_of(step["resumed_from"])
             tell(f"training from step {first} of {step['planned_steps']}")
         elif line["event"] == "plan":
-            tell(f"training: {told_plan(step)}")
+            tell(f"training: {format_plan(step)}")
         elif line["event"] == "step" and (time.monotonic() - shown > 1 or step["step"] == step["max_steps"]):
             shown = time.monotonic()
             progress = f"step {step['step']}/{step['max_steps']}  loss {step['loss']:.3f}"

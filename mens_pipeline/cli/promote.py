@@ -1,38 +1,105 @@
 """`mens promote` and `mens override`: which adapter is in use."""
 
+import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from pydantic import ValidationError
 
-from mens_pipeline.cli.terminal import say, tell
+from mens_pipeline.cli.options import REQUIRED, declare_options, option, switch
+from mens_pipeline.cli.terminal import REFUSED, say, tell
+from mens_pipeline.configured import open_store, policy_label, present_of, thresholds_of
 from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.models.adapter import MANIFEST, TrainingManifest, adapter_digest, refuse_links
+from mens_pipeline.settings import Settings, load_settings
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.storage.validation import errors_in
 
 if TYPE_CHECKING:
-    from mens_pipeline.promotion.override import Override
     from mens_pipeline.promotion.promote import CurrentState
-    from mens_pipeline.settings import Settings
-    from mens_pipeline.storage.store import Artifact, ArtifactStore
+    from mens_pipeline.promotion.receipt import Override, Receipt
+
+
+@declare_options
+def gate(
+    *,
+    run_dir: Path = option(Path("runs/latest"), "A run that `mens eval-local` has judged.", metavar="DIR"),
+    policy: str | None = option(None, "Of config/gates.yaml [default: VOX_EVAL_POLICY, else ci].", metavar="NAME"),
+    as_json: bool = switch("Print gate_receipt.json.", "--json"),
+) -> None:
+    """Compare what was measured with what config/gates.yaml requires, and write the verdict.
+
+    A gate passes, fails, or cannot tell yet; what cannot be told is not promoted.
+
+    Writes gate_receipt.json into the folder of the run, eval_gate_failed.json exactly when the gate fails, and
+    report.html with the verdict. A missing or malformed document fails by name.
+
+    Exit code 0: passed. 1: failed, or undecided. 2: the command was misused.
+    """
+    from mens_pipeline.evaluation import eval_results
+    from mens_pipeline.evaluation.results import RESULTS
+    from mens_pipeline.evaluation.run_folder import remember, remembered
+    from mens_pipeline.promotion.benchmark_gate import PAGE, build_benchmark_gate, receipt_in
+    from mens_pipeline.promotion.history import baseline_of
+    from mens_pipeline.promotion.receipt import FAILED, RECEIPT
+
+    settings = load_settings()
+    settings = settings.model_copy(update={"eval_policy": policy or settings.eval_policy})
+    store = open_store(settings)
+    refuse_links(run_dir)
+    advice = f"Run `mens eval-local --run-dir {run_dir}` first."
+    evaluation = remembered(run_dir, eval_results.KIND, RESULTS, store, advice)
+    baseline = baseline_of(store, adapter_digest(run_dir))
+    judged, _ = build_benchmark_gate(
+        evaluation,
+        run_dir,
+        store,
+        policy=policy_label(settings),
+        thresholds=thresholds_of(settings),
+        champion_key=baseline.key if baseline is not None else None,
+        is_benchmark_asked=settings.benchmark,
+        strict=settings.eval_strict,
+        now=int(time.time()),
+    )
+    (run_dir / FAILED).unlink(missing_ok=True)
+    for name in (RECEIPT, FAILED, PAGE):
+        if (judged.path / name).is_file():
+            shutil.copy2(judged.path / name, run_dir / name)
+    remember(run_dir, judged)
+    receipt = receipt_in(judged.path)
+    if as_json:
+        typer.echo(receipt.model_dump_json(indent=2))
+    else:
+        say(_lines(receipt))
+    raise typer.Exit(0 if receipt.overall_passed else REFUSED)
+
+
+def _lines(receipt: "Receipt") -> str:
+    words = {"passed": "passed", "failed": "FAILED", "undecided": "UNDECIDED"}
+    lines = [
+        f"{words[gate.status] if gate.block or gate.passed else 'warning':<9}  {gate.name}: {gate.message}"
+        for gate in receipt.gates
+    ]
+    tried = f", {receipt.tried}" if receipt.tried else ""
+    return "\n".join([*lines, f"policy {receipt.policy}: {words[receipt.status]}{tried}"])
+
 
 RunDir = Annotated[Path, typer.Option(metavar="DIR", help="A run that `mens gate` has judged.")]
 
 
-def promote(  # noqa: PLR0913 - what may be asked for
+@declare_options
+def promote(
     *,
     run_dir: RunDir = Path("runs/latest"),
-    rollback: Annotated[bool, typer.Option("--rollback", help="Use the adapter before the present one again.")] = False,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why it is rolled back, for the history.")] = "by hand",
-    override_file: Annotated[
-        Path | None, typer.Option("--override", metavar="FILE", help="A record that `mens override` signed.")
-    ] = None,
-    history: Annotated[bool, typer.Option("--history", help="Print all changes, and change nothing.")] = False,
-    sign: Annotated[
-        bool,
-        typer.Option(
-            "--sign-history", help="Print all changes and all tries, and sign them as they stand with a new key."
-        ),
-    ] = False,
+    rollback: bool = switch("Use the adapter before the present one again."),
+    reason: str = option("by hand", "Why it is rolled back, for the history.", metavar="TEXT"),
+    override_file: Path | None = option(None, "A record that `mens override` signed.", "--override", metavar="FILE"),
+    history: bool = switch("Print all changes, and change nothing."),
+    sign: bool = switch(
+        "Print all changes and all tries, and sign them as they stand with a new key.", "--sign-history"
+    ),
 ) -> None:
     """Make the adapter of a run the champion: the one in use.
 
@@ -44,21 +111,18 @@ def promote(  # noqa: PLR0913 - what may be asked for
 
     Exit code 0: done. 1: refused; the message names every reason. 2: the command was misused.
     """
-    from mens_pipeline.configured import open_store
     from mens_pipeline.delivery.trackers import track_champion
     from mens_pipeline.orchestration.champion import report_champion
     from mens_pipeline.promotion import promote as promotion
     from mens_pipeline.promotion.history import history_of, sign_history
     from mens_pipeline.promotion.ledger import sign_ledger
-    from mens_pipeline.settings import load_settings
-    from mens_pipeline.training.run_dir import refuse_links
 
     settings = load_settings()
     store = open_store(settings)
     if history or sign:
         events = sign_history(store) if sign else history_of(store)
         if not events:
-            say("no adapter was promoted yet", err=True)
+            tell("no adapter was promoted yet")
         for event in events:
             say(f"{_when(event.timestamp_unix)}  {event.action:<8}  {event.key[:12]}  {event.reason}")
         for tried in sign_ledger(store) if sign else ():
@@ -87,11 +151,12 @@ def _when(timestamp_unix: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(timestamp_unix))
 
 
+@declare_options
 def override(
     *,
     run_dir: RunDir = Path("runs/latest"),
-    by: Annotated[str, typer.Option(metavar="NAME", help="Who answers for it.")],
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why the verdict does not count.")],
+    by: str = option(REQUIRED, "Who answers for it.", metavar="NAME"),
+    reason: str = option(REQUIRED, "Why the verdict does not count.", metavar="TEXT"),
 ) -> None:
     """Sign a record that lets this adapter be promoted although its gate failed.
 
@@ -100,16 +165,7 @@ def override(
 
     Exit code 0: gate_override.json is written. 1: there is no verdict. 2: the command was misused.
     """
-    from pydantic import ValidationError
-
-    from mens_pipeline.configured import open_store
-    from mens_pipeline.inference.prepare import adapter_digest
-    from mens_pipeline.promotion.override import OVERRIDE, Override, signed
-    from mens_pipeline.promotion.receipt import RECEIPT
-    from mens_pipeline.settings import load_settings
-    from mens_pipeline.storage.store import digest_of
-    from mens_pipeline.storage.validation import errors_in
-    from mens_pipeline.training.run_dir import refuse_links
+    from mens_pipeline.promotion.receipt import OVERRIDE, RECEIPT, Override, signed
 
     settings = load_settings()
     refuse_links(run_dir)
@@ -129,7 +185,7 @@ def override(
     say(f"{path} signed. Use it: mens promote --run-dir {run_dir} --override {path}")
 
 
-def _gate_of(run_dir: Path, store: "ArtifactStore") -> "Artifact":
+def _gate_of(run_dir: Path, store: ArtifactStore) -> Artifact:
     from mens_pipeline.evaluation.run_folder import remembered
     from mens_pipeline.promotion.benchmark_gate import KIND
     from mens_pipeline.promotion.receipt import RECEIPT
@@ -137,30 +193,28 @@ def _gate_of(run_dir: Path, store: "ArtifactStore") -> "Artifact":
     return remembered(run_dir, KIND, RECEIPT, store, f"Run `mens gate --run-dir {run_dir}` first.")
 
 
-def _present(run_dir: Path, store: "ArtifactStore", settings: "Settings") -> "CurrentState":
+def _present(run_dir: Path, store: ArtifactStore, settings: Settings) -> "CurrentState":
     """Return the current state: the newest evaluation of the run, and what was held out of its training."""
-    from mens_pipeline.configured import present_of
     from mens_pipeline.evaluation.eval_results import KIND
-    from mens_pipeline.evaluation.heldout_beside import heldout_of_training
     from mens_pipeline.evaluation.results import RESULTS
-    from mens_pipeline.evaluation.run_folder import remembered
+    from mens_pipeline.evaluation.run_folder import heldout_of_training, remembered
 
     evaluation = remembered(run_dir, KIND, RESULTS, store, f"Run `mens eval-local --run-dir {run_dir}` first.")
     heldout, problem = None, ""
     try:
-        heldout = heldout_of_training(run_dir)
+        heldout = heldout_of_training(TrainingManifest.read(run_dir / MANIFEST))
     except RefusedError as error:
         problem = str(error)
     return present_of(settings, evaluation, heldout, problem)
 
 
-def _read(path: Path, settings: "Settings") -> "Override":
-    from mens_pipeline.promotion.override import read_override
+def _read(path: Path, settings: Settings) -> "Override":
+    from mens_pipeline.promotion.receipt import read_override
 
     return read_override(path, _key(settings))
 
 
-def _key(settings: "Settings") -> str:
+def _key(settings: Settings) -> str:
     if settings.override_key is None:
         raise ConfigurationError("MENS_OVERRIDE_KEY: not set. Set the secret of those who may override.")
     return settings.override_key.get_secret_value()

@@ -1,6 +1,5 @@
 """`mens run`: the whole graph, once, without a server."""
 
-import json
 import logging
 import re
 import shlex
@@ -10,16 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from mens_pipeline.cli.terminal import say
-from mens_pipeline.language.visible_text import visible_text
+from mens_pipeline.cli.options import declare_options, option, switch
+from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, print_json, say, tell
+from mens_pipeline.language.diagnostics import visible_text
+from mens_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from mens_pipeline.orchestration.headless import GraphOutcome
-    from mens_pipeline.settings import Settings
+
 
 Launch = Callable[..., "GraphOutcome"]
 """Runs a job, with what it configures of its assets."""
@@ -39,6 +40,7 @@ _LEAST_MORE: Final = 10
 _OF_PRESET: Final = re.compile(r" --(?:preset|more) \S+")
 """Options that do not go with another preset."""
 
+_GO_ON: Final = "interrupted; run the same again: what is done is reused"
 _MINUTES: Final = {"s": 1 / 60, "m": 1.0, "h": 60.0}
 _FIGURES: Final = ("parse rate", "resolve rate", "hidden tests")
 """Figures of a suite that become metadata entries, such as `heldout: parse rate`."""
@@ -111,7 +113,7 @@ def _updates(adapter: Mapping[str, Any]) -> str:
 
 def _helping(gate: Mapping[str, Any], adapter: Mapping[str, Any], command: str, options: str) -> str:
     """Return the one command that helps against a refusal, with what it does."""
-    from mens_pipeline.promotion.cause import Remedy
+    from mens_pipeline.promotion.receipt import Remedy
 
     if gate["remedy"] == Remedy.MORE:
         minutes = max(_LEAST_MORE, round(adapter.get("train/seconds", 0.0) / 60))
@@ -139,42 +141,28 @@ def _next(figures: Figures, command: str, options: str, *, is_good: bool) -> str
     return f"{command} run{options} goes on to the adapter"
 
 
-REFUSED = 1
-INTERRUPTED = 130
-
-
-def run(  # noqa: PLR0913 - one parameter an option
+@declare_options
+def run(
     *,
-    source_root: Annotated[
-        Path | None,
-        typer.Option(help="The Vox workspace to learn from [default: MENS_SOURCE_ROOT, else this repository's data]."),
-    ] = None,
-    recipe: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Of config/recipes.yaml [default: default]. Several: the best that passes is promoted."
-        ),
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Of config/presets.yaml; `auto` picks by the GPU's memory [default: that of the recipe].",
-        ),
-    ] = None,
-    domain: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Which rows; config/domains.yaml [default: those of the recipe].")
-    ] = None,
-    force_train: Annotated[bool, typer.Option("--force-train", help="Train although nothing has changed.")] = False,
-    more: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TIME", help="Go on after the end of the same run: 10m, 1h. Again for another time."),
-    ] = None,
-    with_training: Annotated[bool, typer.Option("--train/--no-train", help="Whether to go on to the adapter.")] = True,
-    with_promotion: Annotated[
-        bool, typer.Option("--promote/--no-promote", help="Whether an adapter that passes comes into use.")
-    ] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON document.")] = False,
+    source_root: Path | None = option(
+        None, "The Vox workspace to learn from [default: MENS_SOURCE_ROOT, else this repository's data]."
+    ),
+    recipe: list[str] | None = option(
+        None, "Of config/recipes.yaml [default: default]. Several: the best that passes is promoted.", metavar="NAME"
+    ),
+    preset: str | None = option(
+        None, "Of config/presets.yaml; `auto` picks by the GPU's memory [default: that of the recipe].", metavar="NAME"
+    ),
+    domain: str | None = option(
+        None, "Which rows; config/domains.yaml [default: those of the recipe].", metavar="NAME"
+    ),
+    force_train: bool = switch("Train although nothing has changed."),
+    more: list[str] | None = option(
+        None, "Go on after the end of the same run: 10m, 1h. Again for another time.", metavar="TIME"
+    ),
+    with_training: bool = option(True, "Whether to go on to the adapter.", "--train/--no-train"),
+    with_promotion: bool = option(True, "Whether an adapter that passes comes into use.", "--promote/--no-promote"),
+    as_json: bool = switch("Print the outcome as one JSON document.", "--json"),
 ) -> None:
     """Run every asset and every check once, with progress on stderr and a summary at the end.
 
@@ -191,9 +179,8 @@ def run(  # noqa: PLR0913 - one parameter an option
     """
     from mens_pipeline.definitions import defs
     from mens_pipeline.orchestration.choices import resolve_choices
-    from mens_pipeline.orchestration.headless import run_graph
-    from mens_pipeline.orchestration.progress import PROGRESS_LOGGER
-    from mens_pipeline.orchestration.resources.compute import Compute
+    from mens_pipeline.orchestration.headless import PROGRESS_LOGGER, run_graph
+    from mens_pipeline.orchestration.resources import Compute
 
     settings = _settings(source_root)
     where = "" if source_root is None else f" --source-root {shlex.quote(str(source_root))}"
@@ -211,7 +198,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     outcomes, verdicts = [], []
     for outcome, is_good, trained in runs:
         if outcome.is_interrupted:
-            say("interrupted; run the same again: what is done is reused", err=True)
+            tell(_GO_ON)
             raise typer.Exit(INTERRUPTED)
         outcomes.append(outcome)
         verdicts.append(is_good)
@@ -221,14 +208,12 @@ def run(  # noqa: PLR0913 - one parameter an option
             _show(outcome, options, is_good=is_good)
     if as_json:
         told = [asdict(outcome) for outcome in outcomes]
-        typer.echo(json.dumps(told if len(chosen) > 1 else told[0], indent=2))
+        print_json(told if len(chosen) > 1 else told[0])
     raise typer.Exit(0 if verdicts[-1] or (any(verdicts) and not with_promotion) else REFUSED)
 
 
-def _settings(source_root: Path | None) -> "Settings":
+def _settings(source_root: Path | None) -> Settings:
     """Return the environment, with the workspace of this run."""
-    from mens_pipeline.settings import load_settings
-
     settings = load_settings()
     if source_root is not None:
         settings = settings.model_copy(update={"source_root": source_root})
@@ -297,3 +282,47 @@ def show_progress(logger_name: str) -> None:
     logger.setLevel(logging.INFO)
     logger.propagate = False
     logger.handlers = [handler]
+
+
+@declare_options
+def improve(
+    *,
+    rounds: int = option(1, "How many, one after the other.", metavar="N", ge=1),
+    minutes: float | None = option(
+        None, "Answering and training of a round [default: config/feedback.yaml].", metavar="M", ge=0.01
+    ),
+    control: bool = switch("Beside each round: as many minutes on rows of the train set alone."),
+    seed: int | None = option(None, "Of prompts, draws and order [default: config/feedback.yaml].", metavar="N", ge=0),
+    as_json: bool = switch("Print the rounds as one JSON document.", "--json"),
+) -> None:
+    """Let the newest adapter answer prompts of its train set, train it on what passes, and judge what comes of it.
+
+    Each round asks other prompts, several answers to each; parser, names and hidden tests say what they are worth.
+    What is trained on them is judged, gated and promoted as any adapter. A round that is worse than the one before, by
+    the paired test and the p value of config/gates.yaml, is not taken: the next one begins where it began. A round that
+    is done is not run again, and what was interrupted goes on.
+
+    Exit code 0: what the last round made is taken. 1: it is not, or something was refused. 2: the command was misused.
+    130: interrupted; run the same command to go on.
+    """
+    from mens_pipeline.definitions import defs
+    from mens_pipeline.feedback.rounds import lines_of
+    from mens_pipeline.orchestration.headless import PROGRESS_LOGGER
+    from mens_pipeline.orchestration.improve import InterruptedRoundError, Plan
+    from mens_pipeline.orchestration.improve import improve as run_rounds
+
+    show_progress(PROGRESS_LOGGER)
+    done = []
+    try:
+        for found, is_kept in run_rounds(defs(), load_settings(), Plan(rounds, minutes, control, seed)):
+            done.append(found)
+            for line in () if as_json else lines_of(found):
+                say(line)
+            if is_kept and not as_json:
+                say("  it was run before")
+    except InterruptedRoundError:
+        tell(_GO_ON)
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        print_json([found.model_dump(mode="json") for found in done])
+    raise typer.Exit(0 if done[-1].worse is None else REFUSED)

@@ -3,57 +3,55 @@
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-import typer
-
+from mens_pipeline.cli.options import Options, option, switch, take_options
+from mens_pipeline.cli.progress import choose_device
 from mens_pipeline.cli.terminal import tell
+from mens_pipeline.configured import open_store
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.sampling import Syntax
-from mens_pipeline.training.devices import DeviceChoice
+from mens_pipeline.jobs.device import Device, DeviceChoice, exclusive
+from mens_pipeline.jobs.environment import go_offline
+from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.settings import load_settings, secret_of
+from mens_pipeline.storage.store import ArtifactStore
 
 if TYPE_CHECKING:
     from mens_pipeline.delivery.serving.served_model import ServedModel
-    from mens_pipeline.storage.store import ArtifactStore
-    from mens_pipeline.training.devices import Device
+
 
 _NEEDED: Final = ("fastapi", "uvicorn", "torch", "transformers", "peft")
 _TOKEN: Final = "MENS_SERVE_TOKEN"  # noqa: S105 - the name of a variable
 
 
-def serve(  # noqa: PLR0913 - one parameter an option
-    *,
-    run_dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="A run of `mens train` [default: the champion].")
-    ] = None,
-    model: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="A merged model: safetensors, tokenizer, chat template.")
-    ] = None,
-    candidate: Annotated[
-        bool,
-        typer.Option("--candidate", help="The adapter that was judged last, promoted or not; every answer says so."),
-    ] = False,
-    host: Annotated[str, typer.Option(help="Where to listen; others than local ones need a token.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any that is free.")] = 8080,
-    token_env: Annotated[str, typer.Option(metavar="NAME", help="The variable that holds the token.")] = _TOKEN,
-    device: Annotated[DeviceChoice, typer.Option(help="Never another one in its place.")] = DeviceChoice.BEST,
-    decoding: Annotated[
-        Syntax, typer.Option(help="fallback: what is no Vox is written once more, by tokens that lead to a program.")
-    ] = Syntax.FALLBACK,
-    names: Annotated[
-        bool,
-        typer.Option(help="Where the parser steers, refuse fields and methods that the type of a value does not have."),
-    ] = False,
-    best_of: Annotated[
-        int, typer.Option(min=1, max=1_024, help="Answers that are drawn to a request, of which one is given.")
-    ] = 1,
-    max_concurrent: Annotated[int, typer.Option(min=1, max=1_024, help="Answers that are written at once.")] = 4,
-    max_request_bytes: Annotated[int, typer.Option(min=256, help="Of the body of a request.")] = 1_048_576,
-    timeout: Annotated[
-        float, typer.Option(min=0.1, max=86_400, help="Seconds from a request to its last token.")
-    ] = 120.0,
-    max_new_tokens: Annotated[int, typer.Option(min=1, max=131_072, help="Tokens of an answer at most.")] = 1_024,
-) -> None:
+class ServeOptions(Options):
+    """Options of `mens serve`."""
+
+    run_dir: Path | None = option(None, "A run of `mens train` [default: the champion].", metavar="DIR")
+    model: Path | None = option(None, "A merged model: safetensors, tokenizer, chat template.", metavar="FOLDER")
+    candidate: bool = switch("The adapter that was judged last, promoted or not; every answer says so.")
+    host: str = option("127.0.0.1", "Where to listen; others than local ones need a token.")
+    port: int = option(8080, "0: any that is free.", ge=0, le=65_535)
+    token_env: str = option(_TOKEN, "The variable that holds the token.", metavar="NAME")
+    device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place.")
+    decoding: Syntax = option(
+        Syntax.FALLBACK, "fallback: what is no Vox is written once more, by tokens that lead to a program."
+    )
+    names: bool = option(
+        False,
+        "Where the parser steers, refuse fields and methods that the type of a value does not have.",
+        "--names/--no-names",
+    )
+    best_of: int = option(1, "Answers that are drawn to a request, of which one is given.", ge=1, le=1_024)
+    max_concurrent: int = option(4, "Answers that are written at once.", ge=1, le=1_024)
+    max_request_bytes: int = option(1_048_576, "Of the body of a request.", ge=256)
+    timeout: float = option(120.0, "Seconds from a request to its last token.", ge=0.1, le=86_400)
+    max_new_tokens: int = option(1_024, "Tokens of an answer at most.", ge=1, le=131_072)
+
+
+@take_options(ServeOptions)
+def serve(options: ServeOptions) -> None:
     """Serve a model over HTTP, in the shapes of OpenAI and Ollama.
 
     Paths: /v1/chat/completions, /v1/completions, /v1/models, /api/generate, /api/chat, /api/tags, /api/show,
@@ -77,64 +75,57 @@ def serve(  # noqa: PLR0913 - one parameter an option
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise ConfigurationError(f'{", ".join(missing)}: not installed. Run: pip install -e ".[serve,train]"')
-    named = {"--run-dir": run_dir is not None, "--model": model is not None, "--candidate": candidate}
+    named = {
+        "--run-dir": options.run_dir is not None,
+        "--model": options.model is not None,
+        "--candidate": options.candidate,
+    }
     if sum(named.values()) > 1:
         given = " and ".join(flag for flag, is_given in named.items() if is_given)
         raise ConfigurationError(f"{given}: one model is served. Name one of them.")
 
-    if best_of > max_concurrent:
-        message = f"--best-of {best_of}: more than the {max_concurrent} answers that are written at once."
+    if options.best_of > options.max_concurrent:
+        message = (
+            f"--best-of {options.best_of}: more than the {options.max_concurrent} answers that are written at once."
+        )
         raise ConfigurationError(f"{message} Raise --max-concurrent, or choose of fewer.")
 
-    from mens_pipeline.configured import open_store
     from mens_pipeline.delivery.serving import server
-    from mens_pipeline.delivery.serving.asking import Defaults
+    from mens_pipeline.delivery.serving.answering import Defaults
     from mens_pipeline.delivery.serving.engine import Limits
-    from mens_pipeline.settings import load_settings, secret_of
-    from mens_pipeline.training.devices import resolve_device
-    from mens_pipeline.training.environment import go_offline
 
     settings = load_settings()
-    address = server.address_of(host, port)
-    token = settings.serve_token if token_env == _TOKEN else secret_of(token_env)
-    access = server.access_to(address, token, token_env)
+    address = server.address_of(options.host, options.port)
+    token = settings.serve_token if options.token_env == _TOKEN else secret_of(options.token_env)
+    access = server.access_to(address, token, options.token_env)
     store = open_store(settings)  # with its credentials and keys, which are taken out next
     go_offline()
-    chosen = resolve_device(device, force_cpu=settings.backend == "cpu")
-    tell(f"device {chosen.kind}: {chosen.name}")
-    served = _served(run_dir, model, store, chosen, is_candidate=candidate)
+    chosen = choose_device(options.device, settings)
+    served = _choose_model(options, store, chosen)
     tell(f"loading {served.name}, {served.fingerprint}, from {served.judged.adapter_path or served.judged.base_path}")
-    limits = Limits(max_concurrent, max_request_bytes, timeout, max_new_tokens)
-    with _holding(chosen, settings.cache_root, port):
-        server.ModelServer(served, address, access, limits, Defaults(decoding, best_of, names), tell).run()
+    limits = Limits(options.max_concurrent, options.max_request_bytes, options.timeout, options.max_new_tokens)
+    defaults = Defaults(options.decoding, options.best_of, options.names)
+    with _holding(chosen, settings.cache_root, options.port):
+        server.ModelServer(served, address, access, limits, defaults, tell).run()
 
 
-def _holding(device: "Device", cache: Path, port: int) -> AbstractContextManager[None]:
+def _holding(device: Device, cache: Path, port: int) -> AbstractContextManager[None]:
     """Hold a GPU, so that no run fills it while its model is served; CPUs are shared."""
-    from mens_pipeline.training.guards import exclusive
-
     if device.kind == "cpu":
         return nullcontext()
     return exclusive(cache / f"{device.kind}.lock", 0, f"mens serve, port {port}")
 
 
-def _served(
-    run_dir: Path | None,
-    folder: Path | None,
-    store: "ArtifactStore",
-    device: "Device",
-    *,
-    is_candidate: bool,
-) -> "ServedModel":
+def _choose_model(options: ServeOptions, store: ArtifactStore, device: Device) -> "ServedModel":
     from mens_pipeline.delivery.serving.served_model import (
+        adapter_model,
         candidate_model,
         champion_model,
         merged_model,
-        run_model,
     )
 
-    if folder is not None:
-        return merged_model(folder, device)
-    if run_dir is not None:
-        return run_model(run_dir, device)
-    return (candidate_model if is_candidate else champion_model)(store, device)
+    if options.model is not None:
+        return merged_model(options.model, device)
+    if options.run_dir is not None:
+        return adapter_model(Adapter.open(options.run_dir), device)
+    return (candidate_model if options.candidate else champion_model)(store, device)

@@ -8,19 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from mens_pipeline.cli.options import declare_options, option, switch
 from mens_pipeline.cli.terminal import say, tell
+from mens_pipeline.configured import open_store
+from mens_pipeline.settings import RETENTION, link_pages_at, load_settings
 
 if TYPE_CHECKING:
     from mens_pipeline.delivery.retention import Decision, Plan
+
 
 app = typer.Typer(name="store", help="What the pipeline keeps.", no_args_is_help=True)
 
 
 @app.command()
+@declare_options
 def prune(
     *,
-    apply: Annotated[bool, typer.Option("--apply", help="Delete what the plan names; else nothing is.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as one JSON document.")] = False,
+    apply: bool = switch("Delete what the plan names; else nothing is."),
+    as_json: bool = switch("Print the plan as one JSON document.", "--json"),
 ) -> None:
     """Print what config/retention.yaml keeps and deletes, with a reason for each, and with --apply delete it.
 
@@ -29,25 +34,23 @@ def prune(
 
     Exit code 0: done. 2: the command was misused.
     """
-    from mens_pipeline.configured import open_store
-    from mens_pipeline.delivery import prune as pruning
-    from mens_pipeline.delivery.retention import load_retention
-    from mens_pipeline.settings import RETENTION, load_settings
+    from mens_pipeline.delivery import retention
 
     def show(plan: "Plan") -> None:
         say(_json(plan, applied=apply) if as_json else _text(plan, applied=apply))
 
     store = open_store(load_settings())
-    pruning.prune(store, load_retention(RETENTION), time.time(), apply=apply, show=show)
+    retention.prune(store, retention.load_retention(RETENTION), time.time(), apply=apply, show=show)
 
 
 @app.command()
+@declare_options
 def pages(
+    *,
     command: Annotated[
         list[str] | None, typer.Argument(metavar="[COMMAND]...", help="What runs beside it; it ends with that.")
     ] = None,
-    *,
-    port: Annotated[int, typer.Option(metavar="PORT", min=0, max=65535, help="On this machine alone.")] = 8001,
+    port: int = option(8001, "On this machine alone.", metavar="PORT", ge=0, le=65535),
 ) -> None:
     """Serve the report pages of verdicts on this machine, until it is interrupted.
 
@@ -56,9 +59,7 @@ def pages(
 
     Exit code 0: ended. 2: the command was misused. Else that of the command.
     """
-    from mens_pipeline.configured import open_store
     from mens_pipeline.delivery.pages import ADDRESS, PageServer, listening
-    from mens_pipeline.settings import link_pages_at, load_settings
 
     at, settings, parent = listening(port), load_settings(), os.getpid()
     address = f"http://{ADDRESS}:{at.getsockname()[1]}"

@@ -1,12 +1,18 @@
 """Output for people: names, messages and figures may hold text of a stranger, so control characters are escaped."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
 
 import typer
 
-from mens_pipeline.language.visible_text import visible_text
+from mens_pipeline.language.diagnostics import visible_text
+from mens_pipeline.storage.jsonl import write_text
 
+REFUSED: Final = 1
+MISUSE: Final = 2
 INTERRUPTED: Final = 130
 """The exit code of a command that a person ended: 128 and the number of SIGINT, as shells have it."""
 
@@ -22,6 +28,36 @@ def say(text: str, *, err: bool = False) -> None:
 def tell(line: str) -> None:
     """Print a line about what is done, beside the results: on stderr."""
     say(line, err=True)
+
+
+def show(document: dict[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
+    """Print a result: as one JSON document, or as lines for people."""
+    if as_json:
+        print_json(document)
+        return
+    for line in lines:
+        say(line)
+
+
+def print_json(document: Any) -> None:
+    """Print a result as one JSON document."""
+    typer.echo(json.dumps(document, indent=2))
+
+
+def write_report(path: Path | None, document: dict[str, Any]) -> None:
+    """Write what came of a command as JSON, where a file was named for it."""
+    if path is not None:
+        write_text(path, json.dumps(document, indent=2) + "\n")
+
+
+@contextmanager
+def interruptible(advice: str) -> Iterator[None]:
+    """End with a line that says how to go on where a person interrupts what is done."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        tell(f"interrupted; {advice}")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """`mens test`: the tests of Vox programs, run in a sandbox."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,10 +7,11 @@ from typing import Annotated, Final
 
 import typer
 
-from mens_pipeline.cli.check import MAX_BYTES, MISUSE, REFUSED, ModeOption
-from mens_pipeline.cli.diagnostic_text import render
-from mens_pipeline.cli.terminal import tell
+from mens_pipeline.cli.check import MAX_BYTES, ModeOption, render
+from mens_pipeline.cli.options import declare_options, option, switch
+from mens_pipeline.cli.terminal import MISUSE, REFUSED, print_json, tell
 from mens_pipeline.corpus.extract.sources import vox_files
+from mens_pipeline.language.diagnostics import SourceText, visible_text
 from mens_pipeline.language.front_end import analyze_bytes
 from mens_pipeline.language.interpreter import (
     CaseResult,
@@ -23,8 +23,6 @@ from mens_pipeline.language.interpreter import (
     report_record,
 )
 from mens_pipeline.language.parser.modules import Mode, mode_of
-from mens_pipeline.language.source_text import SourceText
-from mens_pipeline.language.visible_text import visible_text
 from mens_pipeline.storage.files import read_regular
 
 _COLOURS: Final = {Outcome.UNSUPPORTED: typer.colors.YELLOW}
@@ -39,14 +37,15 @@ class TestedFile:
     report: ProgramReport
 
 
-def run_files(  # noqa: PLR0913 - each option is a parameter
-    files: Annotated[list[Path], typer.Argument(help="Vox files, or folders of them.", show_default=False)],
+@declare_options
+def run_files(
     *,
-    mode: Annotated[ModeOption, typer.Option(help="How to read the texts.")] = ModeOption.AUTO,
-    seed: Annotated[int, typer.Option(help="For the arguments of properties.")] = 0,
-    contracts: Annotated[bool, typer.Option("--contracts", help="Check @require, @ensure and @invariant.")] = False,
-    database: Annotated[bool, typer.Option("--database", help="Let programs use tables in memory.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    files: Annotated[list[Path], typer.Argument(help="Vox files, or folders of them.", show_default=False)],
+    mode: ModeOption = option(ModeOption.AUTO, "How to read the texts."),
+    seed: int = option(0, "For the arguments of properties."),
+    contracts: bool = switch("Check @require, @ensure and @invariant."),
+    database: bool = switch("Let programs use tables in memory."),
+    as_json: bool = switch("Print one JSON document.", "--json"),
 ) -> None:
     """Run the @test functions and @forall properties of Vox programs.
 
@@ -95,7 +94,7 @@ def _exit_code(reports: Sequence[ProgramReport]) -> int:
 def _print_json(tested: Sequence[TestedFile]) -> None:
     records = [{"path": file.path, **report_record(file.report)} for file in tested]
     num_passed, num_tests = _counts(tested)
-    typer.echo(json.dumps({"num_tests": num_tests, "num_passed": num_passed, "files": records}, indent=2))
+    print_json({"num_tests": num_tests, "num_passed": num_passed, "files": records})
 
 
 def _print_text(tested: Sequence[TestedFile]) -> None:

@@ -4,18 +4,24 @@ import json
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from mens_pipeline.cli.progress import show_steps
+from mens_pipeline.cli.options import Options, option, switch, take_options, values_of
+from mens_pipeline.cli.progress import choose_device, run_and_show, show_steps
 from mens_pipeline.cli.terminal import INTERRUPTED, say, tell
+from mens_pipeline.configured import artifact_commit
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.training.devices import DeviceChoice
+from mens_pipeline.jobs.device import DeviceChoice
+from mens_pipeline.jobs.protocol import ExitCode
+from mens_pipeline.models.adapter import ShownKind, TrainingManifest
+from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, load_settings, recipe_variables
 
 if TYPE_CHECKING:
     from mens_pipeline.training.prepare import PreparedRun
     from mens_pipeline.training.presets import ResolvedRecipe
+
 
 LATEST: Final = Path("runs/latest")
 """Names the run that was begun last, where no other folder was named."""
@@ -36,63 +42,71 @@ class Resume(StrEnum):
     NEVER = "never"
 
 
-def train(  # noqa: PLR0913 - one parameter an option
-    *,
-    data_dir: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where train.jsonl lies, or upstream's validated_mixed.jsonl.")
-    ] = Path("build"),
-    output_dir: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="The folder of the run [default: one by its id below runs; runs/latest names it]."
-        ),
-    ] = None,
-    preset: Annotated[
-        str, typer.Option(metavar="NAME", help="A recipe of config/presets.yaml; `auto` picks by memory.")
-    ] = "auto",
-    domain: Annotated[str | None, typer.Option(metavar="NAME", help="Which rows; config/domains.yaml.")] = None,
-    device: Annotated[DeviceChoice, typer.Option(help="Never another one in its place; `best` says what it took.")] = (
-        DeviceChoice.BEST
-    ),
-    devices: Annotated[int | None, typer.Option(metavar="N", help="GPUs that share each step.")] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Base model: a folder or a name on the Hub.")
-    ] = None,
-    revision: Annotated[str | None, typer.Option(metavar="REV", help="Which state of it.")] = None,
-    backend: Annotated[str, typer.Option(help="qlora is the only one.")] = "qlora",
-    tokenizer: Annotated[str, typer.Option(help="hf: the tokenizer of the base model.")] = "hf",
-    rank: Annotated[int | None, typer.Option(help="lora_r.")] = None,
-    alpha: Annotated[int | None, typer.Option(help="lora_alpha.")] = None,
-    target_modules: Annotated[str | None, typer.Option(metavar="NAMES", help="Layers, with commas.")] = None,
-    seq_len: Annotated[int | None, typer.Option(help="max_length, in tokens.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="per_device_train_batch_size.")] = None,
-    grad_accum: Annotated[int | None, typer.Option(help="gradient_accumulation_steps.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="num_train_epochs.")] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Optimizer steps at most.")] = None,
-    max_minutes: Annotated[float | None, typer.Option(help="Minutes of training at most.")] = None,
-    lr: Annotated[float | None, typer.Option(help="learning_rate.")] = None,
-    warmup: Annotated[int | None, typer.Option(help="warmup_steps.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Start of the adapter, order of rows.")] = None,
-    min_rating: Annotated[int | None, typer.Option(help="Rows with a lower rating do not train.")] = None,
-    curriculum: Annotated[bool | None, typer.Option(help="Easy rows first.")] = None,
-    trajectory_weighting: Annotated[bool | None, typer.Option(help="Rows weigh differently in the loss.")] = None,
-    validation_split_ratio: Annotated[float | None, typer.Option(help="Share of source files that measure.")] = None,
-    checkpoint_every: Annotated[int | None, typer.Option(help="save_steps: steps between two checkpoints.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Any other field of the recipe.")
-    ] = None,
-    resume: Annotated[Resume, typer.Option(help="`never` deletes what the folder of the run holds.")] = Resume.AUTO,
-    force_restart: Annotated[bool, typer.Option("--force-restart", help="The same as --resume never.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look at everything, train nothing.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the manifest as one JSON document; of a dry run, what was looked at.")
-    ] = False,
-    provider: Annotated[str | None, typer.Option(hidden=True)] = None,
-    native: Annotated[bool, typer.Option("--native", hidden=True)] = False,
-    qlora_allow_partial_proxy_stack: Annotated[bool, typer.Option(hidden=True)] = False,
-    qlora_lm_head_only: Annotated[bool, typer.Option(hidden=True)] = False,
-    qlora_proxy_max_layers: Annotated[int | None, typer.Option(hidden=True)] = None,
-) -> None:
+class TrainOptions(Options):
+    """Options of `mens train`."""
+
+    data_dir: Path = option(
+        Path("build"), "Where train.jsonl lies, or upstream's validated_mixed.jsonl.", metavar="DIR"
+    )
+    output_dir: Path | None = option(
+        None, "The folder of the run [default: one by its id below runs; runs/latest names it].", metavar="DIR"
+    )
+    preset: str = option("auto", "A recipe of config/presets.yaml; `auto` picks by memory.", metavar="NAME")
+    domain: str | None = option(None, "Which rows; config/domains.yaml.", metavar="NAME")
+    device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place; `best` says what it took.")
+    devices: int | None = option(None, "GPUs that share each step.", metavar="N", field="devices")
+    model: str | None = option(
+        None, "Base model: a folder or a name on the Hub.", metavar="NAME", field="model_name_or_path"
+    )
+    revision: str | None = option(None, "Which state of it.", metavar="REV", field="model_revision")
+    backend: str = option("qlora", "qlora is the only one.")
+    tokenizer: str = option("hf", "hf: the tokenizer of the base model.")
+    rank: int | None = option(None, "lora_r.", field="lora_r")
+    alpha: int | None = option(None, "lora_alpha.", field="lora_alpha")
+    target_modules: str | None = option(None, "Layers, with commas.", metavar="NAMES", field="target_modules")
+    seq_len: int | None = option(None, "max_length, in tokens.", field="max_length")
+    batch_size: int | None = option(None, "per_device_train_batch_size.", field="per_device_train_batch_size")
+    grad_accum: int | None = option(None, "gradient_accumulation_steps.", field="gradient_accumulation_steps")
+    epochs: int | None = option(None, "num_train_epochs.", field="num_train_epochs")
+    max_steps: int | None = option(None, "Optimizer steps at most.", field="max_steps")
+    max_minutes: float | None = option(None, "Minutes of training at most.", field="max_minutes")
+    lr: float | None = option(None, "learning_rate.", field="learning_rate")
+    warmup: int | None = option(None, "warmup_steps.", field="warmup_steps")
+    seed: int | None = option(None, "Start of the adapter, order of rows.", field="seed")
+    min_rating: int | None = option(None, "Rows with a lower rating do not train.", field="min_rating")
+    curriculum: bool | None = option(None, "Easy rows first.", field="curriculum")
+    trajectory_weighting: bool | None = option(
+        None, "Rows weigh differently in the loss.", field="trajectory_weighting"
+    )
+    validation_split_ratio: float | None = option(
+        None, "Share of source files that measure.", field="validation_split_ratio"
+    )
+    checkpoint_every: int | None = option(None, "save_steps: steps between two checkpoints.", field="save_steps")
+    settings: list[str] | None = option(None, "Any other field of the recipe.", "--set", metavar="FIELD=VALUE")
+    resume: Resume = option(Resume.AUTO, "`never` deletes what the folder of the run holds.")
+    force_restart: bool = switch("The same as --resume never.")
+    dry_run: bool = switch("Look at everything, train nothing.")
+    as_json: bool = switch("Print the manifest as one JSON document; of a dry run, what was looked at.", "--json")
+    provider: str | None = option(None, hidden=True)
+    native: bool = switch(hidden=True)
+    qlora_allow_partial_proxy_stack: bool = switch(hidden=True)
+    qlora_lm_head_only: bool = switch(hidden=True)
+    qlora_proxy_max_layers: int | None = option(None, hidden=True)
+
+    @property
+    def recipe_flags(self) -> dict[str, tuple[str, Any]]:
+        """Values that flags set in the recipe: flag -> (field, value)."""
+        return {**values_of(self), **{f"--set {field}": (field, value) for field, value in self._set().items()}}
+
+    def _set(self) -> dict[str, str]:
+        settings = self.settings or []
+        if any("=" not in setting for setting in settings):
+            raise ConfigurationError(f"--set {' '.join(settings)}: write FIELD=VALUE.")
+        return dict(setting.partition("=")[::2] for setting in settings)
+
+
+@take_options(TrainOptions)
+def train(options: TrainOptions) -> None:
     """Train a QLoRA adapter on a train set, in a process of its own, with live progress on stderr.
 
     Data, lengths, tokenizer, device, memory and disk are looked at before any weight is loaded. An interrupted run goes
@@ -102,55 +116,21 @@ def train(  # noqa: PLR0913 - one parameter an option
     Exit code 0: the adapter is there. 1: refused, or training went wrong. 2: the command was misused. 130: interrupted;
     run the same command to go on.
     """
-    _refuse_old_spellings(provider, data_dir, output_dir or LATEST, native=native)
-    _refuse_what_is_not_offered(backend, tokenizer)
-    if qlora_allow_partial_proxy_stack or qlora_lm_head_only or qlora_proxy_max_layers is not None:
-        raise RefusedError(_PARTIAL)
-    flags = {
-        "--devices": ("devices", devices),
-        "--model": ("model_name_or_path", model),
-        "--revision": ("model_revision", revision),
-        "--rank": ("lora_r", rank),
-        "--alpha": ("lora_alpha", alpha),
-        "--target-modules": ("target_modules", target_modules),
-        "--seq-len": ("max_length", seq_len),
-        "--batch-size": ("per_device_train_batch_size", batch_size),
-        "--grad-accum": ("gradient_accumulation_steps", grad_accum),
-        "--epochs": ("num_train_epochs", epochs),
-        "--max-steps": ("max_steps", max_steps),
-        "--max-minutes": ("max_minutes", max_minutes),
-        "--lr": ("learning_rate", lr),
-        "--warmup": ("warmup_steps", warmup),
-        "--seed": ("seed", seed),
-        "--min-rating": ("min_rating", min_rating),
-        "--curriculum": ("curriculum", curriculum),
-        "--trajectory-weighting": ("trajectory_weighting", trajectory_weighting),
-        "--validation-split-ratio": ("validation_split_ratio", validation_split_ratio),
-        "--checkpoint-every": ("save_steps", checkpoint_every),
-        **{f"--set {field}": (field, value) for field, value in _fields(settings or []).items()},
-    }
-    given = {flag: pair for flag, pair in flags.items() if pair[1] is not None}
-    run, resolved = _prepare(
-        data_dir,
-        output_dir,
-        preset,
-        domain,
-        device,
-        given,
-        is_new=force_restart or resume is Resume.NEVER,
-        is_trial=dry_run,
-    )
-    if dry_run:
-        say(json.dumps(run.preflight, indent=2) if as_json else "\n".join(_table(run.preflight)))
+    _refuse_old_spellings(options)
+    _refuse_what_is_not_offered(options)
+    run, resolved = _prepare(options)
+    if options.dry_run:
+        say(json.dumps(run.preflight, indent=2) if options.as_json else "\n".join(_table(run.preflight)))
         return
     manifest = _train(run, resolved)
-    say(json.dumps(manifest, indent=2) if as_json else _summary(manifest, run.job.run_dir))
+    say(json.dumps(manifest.as_json(), indent=2) if options.as_json else _summary(manifest, run.job.run_dir))
 
 
-def _refuse_old_spellings(provider: str | None, data_dir: Path, output_dir: Path, *, native: bool) -> None:
+def _refuse_old_spellings(options: TrainOptions) -> None:
     """Print what to write in place of the flags of earlier toolchains."""
-    folders = f"--data-dir {data_dir} --output-dir {output_dir}"
-    if native:
+    folders = f"--data-dir {options.data_dir} --output-dir {options.output_dir or LATEST}"
+    provider = options.provider
+    if options.native:
         raise RefusedError(f"--native trains the model that is made from scratch. Run: mens training native {folders}")
     if provider == "local":
         canonical = f"Run: mens train --backend qlora {folders} --preset auto"
@@ -158,86 +138,69 @@ def _refuse_old_spellings(provider: str | None, data_dir: Path, output_dir: Path
     if provider is not None:
         advice = f"Train here: mens train {folders} --preset auto"
         raise RefusedError(f"--provider {provider}: no data leaves this machine, so no remote service trains. {advice}")
+    if (
+        options.qlora_allow_partial_proxy_stack
+        or options.qlora_lm_head_only
+        or options.qlora_proxy_max_layers is not None
+    ):
+        raise RefusedError(_PARTIAL)
 
 
-def _refuse_what_is_not_offered(backend: str, tokenizer: str) -> None:
-    if backend != "qlora":
-        raise RefusedError(f"--backend {backend} is not offered. Write --backend qlora, or leave it out.")
-    if tokenizer != "hf":
+def _refuse_what_is_not_offered(options: TrainOptions) -> None:
+    if options.backend != "qlora":
+        raise RefusedError(f"--backend {options.backend} is not offered. Write --backend qlora, or leave it out.")
+    if options.tokenizer != "hf":
         advice = "The scratch lane has the other one: mens scratch train."
-        raise RefusedError(f"--tokenizer {tokenizer} does not train adapters. Write --tokenizer hf. {advice}")
+        raise RefusedError(f"--tokenizer {options.tokenizer} does not train adapters. Write --tokenizer hf. {advice}")
 
 
-def _fields(settings: list[str]) -> dict[str, str]:
-    fields = dict(setting.partition("=")[::2] for setting in settings)
-    if any("=" not in setting for setting in settings):
-        raise ConfigurationError(f"--set {' '.join(settings)}: write FIELD=VALUE.")
-    return fields
-
-
-def _prepare(  # noqa: PLR0913, PLR0917 - what the command was told
-    data_dir: Path,
-    output_dir: Path | None,
-    preset: str,
-    domain: str | None,
-    choice: DeviceChoice,
-    flags: dict[str, tuple[str, Any]],
-    *,
-    is_new: bool,
-    is_trial: bool,
-) -> "tuple[PreparedRun, ResolvedRecipe]":
+def _prepare(options: TrainOptions) -> "tuple[PreparedRun, ResolvedRecipe]":
+    from mens_pipeline.models.card import format_kinds
     from mens_pipeline.promotion.policy import load_gate_policy
-    from mens_pipeline.settings import (
-        DOMAINS,
-        GATE_POLICY,
-        PRESETS,
-        load_settings,
-        recipe_variables,
-    )
-    from mens_pipeline.training.devices import resolve_device
+    from mens_pipeline.training.examples import format_too_long
     from mens_pipeline.training.prepare import prepare_run
     from mens_pipeline.training.presets import load_named, resolve_recipe
     from mens_pipeline.training.run_dir import by_id, point_latest
-    from mens_pipeline.training.told import told_kinds, told_too_long
 
     settings = load_settings()
     presets, domains = load_named(PRESETS), load_named(DOMAINS)
-    device = resolve_device(choice, force_cpu=settings.backend == "cpu")
-    tell(f"device {device.kind}: {device.name}")
+    device = choose_device(options.device, settings)
+    flags = options.recipe_flags
     resolved = resolve_recipe(
         presets,
         domains,
-        preset=preset,
-        domain=domain,
+        preset=options.preset,
+        domain=options.domain,
         environment=recipe_variables(),
         flags=dict(flags.values()),
         flag_names={field: flag for flag, (field, _) in flags.items()},
         vram_gb=device.preset_gb,
     )
     min_rows = load_gate_policy(GATE_POLICY).min_pairs
-    mixed = data_dir / _MIXED
-    train_path = mixed if mixed.is_file() else data_dir / "train.jsonl"
+    mixed = options.data_dir / _MIXED
+    train_path = mixed if mixed.is_file() else options.data_dir / "train.jsonl"
     run = prepare_run(
         resolved,
         train_path,
-        output_dir or by_id,
+        options.output_dir or by_id,
         device,
         cache=settings.cache_root,
         min_rows=min_rows,
         say=tell,
-        is_new=is_new,
-        is_trial=is_trial,
+        is_new=options.force_restart or options.resume is Resume.NEVER,
+        is_trial=options.dry_run,
     )
-    if output_dir is None and not is_trial:
+    if options.output_dir is None and not options.dry_run:
         point_latest(run.job.run_dir)
     data = run.preflight["data"]
-    tell(f"preset {resolved.preset}" + (f", domain {domain}" if domain else ""))
+    tell(f"preset {resolved.preset}" + (f", domain {options.domain}" if options.domain else ""))
     tell(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
     tell(f"base model {run.base.name} from {run.base.origin}, SHA-256 {run.base.sha256[:12]}")
     tell(f"{data['num_train']} rows, {data['num_tokens']} tokens, {run.preflight['num_steps']} steps")
     kinds = run.preflight["kinds"]
-    tell(f"all {run.preflight['num_steps']} steps show: {told_kinds(kinds)}")
-    if too_long := told_too_long(kinds):
+    shown = format_kinds({name: ShownKind.model_validate(kind) for name, kind in kinds.items()})
+    tell(f"all {run.preflight['num_steps']} steps show: {shown}")
+    if too_long := format_too_long(kinds):
         tell(f"longer than max_length, {resolved.recipe.max_length} tokens (--seq-len): {too_long}")
     for note in run.preflight["notes"]:
         tell(f"warning: {note}")
@@ -258,34 +221,27 @@ def _table(preflight: dict[str, Any]) -> Iterator[str]:
         yield f"{field:<28} {json.dumps(value)}  ({preflight['recipe_origins'][field]})"
 
 
-def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> dict[str, Any]:
-    from mens_pipeline.configured import artifact_commit
+def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> TrainingManifest:
     from mens_pipeline.delivery.trackers import Trackers
-    from mens_pipeline.settings import load_settings
-    from mens_pipeline.training.environment import ray_environment, training_environment
-    from mens_pipeline.training.job import MODULE, RAY_DRIVER, ExitCode
-    from mens_pipeline.training.launch import run_child
-    from mens_pipeline.training.manifest import finish_run
-    from mens_pipeline.training.telemetry_log import FILE, Follower
+    from mens_pipeline.training.qlora_adapter import finish_run
 
     settings = load_settings()
     if settings.launcher == "kuberay":
         message = "MENS_LAUNCHER kuberay: KubeRay starts a cluster for a run of Dagster alone."
         raise ConfigurationError(f"{message} Set it to ray, with RAY_ADDRESS, or to local.")
     commit = artifact_commit(settings)
-    run_dir = run.job.run_dir
     if run.is_done:
         tell("this very run is complete; nothing is trained again")
         return finish_run(run, resolved, commit, ExitCode.DONE, settings.backend)
     trackers = Trackers(settings.trackers.get_secret_value(), run.job_path, tell)
-    follower = Follower(run_dir / FILE, _both(show_steps(), trackers.take))
     try:
-        number, log = run.job.recipe.devices, run_dir / "child.log"
-        if settings.launcher == "local":
-            environment = training_environment(number)
-            code = run_child(MODULE, run.job_path, environment, follower.poll, _GRACE_SECONDS, log, number)
-        else:  # the cluster decides what runs where
-            code = run_child(RAY_DRIVER, run.job_path, ray_environment(), follower.poll, _GRACE_SECONDS, log)
+        code = run_and_show(
+            run.job_path,
+            _both(show_steps(), trackers.take),
+            grace_seconds=_GRACE_SECONDS,
+            num_ranks=run.job.recipe.devices,
+            on_ray=settings.launcher == "ray",
+        )
     except KeyboardInterrupt:
         trackers.end(ExitCode.INTERRUPTED)
         tell("interrupted; run the same command to go on from the newest checkpoint")
@@ -305,15 +261,15 @@ def _both(first: _Listener, second: _Listener) -> _Listener:
     return listen
 
 
-def _summary(manifest: dict[str, Any], run_dir: Path) -> str:
-    from mens_pipeline.training.told import told_kinds
+def _summary(manifest: TrainingManifest, run_dir: Path) -> str:
+    from mens_pipeline.models.card import format_kinds
 
-    result = manifest["result"]
-    tokens = f"{result['trained_tokens']} tokens in {result['seconds'] / 60:.1f} min"
-    rate = result["trained_tokens"] / result["seconds"]
+    result = manifest.result
+    tokens = f"{result.trained_tokens} tokens in {result.seconds / 60:.1f} min"
+    rate = result.trained_tokens / result.seconds
     return (
-        f"{result['num_steps']} steps, {tokens} ({rate:.0f} tokens/s), loss {result['train_loss']:.3f}\n"
-        f"shown: {told_kinds(result['kinds'])}\n"
-        f"{result['num_changed_matrices']}/{result['num_adapter_matrices']} adapter matrices changed, base unchanged\n"
+        f"{result.num_steps} steps, {tokens} ({rate:.0f} tokens/s), loss {result.train_loss:.3f}\n"
+        f"shown: {format_kinds(result.kinds or {})}\n"
+        f"{result.num_changed_matrices}/{result.num_adapter_matrices} adapter matrices changed, base unchanged\n"
         f"adapter in {run_dir / 'adapter'}"
     )

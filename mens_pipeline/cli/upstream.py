@@ -25,7 +25,7 @@ CORPUS_COMMANDS: Final[Mapping[str, str]] = {
     "extract-docs": "Write `mens corpus extract DIR -o FILE`: it reads pages as well as programs.",
     "validate-batch": "Write `mens corpus validate IN -o OUT`.",
     "generate": "Write `mens generate-data --limit N -o FILE`.",
-    "mutate": "Write `mens generate-data --limit N -o FILE --corpus RECORDS`: some of its rows are mutations.",
+    "mutate": "Rows are not mutated, for no gain was found: write `mens generate-data --limit N -o FILE`.",
     "augment": "Write `mens generate-data --limit N -o FILE`: its requests are worded in many ways.",
     "diversity-check": "Write `mens corpus stats IN`.",
     "fingerprint": "Nothing to do: `mens run` compares the grammar and the sources by itself.",

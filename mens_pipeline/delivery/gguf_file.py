@@ -5,7 +5,7 @@ Source: the layout of llama.cpp for the architecture `llama`; names of tensors a
 
 import gc
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,14 +22,12 @@ from gguf import (
 )
 from gguf.quants import quantize
 
-from mens_pipeline.delivery.gguf_support import splitter_of
-from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, PROGRESS, GgufJob, GgufType
-from mens_pipeline.delivery.writing import compared, largest_difference, led, speak
+from mens_pipeline.delivery.gguf_model import splitter_of
+from mens_pipeline.delivery.merge import complete, write_comparison
+from mens_pipeline.delivery.merge_job import MODEL, GgufJob, GgufType
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline.training.chat import encode_prompt
-from mens_pipeline.training.job import as_document
-from mens_pipeline.training.telemetry_log import TelemetryLog
+from mens_pipeline.jobs.progress import FILE, TelemetryLog
+from mens_pipeline.models.chat import encode_prompt
 
 _TYPES: Final = {
     "f32": (GGMLQuantizationType.F32, LlamaFileType.ALL_F32),
@@ -144,7 +142,7 @@ def _interleaved(values: Matrix, num_heads: int) -> Matrix:
     return values.reshape(num_heads, 2, rows // num_heads // 2, *rest).swapaxes(1, 2).reshape(values.shape)
 
 
-def export(job: GgufJob, listen: Callable[[dict[str, Any]], None]) -> None:
+def export(job: GgufJob) -> None:
     """Write the file, read it back with another program's reader, and let both models answer.
 
     Raises:
@@ -159,27 +157,18 @@ def export(job: GgufJob, listen: Callable[[dict[str, Any]], None]) -> None:
     write_gguf(job.merged_path, folder / job.file_name, job.file_type, job.model_name, job.licence)
     gc.collect()
 
-    log = TelemetryLog(job.run_dir / PROGRESS, listen)
+    log = TelemetryLog(job.run_dir / FILE)
     tokenizer = AutoTokenizer.from_pretrained(job.merged_path)
     read_back = AutoTokenizer.from_pretrained(folder, gguf_file=job.file_name)
     asked = {r.task: encode_prompt(tokenizer, reference.system_prompt, r.prompt) for r in reference.requests}
     merged = AutoModelForCausalLM.from_pretrained(job.merged_path, dtype=torch.float32).to(reference.device).eval()
-    before = speak("merged", merged, tokenizer, asked, reference, log)
-    expected = led(merged, before)
+    before = complete("merged", merged, tokenizer, asked, reference, log)
     del merged
     gc.collect()
 
     model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=job.file_name, dtype=torch.float32)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
-    after = speak("gguf", model.to(reference.device).eval(), tokenizer, asked, reference, log)
-    write_jsonl(job.run_dir / COMPARISONS, compared(before, after, expected, led(model, before)))
-    figures = {
-        "largest_logit_difference": largest_difference(before, after),
-        "num_tokens_changed": _num_changed(tokenizer, read_back),
-    }
-    (job.run_dir / FIGURES).write_text(as_document(figures), encoding="utf-8")
-
-
-def _num_changed(tokenizer: Any, read_back: Any) -> int:
-    """Return tokens that have another id when read back; tokens that a reader adds of its own do not count."""
-    return len(set(tokenizer.get_vocab().items()) - set(read_back.get_vocab().items()))
+    after = complete("gguf", model.to(reference.device).eval(), tokenizer, asked, reference, log, along=before)
+    # Tokens that a reader adds of its own do not count.
+    num_changed = len(set(tokenizer.get_vocab().items()) - set(read_back.get_vocab().items()))
+    write_comparison(job.run_dir, before, after, num_tokens_changed=num_changed)

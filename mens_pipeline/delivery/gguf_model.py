@@ -9,22 +9,85 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from mens_pipeline.delivery.agreement import Agreement, Demand, agreement_of, reasons_against, spread
-from mens_pipeline.delivery.chat_form import refuse_unquotable
-from mens_pipeline.delivery.gguf_support import refuse_unsupported
 from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, GGUF_NAME, MODEL, Comparison, GgufJob, GgufType
 from mens_pipeline.delivery.merged_model import PreparedMerge, manifest_in
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.generation import Request
+from mens_pipeline.jobs.local import refuse_failure
+from mens_pipeline.jobs.protocol import JOB
+from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.storage.validation import Document
-from mens_pipeline.training.contract import library_versions
-from mens_pipeline.training.job import JOB
-from mens_pipeline.training.launch import refuse_failure
+from mens_pipeline.training.prepare import library_versions
+
+ARCHITECTURE: Final = "LlamaForCausalLM"
+_NOT_AS_GGUF: Final = (
+    "Run `mens merge -o DIR` without --gguf, and convert DIR with llama.cpp's own convert_hf_to_gguf.py; or serve "
+    "DIR as it is: `mens serve --model DIR`, `vllm serve DIR`."
+)
+_BYTE_LEVEL: Final = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+_DIGITS: Final = {"type": "Digits", "individual_digits": True}
+_SPLITTERS: Final[tuple[tuple[str, tuple[dict[str, Any], ...]], ...]] = (
+    ("gpt-2", (_BYTE_LEVEL,)),
+    ("smollm", (_DIGITS, _BYTE_LEVEL)),
+)
+"""What llama.cpp calls a way to split text before merging -> what tokenizer.json says of it.
+
+The same model comes with either: from the Hub with digits one by one, from the package of the CPU default without. It
+was trained with what its tokenizer.json says, and must be served with that.
+"""
+
+
+def refuse_unsupported(merged: Path) -> None:
+    """Check that a model can be written as GGUF.
+
+    Raises:
+        RefusedError: Another architecture, or a part of it that is not written; the message names it.
+    """
+    config = json.loads((merged / "config.json").read_text(encoding="utf-8"))
+    found = next(iter(config.get("architectures") or []), "none named")
+    if found != ARCHITECTURE:
+        raise RefusedError(f"{merged}: {found} is not written as GGUF, only {ARCHITECTURE}. {_NOT_AS_GGUF}")
+    rope = (config.get("rope_parameters") or {}).get("rope_type", "default")
+    unwritten = [
+        *([f"rope_type {rope}"] if rope != "default" else []),
+        *(name for name in ("attention_bias", "mlp_bias") if config.get(name)),
+        *([f"hidden_act {config['hidden_act']}"] if config.get("hidden_act") != "silu" else []),
+    ]
+    if unwritten:
+        raise RefusedError(f"{merged / 'config.json'}: {', '.join(unwritten)} is not written as GGUF. {_NOT_AS_GGUF}")
+    splitter_of(merged)
+
+
+def splitter_of(merged: Path) -> str:
+    """Return llama.cpp's name for the way in which a tokenizer splits text before merging.
+
+    Raises:
+        RefusedError: It knows no such way, or the tokenizer is not made of byte pairs.
+    """
+    path = merged / "tokenizer.json"
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
+    kind = tokenizer["model"].get("type")
+    if kind != "BPE" or tokenizer["model"].get("byte_fallback") or tokenizer["normalizer"] is not None:
+        detail = f"a tokenizer of kind {kind}, with its normalizer or byte fallback, is not written as GGUF"
+        raise RefusedError(f"{path}: {detail}. {_NOT_AS_GGUF}")
+    steps = tokenizer["pre_tokenizer"] or {}
+    found = steps.get("pretokenizers", [steps])
+    for name, wanted in _SPLITTERS:
+        if len(found) == len(wanted) and all(map(_says, found, wanted)):
+            return name
+    kinds = ", ".join(str(step.get("type")) for step in found)
+    raise RefusedError(f"{path}: splits text by {kinds}, which has no name in GGUF here. {_NOT_AS_GGUF}")
+
+
+def _says(step: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    return all(step.get(key) == value for key, value in wanted.items())
+
 
 KIND: Final = "gguf_model"
 STAGE: Final = Stage(KIND, (__name__, "mens_pipeline.delivery.gguf_file"))
+MODELFILE: Final = "Modelfile"
 GGUF_REPORT: Final = "gguf_report.json"
 NUM_PROMPTS: Final = 4
 
@@ -115,10 +178,12 @@ def gguf_report_in(folder: Path) -> GgufReport:
 def _job(merged: Artifact, prepared: PreparedMerge, file_type: GgufType, store: ArtifactStore) -> GgufJob:
     tasks = spread(prepared.prompts.tasks, NUM_PROMPTS)
     manifest = manifest_in(merged.path)
-    run_dir = store.root / KIND / f"{prepared.job.run_dir.name}-{file_type}"
-    requests = tuple(Request(task=task.id, prompt=task.prompt) for task in tasks)
+    run_dir = (store.root / KIND / f"{prepared.job.run_dir.name}-{file_type}").resolve()
+    requests = tuple(task.request for task in tasks)
     return GgufJob(
-        reference=prepared.job.reference.model_copy(update={"requests": requests, "run_dir": run_dir.resolve()}),
+        run_dir=run_dir,
+        lock_path=prepared.job.lock_path,
+        reference=prepared.job.reference.model_copy(update={"requests": requests, "run_dir": run_dir}),
         merged_path=merged.path,
         file_type=file_type,
         file_name=f"{manifest.name}-{file_type}.gguf",
@@ -134,3 +199,38 @@ def _written(job: GgufJob) -> Path:
     job_path = job.run_dir / JOB
     job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return job_path
+
+
+def refuse_unquotable(system: str) -> None:
+    """Check that a system prompt can stand in the Modelfile of Ollama, which knows no way to escape a quote.
+
+    Raises:
+        RefusedError: It holds three double quotes in a row, or ends with one.
+    """
+    if '"""' in f'{system}"""'[:-1]:
+        found = "the system prompt holds three double quotes in a row, or ends with one"
+        raise RefusedError(f"{MODELFILE}: {found}. Merge without --gguf, or train with another system prompt.")
+
+
+def modelfile(gguf: str, system: str, context_length: int) -> str:
+    """Write what Ollama needs to serve a GGUF file beside it: form, stop token, system prompt; greedy, as judged.
+
+    Raises:
+        RefusedError: The system prompt would end its place in the file early, and go on as instructions.
+    """
+    refuse_unquotable(system)
+    template = (
+        f"{{{{ if .System }}}}{IM_START}system\n{{{{ .System }}}}{IM_END}\n{{{{ end }}}}"
+        f"{{{{ if .Prompt }}}}{IM_START}user\n{{{{ .Prompt }}}}{IM_END}\n{{{{ end }}}}"
+        f"{IM_START}assistant\n{{{{ .Response }}}}{IM_END}\n"
+    )
+    lines = (
+        f"FROM ./{gguf}",
+        f'TEMPLATE """{template}"""',
+        f'SYSTEM """{system}"""',
+        f'PARAMETER stop "{IM_END}"',
+        f'PARAMETER stop "{IM_START}"',
+        "PARAMETER temperature 0",
+        f"PARAMETER num_ctx {context_length}",
+    )
+    return "\n".join(lines) + "\n"

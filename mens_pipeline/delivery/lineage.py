@@ -4,14 +4,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
 
+from mens_pipeline.corpus.curate.mix import MixReport
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
-from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.corpus.schema.records import Source
-from mens_pipeline.delivery.prune import read_store
-from mens_pipeline.delivery.retention import Item
+from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.delivery.retention import Item, read_store
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.promotion.history import CHAMPION, champion_key
 from mens_pipeline.promotion.history import KIND as PROMOTED
@@ -73,11 +72,11 @@ def lineage_of(store: ArtifactStore, name: str) -> Lineage:
     mixed = next((store.get(*ref) for ref in rests_on if ref[0] == MIXED), None)
     pairs = list(read_pairs(mixed.path / TRAIN)) if mixed is not None else []
     sources = [pair.source for pair in dict.fromkeys(pairs) if pair.source is not None]
-    report: list[dict[str, Any]] = mixed.manifest["sources"] if mixed is not None else []
+    report = MixReport.of(mixed).sources if mixed is not None else ()
     return Lineage(
         adapter=_link(items, start),
         rests_on=tuple(_link(items, ref) for ref in rests_on),
-        rows={source["path"]: source["emitted_lines"] for source in report},
+        rows={source.path: source.emitted_lines for source in report},
         files=dict(sorted(Counter(source.path for source in sources).items())),
         lines=_passages(sources),
         commits=tuple(sorted({source.commit for source in sources if source.commit is not None})),

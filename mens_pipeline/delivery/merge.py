@@ -7,23 +7,24 @@ is loaded as it was for judging, in that precision; the folder as any program lo
 
 import gc
 import json
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, PROGRESS, MergeJob
-from mens_pipeline.delivery.writing import compared, largest_difference, led, speak
+from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, Comparison, MergeJob, Written
 from mens_pipeline.inference.generation import GenerationJob
 from mens_pipeline.inference.model import load_judged, save_merged
+from mens_pipeline.jobs.progress import FILE, TelemetryLog
+from mens_pipeline.jobs.protocol import as_document
+from mens_pipeline.models.chat import control_tokens, encode_prompt, escape
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline.training.chat import control_tokens, encode_prompt, escape
-from mens_pipeline.training.job import as_document
-from mens_pipeline.training.telemetry_log import TelemetryLog
 
 _READABLE = 0o644
 """The library keeps weights to their owner; a server runs as somebody else."""
 
 
-def merge(job: MergeJob, listen: Callable[[dict[str, Any]], None]) -> None:
+def merge(job: MergeJob) -> None:
     """Merge, save, load what was saved as anybody would, and let it answer beside the model that was judged.
 
     Raises:
@@ -34,15 +35,14 @@ def merge(job: MergeJob, listen: Callable[[dict[str, Any]], None]) -> None:
 
     torch.set_flush_denormal(True)
     reference_job, folder = job.reference, job.run_dir / MODEL
-    log = TelemetryLog(job.run_dir / PROGRESS, listen)
+    log = TelemetryLog(job.run_dir / FILE)
     _save(job)
     gc.collect()
 
     judged = load_judged(reference_job)
     tokenizer = AutoTokenizer.from_pretrained(reference_job.base_path, trust_remote_code=False)
     asked = {r.task: encode_prompt(tokenizer, reference_job.system_prompt, r.prompt) for r in reference_job.requests}
-    reference = speak("judged", judged, tokenizer, asked, reference_job, log)
-    expected = led(judged, reference)
+    reference = complete("judged", judged, tokenizer, asked, reference_job, log)
     del judged
     gc.collect()
     if reference_job.device == "cuda":
@@ -56,13 +56,9 @@ def merge(job: MergeJob, listen: Callable[[dict[str, Any]], None]) -> None:
         task: tuple(own_tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False))
         for task, chat in chats.items()
     }
-    candidate = speak("merged", merged, own_tokenizer, prompts, reference_job, log)
-    write_jsonl(job.run_dir / COMPARISONS, compared(reference, candidate, expected, led(merged, reference)))
-    figures = {
-        "largest_logit_difference": largest_difference(reference, candidate),
-        "num_values": sum(parameter.numel() for parameter in merged.parameters()),
-    }
-    (job.run_dir / FIGURES).write_text(as_document(figures), encoding="utf-8")
+    candidate = complete("merged", merged, own_tokenizer, prompts, reference_job, log, along=reference)
+    num_values = sum(parameter.numel() for parameter in merged.parameters())
+    write_comparison(job.run_dir, reference, candidate, num_values=num_values)
 
 
 def _save(job: MergeJob) -> None:
@@ -97,3 +93,81 @@ def _strip(path: Any, *keys: str) -> None:
     values = json.loads(path.read_text(encoding="utf-8"))
     kept = {key: value for key, value in values.items() if key not in keys}
     path.write_text(json.dumps(kept, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Completions:
+    """Greedy completions of a model.
+
+    Attributes:
+        prompts: Ids by request.
+        written: What it wrote to each.
+        scores: Of the first token of each completion.
+        likely: The most likely token at each place of the reference, teacher-forced along it.
+    """
+
+    prompts: Mapping[str, tuple[int, ...]]
+    written: Mapping[str, Written]
+    scores: Mapping[str, Any]
+    likely: Mapping[str, tuple[int, ...]]
+
+
+def complete(  # noqa: PLR0913, PLR0917 - all that a completion rests on
+    name: str,
+    model: Any,
+    tokenizer: Any,
+    prompts: Mapping[str, tuple[int, ...]],
+    job: GenerationJob,
+    log: TelemetryLog,
+    *,
+    along: Completions | None = None,
+) -> Completions:
+    """Let a model complete some prompts, and read the completions of a reference, or its own.
+
+    Unlike free writing, teacher-forcing tells a single close call that turned from a model that is another one. The
+    reference is read along its own completions as well: in 16 bits, reading all tokens at once rounds otherwise than
+    writing one by one.
+    """
+    import torch
+
+    from mens_pipeline.inference.decode import Row, decode  # noqa: PLC0415 - loads torch as well
+    from mens_pipeline.inference.generate import CompletionCounter, vocabulary_of  # noqa: PLC0415 - likewise
+
+    rows = [Row(task, 0, prompt) for task, prompt in prompts.items()]
+    counter = CompletionCounter(log, name, len(rows))
+    decode(model, rows, vocabulary_of(tokenizer, model), job.decoding, lambda row: counter.count(len(row.tokens)))
+    written = {
+        row.name: Written(
+            tokens=tuple(row.tokens),
+            text=tokenizer.decode(row.tokens[:-1] if row.stopped else row.tokens, skip_special_tokens=True),
+            stopped=row.stopped,
+        )
+        for row in rows
+    }
+    texts = (prompts, written) if along is None else (along.prompts, along.written)
+    scores, likely = {}, {}
+    with torch.inference_mode():
+        for task, ids in prompts.items():
+            scores[task] = model(torch.tensor([ids], device=model.device)).logits[0, -1].float().cpu()
+        for task, prompt in texts[0].items():
+            both = torch.tensor([[*prompt, *texts[1][task].tokens]], device=model.device)
+            likely[task] = tuple(model(both).logits[0, len(prompt) - 1 : -1].argmax(-1).tolist())
+    return Completions(prompts, written, scores, likely)
+
+
+def write_comparison(run_dir: Path, reference: Completions, candidate: Completions, **figures: int) -> None:
+    """Write both models request by request, and the largest difference of a logit beside other figures."""
+    comparisons = [
+        Comparison(
+            task=task,
+            same_prompt=prompt == candidate.prompts[task],
+            reference=reference.written[task],
+            candidate=candidate.written[task],
+            num_led=sum(map(int.__eq__, reference.likely[task], candidate.likely[task])),
+        )
+        for task, prompt in reference.prompts.items()
+    ]
+    write_jsonl(run_dir / COMPARISONS, comparisons)
+    differences = (reference.scores[task] - candidate.scores[task] for task in reference.scores)
+    largest = max(float(difference.abs().max()) for difference in differences)
+    (run_dir / FIGURES).write_text(as_document({"largest_logit_difference": largest, **figures}), encoding="utf-8")

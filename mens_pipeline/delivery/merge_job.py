@@ -6,13 +6,8 @@ from typing import Final, Literal
 from pydantic import Field
 
 from mens_pipeline.inference.generation import GenerationJob
+from mens_pipeline.jobs.protocol import Job
 from mens_pipeline.storage.validation import Strict
-
-MODULE: Final = "mens_pipeline.delivery.merge_child"
-"""What runs in the process that merges, and in the one that writes GGUF."""
-
-PROGRESS: Final = "delivery.jsonl"
-"""In the folder of a job: what happens, one event a line."""
 
 COMPARISONS: Final = "comparisons.jsonl"
 """What both models wrote, one `Comparison` a line."""
@@ -33,37 +28,20 @@ GGUF_NAME: Final = r"^[0-9A-Za-z._-]{1,140}\.gguf$"
 """What a GGUF file may be called."""
 
 
-class _Job(Strict):
-    reference: GenerationJob = Field(description="The model as it was judged, and what it is asked.")
-
-    @property
-    def run_dir(self) -> Path:
-        """Folder of all output of the job."""
-        return self.reference.run_dir
-
-    @property
-    def lock_path(self) -> Path:
-        """Held while the device is in use."""
-        return self.reference.lock_path
-
-    @property
-    def lock_seconds(self) -> float:
-        """Seconds to wait for the lock of the device."""
-        return self.reference.lock_seconds
-
-
-class MergeJob(_Job):
+class MergeJob(Job):
     """Merge an adapter, and compare what comes out with what was judged."""
 
-    what: Literal["merge"] = "merge"
+    kind: Literal["merge"] = "merge"
+    reference: GenerationJob = Field(description="The model as it was judged, and what it is asked.")
     dtype: Dtype = Field(description="What the merged weights are stored in.")
     chat_template: str = Field(description="The template of the merged folder.")
 
 
-class GgufJob(_Job):
+class GgufJob(Job):
     """Write a merged model as GGUF, and compare what is read back with the merged model."""
 
-    what: Literal["gguf"] = "gguf"
+    kind: Literal["gguf"] = "gguf"
+    reference: GenerationJob = Field(description="The model as it was judged, and what it is asked.")
     merged_path: Path = Field(description="The merged folder.")
     file_type: GgufType
     file_name: str = Field(pattern=GGUF_NAME, description="Of the GGUF file.")

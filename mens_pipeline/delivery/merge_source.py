@@ -2,47 +2,54 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.delivery.agreement import spread
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.adapter_config import read_adapter_config
-from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest, manifest_of
+from mens_pipeline.evaluation.results import RESULTS, EvalResults
+from mens_pipeline.evaluation.tasks import Suite, Task, heldout_tasks
+from mens_pipeline.models.adapter import MANIFEST, Adapter, read_adapter_config
+from mens_pipeline.models.base import Shape, find_recorded_base, shapes_in
+from mens_pipeline.models.card import Form, Score, Standing, data_sources, model_card
 from mens_pipeline.promotion.benchmark_gate import receipt_in
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.history import champion_of, history_of, withdrawn
-from mens_pipeline.promotion.receipt import RECEIPT, Receipt
+from mens_pipeline.promotion.receipt import RECEIPT, Receipt, read_results
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline.training.job import ADAPTER
-from mens_pipeline.training.manifest import MANIFEST
-from mens_pipeline.training.recorded_base import recorded_base
-from mens_pipeline.training.safetensors_header import Shape, shapes_in
+
+if TYPE_CHECKING:
+    from mens_pipeline.evaluation.statistics import Rate
+
 
 _MATRIX: Final = re.compile(r"base_model\.model\.(?P<layer>.+)\.lora_(?P<half>[AB])\.weight")
 _SHOWN: Final = 3
 _ADVICE: Final = "Name the run that it was trained in."
 
 
-def refuse_misfit(adapter: Path, manifest: dict[str, Any]) -> None:
+def refuse_misfit(adapter: Adapter) -> None:
     """Check that an adapter can be merged into its base.
 
     Raises:
         RefusedError: The base is gone, another one or leads to one, or the adapter is not what training writes, or
             does not fit it.
     """
-    base = manifest["base_model"]
-    path = recorded_base(base)
-    config = read_adapter_config(adapter)
-    weights = adapter / WEIGHTS
+    base = adapter.manifest.base_model
+    path = find_recorded_base(base)
+    config = read_adapter_config(adapter.folder)
+    weights = adapter.weights
     shapes = {name: shape for file in sorted(path.glob("*.safetensors")) for name, shape in shapes_in(file).items()}
     reasons = list(_objections(shapes_in(weights), shapes, config.r))
     if reasons:
         shown = "; ".join(reasons[:_SHOWN])
         more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
-        raise RefusedError(f"{weights}: does not fit {base['name']}: {shown}{more}. {_ADVICE}")
+        raise RefusedError(f"{weights}: does not fit {base.name}: {shown}{more}. {_ADVICE}")
 
 
 def _objections(adapter: dict[str, Shape], base: dict[str, Shape], rank: int) -> Iterator[str]:
@@ -84,14 +91,11 @@ class MergeSource:
     """An adapter that can be merged.
 
     Attributes:
-        run: The folder with `adapter/` and its training manifest.
         promoted: The same adapter as it was promoted; None when it was not, or was taken out of use since.
         receipt: The verdict on this very adapter; None without one.
     """
 
-    run: Path
-    manifest: dict[str, Any]
-    adapter_sha256: str
+    adapter: Adapter
     promoted: Artifact | None
     receipt: Receipt | None
     receipt_path: Path | None
@@ -118,16 +122,13 @@ def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
         mean = f"The mean of its checkpoints: mens merge-weights {folder} --output-dir DIR"
         advice = f"It has no adapter and no base: it is whole as it is. {mean}"
         raise RefusedError(f"{folder}: a model of the scratch lane. {advice}")
-    manifest = manifest_of(folder)
-    adapter_sha256 = adapter_digest(folder)
-    refuse_misfit(folder / ADAPTER, manifest)
-    promoted = promoted_of(store, adapter_sha256)
+    adapter = Adapter.open(folder)
+    refuse_misfit(adapter)
+    promoted = promoted_of(store, adapter.digest)
     where = promoted.path if promoted is not None else folder
-    receipt = _verdict_on(adapter_sha256, where)
+    receipt = _verdict_on(adapter.digest, where)
     return MergeSource(
-        run=folder,
-        manifest=manifest,
-        adapter_sha256=adapter_sha256,
+        adapter=adapter,
         promoted=promoted,
         receipt=receipt,
         receipt_path=where / RECEIPT if receipt is not None else None,
@@ -167,3 +168,97 @@ def _verdict_on(adapter_sha256: str, folder: Path) -> Receipt | None:
     receipt = receipt_in(folder)
     is_about_it = receipt.subject is not None and receipt.subject.adapter_sha256 == adapter_sha256
     return receipt if is_about_it else None
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """Held-out prompts that two models answer, and the digest of their file."""
+
+    tasks: tuple[Task, ...]
+    heldout_sha256: str
+
+
+def prompts_of(
+    source: MergeSource, named: Path | None, store: ArtifactStore, fits: Callable[[str], bool], number: int
+) -> Prompts:
+    """Return held-out prompts of a run whose answer fits, evenly spread; of a named file, or of that of the run.
+
+    Raises:
+        RefusedError: The held-out pairs are not to be found, or hold nothing to ask.
+    """
+    path = named if named is not None else _heldout_of(source, store)
+    tasks = tuple(task for task in heldout_tasks(read_pairs(path)) if fits(task.reference))
+    if not tasks:
+        raise RefusedError(f"{path}: no held-out code whose answer fits. Name another file with --heldout FILE.")
+    return Prompts(spread(tasks, number), digest_of(path))
+
+
+def _heldout_of(source: MergeSource, store: ArtifactStore) -> Path:
+    """Find the held-out pairs that the run was judged by; of one that was not judged, those beside its train set."""
+    beside = store.located(source.adapter.manifest.train_file).with_name(HELDOUT)
+    subject = source.receipt.subject if source.receipt is not None else None
+    if subject is None:
+        if beside.is_file():
+            return beside
+        raise RefusedError(f"{beside}: no held-out pairs beside the train set. Name them with --heldout FILE.")
+    splits = sorted((store.root / SPLIT).glob(f"*/{HELDOUT}"))
+    for path in (beside, *splits):
+        if path.is_file() and digest_of(path) == subject.heldout_sha256:
+            return path
+    found = f"no {HELDOUT} with SHA-256 {subject.heldout_sha256[:12]}, which it was judged by"
+    raise RefusedError(f"{beside.parent}, {store.root / SPLIT}: {found}. Name the file with --heldout FILE.")
+
+
+_SUITES: Final = {Suite.HELDOUT: "held-out prompts of the workspace", Suite.BENCHMARK: "benchmark"}
+_METRICS: Final = (("parse_rate", "parse rate"), ("pass_at_1", "pass@1"))
+
+
+def card_of_source(source: MergeSource, form: Form, data_licence: str | None) -> str:
+    """Write the model card of an adapter, or of what it was merged into."""
+    return model_card(
+        source.adapter.manifest,
+        form,
+        sources=data_sources(source.adapter.manifest),
+        standing=_standing(source),
+        data_licence=data_licence,
+    )
+
+
+def _standing(source: MergeSource) -> Standing | None:
+    """Return the evaluation results of this very adapter; None without them."""
+    folder = source.promoted.path if source.promoted is not None else source.adapter.path
+    results = _results_in(folder, source.adapter.digest)
+    if results is None:
+        return None
+    receipt = source.receipt
+    return Standing(
+        scores=tuple(_scores(results)),
+        how=_how(results),
+        missing=results.adapter.overall.coverage.missing,
+        policy=receipt.policy if receipt is not None else None,
+        passed=receipt.overall_passed if receipt is not None else None,
+        verdict_sha256=source.verdict_sha256,
+    )
+
+
+def _how(results: EvalResults) -> str:
+    decoding = results.decoding
+    if decoding.temperature == 0:
+        return "greedily"
+    return f"at temperature {decoding.temperature:g}, {decoding.num_samples} times"
+
+
+def _results_in(folder: Path, adapter_sha256: str) -> EvalResults | None:
+    path = folder / RESULTS
+    results = read_results(path) if path.is_file() else None
+    return results if results is not None and results.subject.adapter_sha256 == adapter_sha256 else None
+
+
+def _scores(results: EvalResults) -> Iterator[Score]:
+    for suite, name in _SUITES.items():
+        if suite in results.adapter.suites:
+            base, adapter = results.base.suites[suite], results.adapter.suites[suite]
+            for field, metric in _METRICS:
+                of_base: Rate = getattr(base, field)
+                of_adapter: Rate = getattr(adapter, field)
+                yield Score(name, metric, str(of_base), str(of_adapter), of_adapter.value)

@@ -7,27 +7,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.delivery.agreement import ROUNDED, STRICT, Demand, agreement_of, reasons_against
-from mens_pipeline.delivery.chat_form import template_with
-from mens_pipeline.delivery.merge_documents import (
+from mens_pipeline.delivery.agreement import (
     MERGE_MANIFEST,
     MERGE_REPORT,
+    ROUNDED,
+    STRICT,
+    Demand,
     MergedInto,
     MergeManifest,
     MergeReport,
+    agreement_of,
+    reasons_against,
 )
 from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, Comparison, Dtype, MergeJob
-from mens_pipeline.delivery.merge_prompts import Prompts
-from mens_pipeline.delivery.merge_source import MergeSource
+from mens_pipeline.delivery.merge_source import MergeSource, Prompts
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.prepare import Conditions, prepare_generation
+from mens_pipeline.jobs.local import refuse_failure
+from mens_pipeline.models.card import base_name
+from mens_pipeline.models.chat import template_in, template_with
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.training.contract import library_versions
-from mens_pipeline.training.launch import refuse_failure
-from mens_pipeline.training.model_card import base_name
-from mens_pipeline.training.tokenizer_file import template_in
+from mens_pipeline.training.prepare import library_versions
 
 KIND: Final = "merged_model"
 STAGE: Final = Stage(KIND, (__name__, "mens_pipeline.delivery.merge"), by_content=True)
@@ -55,17 +57,24 @@ def prepare_merge(
     """
     greedy = conditions.decoding.model_copy(update={"temperature": 0.0, "num_samples": 1})
     conditions = Conditions(greedy, conditions.device, conditions.lock_path)
-    reference = prepare_generation("adapter", source.run, prompts.tasks, conditions, run_dir)
-    template = template_with(source.manifest["system_prompt"], template_in(reference.job.base_path))
+    requests = [task.request for task in prompts.tasks]
+    reference = prepare_generation("adapter", source.adapter, requests, conditions, run_dir)
+    template = template_with(source.adapter.manifest.system_prompt, template_in(reference.job.base_path))
     chosen = dtype if dtype is not None else reference.job.compute_dtype
-    job = MergeJob(reference=reference.job, dtype=chosen, chat_template=template)
+    job = MergeJob(
+        run_dir=reference.job.run_dir,
+        lock_path=reference.job.lock_path,
+        reference=reference.job,
+        dtype=chosen,
+        chat_template=template,
+    )
     reference.job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
     inputs = {
         "reference": reference.inputs,
         "dtype": chosen,
         "chat_template": template,
         "heldout_sha256": prompts.heldout_sha256,
-        "name": source.manifest["name"],
+        "name": source.adapter.manifest.name,
     }
     return PreparedMerge(job, reference.job_path, source, prompts, inputs)
 
@@ -93,9 +102,9 @@ def build_merged_model(
         report = _report(prepared, figures)
         for name, document in ((MERGE_MANIFEST, _manifest(prepared, figures)), (MERGE_REPORT, report)):
             (folder / name).write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        return {"name": prepared.source.manifest["name"], "passed": report.passed}
+        return {"name": prepared.source.adapter.manifest.name, "passed": report.passed}
 
-    merged, reused = STAGE.build(store, store.holding(prepared.source.run), prepared.inputs, write)
+    merged, reused = STAGE.build(store, store.holding(prepared.source.adapter.path), prepared.inputs, write)
     shutil.rmtree(run_dir, ignore_errors=True)
     return merged, reused
 
@@ -133,7 +142,7 @@ def _report(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeReport:
     return MergeReport(
         reference=f"base in {reference.quantization} {_HOW[reference.held]}, {reference.compute_dtype}, as judged",
         candidate=f"merged folder as transformers loads it, {prepared.job.dtype}",
-        adapter_sha256=prepared.source.adapter_sha256,
+        adapter_sha256=prepared.source.adapter.digest,
         heldout_sha256=prepared.prompts.heldout_sha256,
         computed_on=(reference.device, reference.compute_dtype),
         max_new_tokens=reference.decoding.max_new_tokens,
@@ -151,15 +160,15 @@ def _demand_on(job: MergeJob) -> Demand:
 
 
 def _manifest(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeManifest:
-    manifest, reference = prepared.source.manifest, prepared.job.reference
-    base = manifest["base_model"]
+    manifest, reference = prepared.source.adapter.manifest, prepared.job.reference
+    base = manifest.base_model
     return MergeManifest(
-        name=manifest["name"],
-        base_model=base_name(manifest),
-        base_revision=base["revision"],
-        base_sha256=base["sha256"],
-        base_licence=base["licence"],
-        adapter_sha256=prepared.source.adapter_sha256,
+        name=manifest.name,
+        base_model=base_name(base),
+        base_revision=base.revision,
+        base_sha256=base.sha256,
+        base_licence=base.licence,
+        adapter_sha256=prepared.source.adapter.digest,
         merged_into=MergedInto(
             quantization=reference.quantization,
             double_quant=reference.double_quant,
@@ -167,7 +176,7 @@ def _manifest(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeManifest
         ),
         dtype=prepared.job.dtype,
         num_values=figures["num_values"],
-        contract_digest=manifest["contract_digest"],
-        system_prompt=manifest["system_prompt"],
+        contract_digest=manifest.contract_digest,
+        system_prompt=manifest.system_prompt,
         libraries=library_versions(),
     )

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.jobs.protocol import ExitCode
+from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
 from mens_pipeline.promotion.receipt import read_results
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.training.job import ExitCode
-from mens_pipeline.training.manifest import MANIFEST
-from mens_pipeline.training.manifest_file import read_manifest
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -188,8 +187,8 @@ def track_champion(setting: str, champion: Artifact, store: ArtifactStore, tell:
 def _register(client: "MlflowClient", champion: Artifact, source: str) -> None:
     from mlflow.exceptions import MlflowException  # noqa: PLC0415 - of an extra
 
-    manifest = read_manifest(champion.path / MANIFEST)
-    run_id = _run_id(client, manifest["contract_digest"])
+    manifest = TrainingManifest.read(champion.path / MANIFEST)
+    run_id = _run_id(client, manifest.contract_digest)
     for name, value in _figures(champion.path / RESULTS):
         client.log_metric(run_id, name, value)
     try:
@@ -200,7 +199,7 @@ def _register(client: "MlflowClient", champion: Artifact, source: str) -> None:
     version = (
         found[0]
         if found
-        else client.create_model_version(NAME, source, run_id, tags={_KEY: champion.key}, description=manifest["name"])
+        else client.create_model_version(NAME, source, run_id, tags={_KEY: champion.key}, description=manifest.name)
     )
     client.set_registered_model_alias(NAME, _CHAMPION, version.version)
 

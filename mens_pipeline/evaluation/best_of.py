@@ -1,15 +1,186 @@
-"""Best-of-n: what a user gets who is shown one of several answers, chosen without hidden tests."""
+"""One of several answers to a prompt, chosen by what the prompt itself says, and what a user comes to who is shown it.
 
+Hidden tests have no part in the choice. Each step keeps the best of those that are left: answers that the front end
+accepts; those without an error in names and types; those that pass most of the examples that the prompt states; those
+whose function returns what most others return for drawn arguments; the one that the model holds likeliest.
+
+Source: CodeT (Chen et al. 2022) for the examples; MBR-EXEC (Shi et al. 2022) for the vote of the outputs.
+"""
+
+import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+from time import monotonic
+from types import TracebackType
+from typing import Final, Self
 
+from mens_pipeline.corpus.behaviour.examples import example_tests, shown_code, stated_examples
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+from mens_pipeline.evaluation.execution import FEATURES, completed, errors_beside
 from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.results import BestOf, BestOfScores
 from mens_pipeline.evaluation.scores import Scores, scores_of_model
-from mens_pipeline.evaluation.selection import Candidate, Selector
 from mens_pipeline.evaluation.statistics import paired
 from mens_pipeline.evaluation.tasks import Task
-from mens_pipeline.inference.generation import Answer
+from mens_pipeline.inference.generation import Answer, is_program, program_in
+from mens_pipeline.language import Mode, analyze
+from mens_pipeline.language.interpreter import Limits, ProgramStatus, Sandbox
+from mens_pipeline.language.interpreter.running import with_given
+from mens_pipeline.language.outline import name_of
+from mens_pipeline.language.requests import mentioned_names
+
+LIMITS: Final = Limits(
+    max_steps=200_000, max_size=100_000, max_allocation=1_000_000, test_seconds=1.0, program_seconds=3.0
+)
+"""Of the examples on one answer; steps end nearly everything far sooner."""
+_SECONDS: Final = 3.0
+"""Of the drawn calls of one answer; beyond it the process that runs them is ended."""
+_STOPPED: Final = -inf
+"""What counts less than anything: an answer that had to be stopped, or that never returns."""
+_NAMED: Final = re.compile(r"`(?:fn )?([a-z_]\w*)")
+_MOST_NAMED: Final = 3
+"""Functions that are called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One of several answers.
+
+    `likelihood` is the mean log-probability of its tokens.
+    """
+
+    text: str
+    likelihood: float
+
+
+class Step(StrEnum):
+    """Step that decided a selection: the first after which one answer, or copies of it, was left."""
+
+    PARSER = "parser"
+    NAMES = "names"
+    EXAMPLES = "examples"
+    OUTPUTS = "outputs"
+    LIKELIHOOD = "likelihood"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several answers: its place, and the step that chose it."""
+
+    place: int
+    step: Step
+
+
+class Selector:
+    """Chooses answers; a context manager, since it runs them in processes of their own.
+
+    Processes are started when they are first needed. It may be used from several threads.
+    """
+
+    def __init__(self, num_workers: int = 2) -> None:
+        """Set the number of processes of each kind; nothing is started yet."""
+        self._stack = ExitStack()
+        self._sandbox = Sandbox(num_workers, LIMITS, features=FEATURES)
+        self._workers = BehaviourWorkers(num_workers, seconds=_SECONDS)
+
+    def __enter__(self) -> Self:
+        """Start the processes at the first choice."""
+        self._stack.enter_context(self._sandbox)
+        self._stack.enter_context(self._workers)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End the processes."""
+        self._stack.close()
+
+    def choose(self, prompt: str, mode: Mode, candidates: Sequence[Candidate], end: float = inf) -> Choice:
+        """Choose one of several answers; the first of those that are as good.
+
+        Examples are run in the usual mode alone. After `end`, on the monotonic clock, no further step begins, and the
+        likeliest of what is left is chosen.
+        """
+        texts = [candidate.text for candidate in candidates]
+        programs = [program_in(text) for text in texts]
+        left = _best(range(len(texts)), lambda place: is_program(texts[place], mode))
+        if _is_one(left, programs):
+            return Choice(self._likeliest(left, candidates), Step.PARSER)
+        if not is_program(texts[left[0]], mode):
+            return Choice(self._likeliest(left, candidates), Step.LIKELIHOOD)
+        given, mentioned = shown_code(prompt), frozenset(mentioned_names(prompt))
+        left = _best(left, lambda place: not errors_beside(given, programs[place], mode, mentioned))
+        if _is_one(left, programs):
+            return Choice(self._likeliest(left, candidates), Step.NAMES)
+        if mode is Mode.SOURCE:
+            whole = {place: completed(programs[place], given, mode) for place in left}
+            steps = ((Step.EXAMPLES, self._passed_examples), (Step.OUTPUTS, self._agreement))
+            for step, measure in steps:
+                if monotonic() >= end:
+                    break
+                figures = measure(prompt, [whole[place] for place in left])
+                by_place = dict(zip(left, figures, strict=True))
+                left = _best(left, by_place.__getitem__)
+                if _is_one(left, programs):
+                    return Choice(self._likeliest(left, candidates), step)
+        return Choice(self._likeliest(left, candidates), Step.LIKELIHOOD)
+
+    def _passed_examples(self, prompt: str, programs: Sequence[str]) -> list[float]:
+        """Count the examples of a prompt that each program passes."""
+        examples = stated_examples(prompt)
+        if not examples:
+            return [0.0] * len(programs)
+        tests = with_given(shown_code(prompt), example_tests(examples))
+        different = list(dict.fromkeys(programs))
+        reports = self._sandbox.map_with_tests((program, tests) for program in different)
+        passed = {
+            program: _STOPPED if report.status is ProgramStatus.STOPPED else float(report.num_passed)
+            for program, report in zip(different, reports, strict=True)
+        }
+        return [passed[program] for program in programs]
+
+    def _agreement(self, prompt: str, programs: Sequence[str]) -> list[float]:
+        """Count with how many others each program agrees, over drawn calls of the functions that are asked for."""
+        different = list(dict.fromkeys(programs))
+        agreed = [0.0] * len(programs)
+        for function in _functions_asked(prompt, different):
+            outputs = dict(zip(different, self._workers.outputs(different, function, prompt), strict=True))
+            called = [outputs[program] for program in programs]
+            votes = [Counter(results) for results in zip(*(some for some in called if some is not None), strict=True)]
+            for place, some in enumerate(called):
+                if some is None or set(some) == {None}:
+                    agreed[place] = _STOPPED
+                else:
+                    agreed[place] += sum(votes[n][result] - 1 for n, result in enumerate(some) if result is not None)
+        return agreed
+
+    @staticmethod
+    def _likeliest(left: Sequence[int], candidates: Sequence[Candidate]) -> int:
+        return max(left, key=lambda place: candidates[place].likelihood)
+
+
+def _functions_asked(prompt: str, programs: Sequence[str]) -> list[str]:
+    """Return the declared functions that a prompt names: in its examples, else in backticks; the first few."""
+    examples = (example.call.partition("(")[0] for example in stated_examples(prompt))
+    named = dict.fromkeys([*examples, *(match[1] for match in _NAMED.finditer(prompt))])
+    modules = (analyze(program).module for program in programs)
+    declared = {name_of(declaration) for module in modules if module is not None for declaration in module.declarations}
+    return [name for name in named if name in declared][:_MOST_NAMED]
+
+
+def _best(places: Sequence[int], figure: Callable[[int], float]) -> list[int]:
+    """Return the places whose figure is the highest, in order."""
+    figures = {place: figure(place) for place in places}
+    most = max(figures.values())
+    return [place for place in places if figures[place] == most]
+
+
+def _is_one(places: Sequence[int], programs: Sequence[str]) -> bool:
+    return len({programs[place] for place in places}) == 1
 
 
 def best_of(tasks: Sequence[Task], answers: Sequence[Answer], judged: Sequence[Judgement]) -> BestOf | None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.curate.heldout_in_training import refuse_trained_heldout
 from mens_pipeline.corpus.curate.heldout_split import FAMILIES
-from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.curate.overlap import refuse_trained_heldout
+from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.evaluate import (
@@ -45,13 +45,20 @@ from mens_pipeline.inference.prepare import (
     prepare_generation,
 )
 from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.storage.jsonl import read_models, write_jsonl
 from mens_pipeline.storage.signing import signed
 from mens_pipeline.storage.stage import Stage
-from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.storage.store import Artifact, ArtifactStore, Details, digest_of
 
 KIND: Final = "eval_results"
 STAGE: Final = Stage(KIND, (__name__,), by_content=True)
+
+
+class EvaluationDetails(Details):
+    """Fields in the manifest of an evaluation."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +177,7 @@ def _families(path: Path, fits: Callable[[str], bool], number: int) -> tuple[Tas
 
 
 def prepare_generations(  # noqa: PLR0913, PLR0917 - who answers what, and where
-    run: Path,
+    adapter: Adapter,
     exam: Examination,
     conditions: Conditions,
     store: ArtifactStore,
@@ -183,37 +190,37 @@ def prepare_generations(  # noqa: PLR0913, PLR0917 - who answers what, and where
     promoted adapter to compare with, by the SHA-256 of the candidate's weights.
 
     Raises:
-        RefusedError: The run is not complete, or its base is not what it was trained on.
+        RefusedError: The base is not what it was trained on.
     """
     has_fallback = conditions.decoding.syntax is Syntax.FALLBACK
     free = conditions.decoding.model_copy(update={"syntax": Syntax.FREE}) if has_fallback else conditions.decoding
 
     def prepared(
-        role: str, model: Model, folder: Path, tasks: Sequence[Task], system_prompt: str | None = None
+        role: str, model: Model, source: Adapter, tasks: Sequence[Task], system_prompt: str | None = None
     ) -> PreparedGeneration:
         run_dir = store.root / GENERATIONS / f".work-{work}-{role}"
         # What is compared is compared free; a second try is what the adapter alone is asked for.
         under = conditions if role == "adapter" else replace(conditions, decoding=free)
-        return prepare_generation(
-            model, folder, tasks, under, run_dir, label=role.replace("_", " "), system_prompt=system_prompt
-        )
+        requests, label = [task.request for task in tasks], role.replace("_", " ")
+        return prepare_generation(model, source, requests, under, run_dir, label=label, system_prompt=system_prompt)
 
-    adapter = prepared("adapter", "adapter", run, exam.tasks)
-    baseline, few, families = baseline_of(adapter.inputs["adapter_sha256"]), exam.few_shot, exam.families
-    champion = prepared("champion", "adapter", baseline.path, exam.tasks) if baseline is not None else None
+    baseline, few, families = baseline_of(adapter.digest), exam.few_shot, exam.families
+    champion = None
+    if baseline is not None:
+        champion = Champion(baseline.key, prepared("champion", "adapter", Adapter.open(baseline.path), exam.tasks))
     return Generations(
-        base=prepared("base", "base", run, sample_with_tests(exam.tasks, exam.num_base_tasks)),
-        adapter=adapter,
-        champion=Champion(baseline.key, champion) if baseline is not None and champion is not None else None,
-        few_shot=prepared("base_with_examples", "base", run, few.tasks, few.prompt) if few is not None else None,
-        families=prepared("adapter_on_synthetic_tasks", "adapter", run, families) if families else None,
+        base=prepared("base", "base", adapter, sample_with_tests(exam.tasks, exam.num_base_tasks)),
+        adapter=prepared("adapter", "adapter", adapter, exam.tasks),
+        champion=champion,
+        few_shot=prepared("base_with_examples", "base", adapter, few.tasks, few.prompt) if few is not None else None,
+        families=prepared("adapter_on_synthetic_tasks", "adapter", adapter, families) if families else None,
     )
 
 
 def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
     exam: Examination,
     generations: Sequence[Generations],
-    manifest: Mapping[str, Any],
+    manifest: TrainingManifest,
     store: ArtifactStore,
     launch: Callable[[PreparedGeneration], int],
     *,
@@ -247,8 +254,8 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
     }
     subject = Subject(
         adapter_sha256=adapter.inputs["adapter_sha256"],
-        base_sha256=manifest["base_model"]["sha256"],
-        base_model=manifest["base_model"]["name"],
+        base_sha256=manifest.base_model.sha256,
+        base_model=manifest.base_model.name,
         heldout_sha256=exam.heldout_sha256,
         benchmark_sha256=exam.benchmark.digest if exam.benchmark is not None else None,
     )
@@ -273,7 +280,7 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
             families=exam.families,
         )
         write_documents(folder, evaluation, exam.benchmark.folder.name if exam.benchmark is not None else "")
-        return {"name": f"eval-gate-{manifest['vcs_sha']}" if manifest["vcs_sha"] else "eval-gate"}
+        return {"name": f"eval-gate-{manifest.vcs_sha}" if manifest.vcs_sha else "eval-gate"}
 
     run = adapter.job.adapter_path
     parents = [*itertools.chain(*answered.values()), *(store.holding(run) if run is not None else ())]

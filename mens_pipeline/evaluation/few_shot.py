@@ -1,22 +1,20 @@
 """The baseline that a user has without training: the base with a description of the language and solved requests."""
 
-import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from mens_pipeline.corpus.schema.reading import read_pairs
 from mens_pipeline.corpus.schema.records import Lane
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.training_pair import TrainingPair, pair_digest, read_pairs
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.tasks import Task, sample_of
 from mens_pipeline.language import CONSTRUCTS, analyze, construct_of
+from mens_pipeline.language.ast.base import NamedType
 from mens_pipeline.language.ast.declarations import Declaration
 from mens_pipeline.language.ast.functions import Function
-from mens_pipeline.language.ast.types import NamedType
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.store import digest_of
@@ -39,11 +37,11 @@ class FewShot:
 
 
 def few_shot_of(
-    tasks: Sequence[Task], number: int | None, description: Path, manifest: Mapping[str, Any]
+    tasks: Sequence[Task], number: int | None, description: Path, train: Path, train_sha256: str
 ) -> FewShot | None:
     """Build the few-shot baseline: language description, examples from the train set, and a sample of the tasks.
 
-    `number` is how many tasks are asked at most; None for all.
+    `number` is how many tasks are asked at most; None for all. `train_sha256` is what the train set was.
 
     Returns:
         None where no task is to be asked.
@@ -55,8 +53,7 @@ def few_shot_of(
     if number == 0:
         return None
     text = _read(description)
-    train = Path(manifest["train_file"])
-    if not train.is_file() or digest_of(train) != manifest["train_sha256"]:
+    if not train.is_file() or digest_of(train) != train_sha256:
         found = "changed since" if train.is_file() else "gone"
         advice = "Restore it, or set few_shot_tasks: 0 in config/evaluation.yaml."
         raise RefusedError(f"{train}: the train set of this run is {found}; examples are taken from it. {advice}")
@@ -92,7 +89,7 @@ def examples_among(rows: Iterable[TrainingPair]) -> tuple[TrainingPair, ...]:
         Fewer where there are fewer; where constructs are few, more of the same. The same rows give the same examples.
     """
     short = [row for row in dict.fromkeys(rows) if _is_short(row)]
-    short.sort(key=lambda row: (row.tests is None, hashlib.sha256(f"{row.prompt}\0{row.response}".encode()).digest()))
+    short.sort(key=lambda row: (row.tests is None, pair_digest(row.prompt, row.response)))
     frequent = Counter(row.category for row in short)
     constructs = sorted(frequent, key=lambda name: (name != "function", -frequent[name], name))
     rows_of = {name: _first_of(name, short) for name in constructs}

@@ -4,17 +4,14 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mens_pipeline.evaluation.execution import Execution
+from mens_pipeline.evaluation.execution import Execution, first_semantic_error
 from mens_pipeline.evaluation.requirements import names_of, unmet
-from mens_pipeline.evaluation.resolution import first_semantic_error
 from mens_pipeline.evaluation.tasks import Task
-from mens_pipeline.inference.answer_code import has_placeholder, is_refusal, program_in
-from mens_pipeline.inference.generation import Answer
+from mens_pipeline.inference.generation import Answer, has_placeholder, is_refusal, program_in
 from mens_pipeline.language import CONSTRUCTS, Diagnostic, analyze, construct_of
 from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.ast.expressions import Call, Ident
+from mens_pipeline.language.ast.expressions import Call, Ident, Return, Statement
 from mens_pipeline.language.ast.functions import Function
-from mens_pipeline.language.ast.statements import Return, Statement
 from mens_pipeline.language.vocabulary import LLM_DECORATORS
 
 _BODILESS: Final = LLM_DECORATORS | {"@hole", "@native"}

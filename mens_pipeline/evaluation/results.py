@@ -8,6 +8,7 @@ from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.scores import ModelScores, Scores
 from mens_pipeline.evaluation.statistics import Paired, Rate
 from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.storage.validation import Versioned
 
 RESULTS: Final = "eval_results.json"
 LOCAL_REPORT: Final = "eval_local_report.json"
@@ -57,6 +58,9 @@ class Progress(_Document):
     round: int = Field(ge=1, description="Times that an adapter was asked and a verdict was looked for.")
     num_rounds: int = Field(ge=1, description="Times that were planned at most; all but one need undecided gates.")
     num_reserve: int = Field(ge=0, description="Held-out prompts that were not asked; files that come later.")
+    try_sha256: str | None = Field(
+        default=None, description="Of the try as the ledger of its store counts it; null in documents of before."
+    )
 
     @model_validator(mode="after")
     def _is_within_plan(self) -> Self:
@@ -125,7 +129,7 @@ class BestOf(_Document):
     test_difference: Paired = Field(description="Over the prompts that have hidden tests.")
 
 
-class EvalResults(_Document):
+class EvalResults(_Document, Versioned):
     """Results of base and adapter, side by side; the fields without a description are upstream's."""
 
     schema_: Literal["mens_eval_results_v1"] = Field(default="mens_eval_results_v1", alias="schema")

@@ -1,4 +1,4 @@
-"""Artifacts of the store that belong to the folder of a run: `artifacts.json` in it."""
+"""What belongs to the folder of a run: artifacts of the store, by `artifacts.json` in it, and its held-out pairs."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,9 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
@@ -36,7 +38,7 @@ def remembered(run_dir: Path, kind: str, document: str, store: ArtifactStore, ad
     copy = run_dir / document
     if found is None or not copy.is_file():
         raise RefusedError(f"{copy}: not there, or not in {store.root}. {advice}")
-    if digest_of(copy) != found.manifest["outputs"].get(document, {}).get("sha256"):
+    if digest_of(copy) != found.outputs.get(document):
         raise RefusedError(f"{copy}: changed since it was written. {advice}")
     return found
 
@@ -53,3 +55,36 @@ def _keys(run_dir: Path) -> dict[str, str]:
         return _KEYS.validate_json(read_regular(path, _MOST_BYTES))
     except (OSError, ValidationError) as error:
         raise RefusedError(f"{path}: not what `mens eval-local` writes. Delete it, and judge the run again.") from error
+
+
+def heldout_beside(manifest: TrainingManifest) -> Path:
+    """Return the path of the held-out pairs beside the train set of a run.
+
+    Raises:
+        RefusedError: There are none.
+    """
+    path = manifest.train_file.with_name(HELDOUT)
+    if not path.is_file():
+        advice = "Restore them; what is judged by others, `mens eval-local --heldout FILE`, needs an override."
+        raise RefusedError(f"{path}: no held-out pairs beside the train set. {advice}")
+    return path
+
+
+def heldout_of_training(manifest: TrainingManifest) -> Path:
+    """Return the path of a run's held-out pairs, and check that they and its train set are those it was trained with.
+
+    Only of these it is known that they were held out: any other file may hold what the adapter has seen.
+
+    Raises:
+        RefusedError: They cannot be told; the message says why.
+    """
+    path, expected = manifest.train_file, manifest.train_sha256
+    found = digest_of(path) if path.is_file() else None
+    if found != expected:
+        what = "gone" if found is None else f"changed since ({found[:12]}, it was {expected[:12]})"
+        raise RefusedError(f"{path}: the train set of this run is {what}. Restore it, or train again.")
+    heldout = heldout_beside(manifest)
+    if digest_of(heldout) != manifest.heldout_sha256:
+        advice = "Restore them, or train again."
+        raise RefusedError(f"{heldout}: not the pairs that were held out when this run trained. {advice}")
+    return heldout

@@ -5,6 +5,7 @@ Cases of one source file are alike: who gets one right gets its neighbours right
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import cache
 from math import comb
 from typing import Final, Self
 
@@ -128,7 +129,7 @@ def mean_rate(shares: Sequence[float], units: Sequence[str] | None = None) -> Ra
 
 def _effective(files: list[list[float]], value: float) -> float:
     """Return independent tasks that would say as much as those of some files, at a mean share."""
-    from scipy import special  # noqa: PLC0415 - it takes a second to load, and the code location does without
+    from scipy import special  # noqa: PLC0415 - likewise
 
     sizes = np.array([len(shares) for shares in files])
     size, num_files = int(sizes.sum()), len(files)
@@ -161,7 +162,7 @@ def _posterior(value: float | None, num_effective: float) -> tuple[float, float]
 
 def _upper_tail(value: float | None, num_effective: float, floor: float) -> float:
     """Compute the posterior probability of at least a floor."""
-    from scipy import special  # noqa: PLC0415 - it takes a second to load, and the code location does without
+    from scipy import special  # noqa: PLC0415 - likewise
 
     return float(special.betaincc(*_posterior(value, num_effective), floor))
 
@@ -286,3 +287,63 @@ def _is_near(stated: float | None, computed: float | None) -> bool:
 def p_text(p_value: float) -> str:
     """Write a p-value as people read it."""
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"  # noqa: PLR2004 - three places are shown
+
+
+_HALVINGS: Final = 20
+"""Halvings of the interval from 0 to 1: the smallest drop to a millionth."""
+
+
+def power_of_regression(num_tasks: int, drop: float, disagreement: float, p_value: float) -> float:
+    """Return the probability that the paired exact test detects a drop that is there.
+
+    The share of tasks that a model does has no part in it: only tasks on which the two models differ count.
+
+    Args:
+        num_tasks: Tasks that both answered.
+        drop: Share of the tasks by which the candidate is worse.
+        disagreement: Share of the tasks on which two equally good models differ, half of them either way.
+        p_value: A drop is called below this, of the two-sided test; each side has half of it.
+
+    Returns:
+        The chance to ten places, for tasks that are independent of each other; the false alarm rate for a drop of 0.
+
+    Raises:
+        ValueError: Drop and disagreement are no shares, or make up more than all tasks.
+
+    Source:
+        The unconditional power of McNemar's exact test, Duffy 1984.
+    """
+    from scipy import stats  # noqa: PLC0415 - it takes a second to load, and the code location does without
+
+    differing = drop + disagreement
+    if drop < 0 or disagreement < 0 or differing > 1:
+        raise ValueError(f"drop {drop} and disagreement {disagreement} must be shares of at most all tasks together")
+    lost = (drop + disagreement / 2) / differing if differing else 0.0
+    counts = np.arange(num_tasks + 1)
+    most = np.array([_most_gains(count, p_value) for count in range(num_tasks + 1)])
+    called = stats.binom.cdf(most, counts, 1 - lost)
+    return float((stats.binom.pmf(counts, num_tasks, differing) * called).sum())
+
+
+@cache
+def smallest_drop(num_tasks: int, disagreement: float, p_value: float, power: float = 0.8) -> float | None:
+    """Return the smallest drop that is detected with a probability of `power`; None when not even the largest is."""
+    low, high = 0.0, 1 - disagreement
+    if power_of_regression(num_tasks, high, disagreement, p_value) < power:
+        return None
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        is_enough = power_of_regression(num_tasks, middle, disagreement, p_value) >= power
+        low, high = (low, middle) if is_enough else (middle, high)
+    return high
+
+
+@cache
+def _most_gains(differing: int, p_value: float) -> int:
+    """Return the most gains among so many differing tasks at which the others still count as a drop; -1 for none."""
+    from scipy import stats  # noqa: PLC0415 - it takes a second to load, and the code location does without
+
+    gains = int(stats.binom.ppf(p_value / 2, differing, 0.5))
+    while gains >= 0 and 2 * stats.binom.cdf(gains, differing, 0.5) >= p_value:
+        gains -= 1
+    return gains

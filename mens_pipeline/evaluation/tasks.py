@@ -15,9 +15,10 @@ from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.requirements import Requirement
+from mens_pipeline.inference.generation import Request
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, declaration_spans
 from mens_pipeline.language.ast.functions import Forall, Test
-from mens_pipeline.language.interpreter.hidden_tests import hidden_module
+from mens_pipeline.language.interpreter.running import hidden_module
 
 _EASY_UP_TO: Final = 3
 _MEDIUM_UP_TO: Final = 6
@@ -73,6 +74,11 @@ class Task:
     requires: tuple[Requirement, ...] = ()
     tests: str | None = None
     given: str = ""
+
+    @property
+    def request(self) -> Request:
+        """The request to a model; reference and hidden tests are left out."""
+        return Request(task=self.id, prompt=self.prompt, mode=self.mode)
 
 
 def heldout_tasks(pairs: Iterable[TrainingPair]) -> tuple[Task, ...]:

@@ -1,11 +1,21 @@
 """`config/feedback.yaml`: how a model learns from its own answers, and how long that may take."""
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
 
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.storage.validation import Strict
+
+
+class Method(StrEnum):
+    """Rows that an adapter is trained further on."""
+
+    RAFT = "raft"
+    """Accepted answers among rows of the train set: rejection sampling."""
+    CONTROL = "control"
+    """Rows of the train set alone, to compare with."""
 
 
 class FeedbackConfig(Strict):
@@ -22,14 +32,10 @@ class FeedbackConfig(Strict):
         default=24, ge=1, description="Prompts that one process is asked; what an interruption loses at most."
     )
     sampling_minutes: float = Field(default=4.0, gt=0, description="Minutes after which no further prompt is asked.")
-    per_prompt: int = Field(default=2, ge=1, description="Accepted answers, and pairs, of a prompt at most.")
-    least_rows: int = Field(default=8, ge=1, description="Accepted answers or pairs without which nothing is trained.")
+    per_prompt: int = Field(default=2, ge=1, description="Accepted answers of a prompt at most.")
+    least_rows: int = Field(default=8, ge=0, description="Accepted answers without which nothing is trained.")
     training_minutes: float = Field(default=4.0, gt=0, description="Minutes of training.")
     raft_learning_rate: float = Field(default=3e-4, gt=0, le=1, description="Of raft and control, at its highest.")
-    dpo_learning_rate: float = Field(default=1e-4, gt=0, le=1, description="Of dpo, at its highest.")
-    grpo_learning_rate: float = Field(default=2e-5, gt=0, le=1, description="Of grpo, at its highest.")
-    grpo_prompts: int = Field(default=8, ge=1, description="Prompts of a step of grpo, each answered `samples` times.")
-    dpo_beta: float = Field(default=0.1, gt=0, description="How far dpo holds to the model that it begins with.")
     token_shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
         default={"feedback": 0.25, "task": 0.45, "observed": 0.15},
         description="Kind of row -> share of the tokens shown by raft; `feedback` are accepted answers. The control "
@@ -49,3 +55,15 @@ class FeedbackConfig(Strict):
             top_p=self.top_p,
             seed=self.seed,
         )
+
+    def with_minutes(self, minutes: float | None) -> "FeedbackConfig":
+        """Return a copy whose sampling and training take some minutes together, in the proportion they had."""
+        if minutes is None:
+            return self
+        factor = minutes / (self.sampling_minutes + self.training_minutes)
+        changes = {name: factor * getattr(self, name) for name in ("sampling_minutes", "training_minutes")}
+        return self.model_copy(update=changes)
+
+    def of_control(self, seconds_sampling: float) -> "FeedbackConfig":
+        """Return a copy for a control, which trains for the time that sampling took as well."""
+        return self.model_copy(update={"training_minutes": self.training_minutes + seconds_sampling / 60})

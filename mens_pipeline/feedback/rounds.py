@@ -12,7 +12,7 @@ from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, EvalResults, JudgedAnswer
 from mens_pipeline.evaluation.statistics import Paired, p_text, paired
 from mens_pipeline.evaluation.tasks import FAMILIES
-from mens_pipeline.feedback.method import Method
+from mens_pipeline.feedback.config import Method
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import ArtifactStore
@@ -143,8 +143,7 @@ def lines_of(done: Round) -> Iterator[str]:
     yield f"  answers    {tiers}; mean reward {told['mean_reward']:.3f}, ended {100 * told['stop_rate']:.0f} %"
     by = f"first answer {told['num_solved_by_first']}, best-of-{told['num_samples'] // told['num_prompts']}"
     yield f"  prompts    solved by the {by} {told['num_solved_by_chosen']}, any {told['num_solved']}"
-    pairs = f"{told['num_pairs']} pairs, {told['num_of_loops']} of them with answers that were cut off"
-    yield f"  learnt     {told['num_accepted']} accepted answers, {pairs}"
+    yield f"  learnt     {told['num_accepted']} accepted answers"
     columns = [("before", done.before), *((str(arm.method), arm.figures) for arm in done.arms)]
     yield "  " + f"{'':<28}" + "".join(f"{name:<20}" for name, _ in columns).rstrip()
     for figure in done.before:

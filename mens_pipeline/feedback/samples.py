@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from mens_pipeline.corpus.evolution.ledger import Ledger
-from mens_pipeline.corpus.evolution.requests import Generator
-from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.evolution.requests import Generator, Ledger
+from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.best_of import best_of
 from mens_pipeline.evaluation.evaluate import judge_all, with_sound_tests
@@ -25,9 +24,9 @@ from mens_pipeline.feedback.reward import Reward, Tier, is_telling, reward_of
 from mens_pipeline.inference.generation import Answer
 from mens_pipeline.language import analyze
 from mens_pipeline.language.structure import structure_of
-from mens_pipeline.storage.jsonl import read_models, write_jsonl, write_text
+from mens_pipeline.storage.jsonl import write_jsonl, write_text
 from mens_pipeline.storage.stage import Stage
-from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of, key_of
+from mens_pipeline.storage.store import Artifact, ArtifactStore, Details, digest_of, key_of
 from mens_pipeline.storage.validation import Strict
 
 KIND: Final = "feedback_samples"
@@ -39,6 +38,12 @@ _OF_SAMPLING: Final = (
     *("most_prompts", "samples", "temperature", "top_p", "max_new_tokens", "sampling_minutes", "seed"),
 )
 """Fields of the configuration that decide what is asked and answered."""
+
+
+class SamplesDetails(Details):
+    """Measures in the manifest of samples: seconds of generation."""
+
+    seconds: float
 
 
 class Sample(Strict):
@@ -200,8 +205,3 @@ def account_of(samples: Sequence[Sample], seconds: float) -> dict[str, Any]:
         "num_solved": len(solved),
         "num_solved_by_first": sum(sample.is_accepted and sample.sample == 0 for sample in samples),
     }
-
-
-def read_samples(artifact: Artifact) -> list[Sample]:
-    """Read judged answers."""
-    return list(read_models(artifact.path / SAMPLES, Sample))

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.language import Mode, tokenize
 from mens_pipeline.language.completion import complete
-from mens_pipeline.language.members import members_after
-from mens_pipeline.language.probe import Place
-from mens_pipeline.language.viability import Viability, ViableText, has_tokens
+from mens_pipeline.language.semantics import members_after
+from mens_pipeline.language.viability import Place, Viability, ViableText, has_tokens
 
 if TYPE_CHECKING:
     import torch
@@ -71,9 +70,6 @@ def repeats_itself(text: str) -> bool:
     Three times, alone or with up to two others in turn; what stands in parentheses and brackets nine times, since lists
     of equal elements are common, and one-token entries never.
 
-    Args:
-        text: A program, or what is to become one.
-
     Source:
         Repetition in generated code is structural: RPG, ACL 2025.
     """
@@ -110,11 +106,7 @@ def _ends_alike(entries: list[list[str]], length: int, times: int) -> bool:
 
 
 def _accesses(text: str, num_read: int) -> Iterator[tuple[int, str, bool]]:
-    """Yield the accesses to members that go on behind what was read before.
-
-    Args:
-        text: What a program ends with.
-        num_read: Characters that were looked at before.
+    """Yield the accesses to members that go on behind the first `num_read` characters of the end of a program.
 
     Returns:
         Of each the end of its dot, the name behind that as far as it stands there, and whether the name has ended.
@@ -133,14 +125,9 @@ class Constraint:
     def __init__(
         self, tokenizer: Any, stop: frozenset[int], mode: Mode, max_new_tokens: int, *, names: bool = False
     ) -> None:
-        """Begin with the empty program.
+        """Begin with the empty program; `names` refuses members that a value has not.
 
-        Args:
-            tokenizer: Of the model.
-            stop: The tokens that end the answer.
-            mode: How it is read.
-            max_new_tokens: Tokens of the answer at most, the one that ends it included.
-            names: Whether members that a value has not are refused.
+        The token of `stop` that ends the answer counts among `max_new_tokens`.
         """
         self._tokenizer = tokenizer
         self._stop = stop
@@ -160,12 +147,7 @@ class Constraint:
         self.is_forced = False
 
     def choose(self, scores: "torch.Tensor", sampler: Sampler) -> int:
-        """Choose the next token.
-
-        Args:
-            scores: Of every token, as float32.
-            sampler: Draws tokens.
-        """
+        """Choose the next token."""
         token = self._forced() if self.is_forced else self._drawn(scores, sampler)
         self._take(token)
         return token
@@ -189,13 +171,12 @@ class Constraint:
 
     def _forced(self) -> int:
         """Return the next token of the shortest way to the end of the program."""
-        if self._closing:
-            return self._closing.pop(0)
-        return min(self._stop)
+        return self._closing.pop(0) if self._closing else min(self._stop)
 
     def _may_follow(self, token: int) -> bool:
         if token in self._stop:
-            return self._is_whole and self._is_program()
+            is_program = self._viable.viability is Viability.COMPLETE and self._viable.has_tokens
+            return self._is_whole and is_program
         text = self._decoded(token)
         piece = text.removeprefix(self._read)
         if not text.startswith(self._read) or not piece or _FENCE in self._text[1 - len(_FENCE) :] + piece:
@@ -221,16 +202,13 @@ class Constraint:
         text, read = self._text + piece, len(self._viable.unsettled)
         tail = self._viable.unsettled + piece
         for end, word, is_whole in _accesses(tail, read):
-            known = self._members_after(text[: end - len(tail) or None], tail[:end])
+            program = text[: end - len(tail) or None]
+            if self._members[0] != program:  # what was asked last is remembered
+                self._members = program, members_after(program, self._mode, tail[:end])
+            known = self._members[1]
             if known is not None and not (word in known if is_whole else any(one.startswith(word) for one in known)):
                 return False
         return True
-
-    def _members_after(self, text: str, unsettled: str) -> frozenset[str] | None:
-        """Return the members of the value before the dot with which a text ends; what was asked last is remembered."""
-        if self._members[0] != text:
-            self._members = text, members_after(text, self._mode, unsettled)
-        return self._members[1]
 
     def _leaves_room(self, piece: str) -> bool:
         """Check whether the program can be closed behind a piece, and set how many tokens may follow unchecked."""
@@ -241,9 +219,6 @@ class Constraint:
             return False
         self._room_from = (len(closing) + 2 + _SPARE + _OPENED * self._left) // (_OPENED + 1)
         return True
-
-    def _is_program(self) -> bool:
-        return self._viable.viability is Viability.COMPLETE and self._viable.has_tokens
 
     def _take(self, token: int) -> None:
         self._left -= 1

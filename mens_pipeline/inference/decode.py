@@ -25,8 +25,6 @@ class Row:
     Attributes:
         name: What it answers.
         sample: Which of the answers to it, from 0.
-        prompt: The ids that are given.
-        tokens: The ids written so far.
         stopped: Whether the end of the turn was written.
         constraint: What the answer may become; None for anything.
         log_probability: Of all tokens together; None where it is not asked for.
@@ -59,12 +57,7 @@ def _choose(rows: Sequence[Row], samplers: Sequence[Sampler], scores: torch.Tens
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The ids that steer decoding.
-
-    Attributes:
-        stop: Any of them ends the turn.
-        pad: Fills a batch on the left.
-    """
+    """The ids that steer decoding: any of `stop` ends the turn, `pad` fills a batch on the left."""
 
     stop: frozenset[int]
     pad: int
@@ -73,14 +66,9 @@ class Vocabulary:
 def decode(
     model: Any, rows: Sequence[Row], vocabulary: Vocabulary, decoding: Decoding, done: Callable[[Row], None]
 ) -> None:
-    """Write all answers; long requests first, so that memory is at its highest at once.
+    """Write all answers into their rows; long requests first, so that memory is at its highest at once.
 
-    Args:
-        model: A causal language model in evaluation mode.
-        rows: What is answered; their tokens are filled in.
-        vocabulary: The ids that steer decoding.
-        decoding: How tokens are drawn, and how many.
-        done: Takes each row when its answer has ended.
+    The model is in evaluation mode; `done` takes each row when its answer has ended.
     """
     ordered = sorted(rows, key=lambda row: (-len(row.prompt), row.name, row.sample))
     config = model.config.get_text_config()

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import count
@@ -122,7 +122,8 @@ class Endpoint:
             pool = ThreadPoolExecutor(self.concurrency)
             try:
                 waiting = [pool.submit(self._answer_one, client, r, record, time_left) for r in requests]
-                _raise_first(waiting)
+                for future in as_completed(waiting):  # the first failure ends the call
+                    future.result()
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
@@ -171,7 +172,9 @@ class Endpoint:
         except httpx2.TransportError as error:
             # It may have been answered and paid for, so it is not simply asked again.
             raise RefusedError(f"{self.url}: {type(error).__name__}: {error}. {self.again}") from error
-        if response.status_code != HTTPStatus.OK and not _is_for_now(response.status_code):
+        status = response.status_code
+        is_for_now = status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        if status != HTTPStatus.OK and not is_for_now:
             advice = "Check the address, the model and MENS_EVOL_API_KEY."
             raise RefusedError(f"{self.url}: {self._problem(response)}. {advice}")
         return response
@@ -221,12 +224,3 @@ class Endpoint:
 
 
 _OTHER: Final = "Name an OpenAI-compatible address, such as HOST/v1."
-
-
-def _raise_first(waiting: Sequence[Future[None]]) -> None:
-    for future in as_completed(waiting):
-        future.result()
-
-
-def _is_for_now(status: int) -> bool:
-    return status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR

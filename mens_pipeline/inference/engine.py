@@ -21,9 +21,9 @@ from pydantic import BaseModel, Field, ValidationError
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.endpoint import Endpoint
 from mens_pipeline.inference.generation import Answer, Decoding, Engine
+from mens_pipeline.jobs.local import die_with_parent
 from mens_pipeline.storage.store import key_of
 from mens_pipeline.storage.validation import errors_in
-from mens_pipeline.training.guards import die_with_parent
 
 if TYPE_CHECKING:
     import httpx2
@@ -228,7 +228,9 @@ def _asked(endpoint: Endpoint, client: "httpx2.Client", prompt: Prompt, decoding
     }
     if decoding.temperature > 0:
         # Servers cut the tail of the distribution in ways of their own unless they are told not to.
-        content |= {"top_p": decoding.top_p, "top_k": 0, "min_p": 0.0, "seed": _seed(prompt, decoding.seed)}
+        drawn = {"seed": decoding.seed, "ids": list(prompt.ids), "sample": prompt.sample}
+        seed = int(key_of(drawn)[:8], 16) % _SEEDS  # the same every time
+        content |= {"top_p": decoding.top_p, "top_k": 0, "min_p": 0.0, "seed": seed}
     if decoding.num_samples > 1:
         content["logprobs"] = 1
     response = endpoint.posted(client, PATH, content, lambda: inf)
@@ -249,8 +251,3 @@ def _asked(endpoint: Endpoint, client: "httpx2.Client", prompt: Prompt, decoding
         stopped=choice.finish_reason == "stop",
         likelihood=likelihood,
     )
-
-
-def _seed(prompt: Prompt, seed: int) -> int:
-    """Return a seed of the prompt and the sample, the same every time."""
-    return int(key_of({"seed": seed, "ids": list(prompt.ids), "sample": prompt.sample})[:8], 16) % _SEEDS

@@ -1,5 +1,6 @@
-"""Jobs and results of generation: models, prompts, decoding options, answers."""
+"""Jobs and results of generation: models, prompts, decoding options, completions, and the programs in them."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -7,14 +8,9 @@ from typing import Any, Final, Literal
 from pydantic import Field, model_validator
 
 from mens_pipeline.inference.sampling import Syntax
-from mens_pipeline.language import Mode
+from mens_pipeline.jobs.protocol import Job
+from mens_pipeline.language import Mode, analyze, tokenize
 from mens_pipeline.storage.validation import Strict
-
-MODULE: Final = "mens_pipeline.inference.child"
-"""What runs in the generation process."""
-
-PROGRESS: Final = "generation.jsonl"
-"""In the folder of a generation job: what happens, one event a line."""
 
 ANSWERS: Final = "answers.jsonl"
 """In the folder of a generation job: one `Answer` a line."""
@@ -124,17 +120,15 @@ class Engine(Strict):
     at_once: int = Field(default=16, ge=1, description="Requests on their way to each.")
 
 
-class GenerationJob(JudgedModel):
+class GenerationJob(JudgedModel, Job):
     """Job of a generation process."""
 
+    kind: Literal["generate"] = "generate"
     label: str = Field(default="model", description="What progress calls the model.")
     system_prompt: str
     decoding: Decoding
     requests: tuple[Request, ...]
-    run_dir: Path = Field(description="Where the answers go.")
     engine: Engine | None = Field(default=None, description="What writes free answers; None for our own loop.")
-    lock_path: Path = Field(description="Held while the device is in use.")
-    lock_seconds: float = Field(default=120.0, ge=0, description="How long another holder may take to end.")
     then: tuple[Path, ...] = Field(default=(), description="Jobs of the same model, done next without loading it anew.")
 
 
@@ -142,3 +136,47 @@ def progress_of(answer: dict[str, Any]) -> str:
     """Format the progress of a generation for people."""
     rate = answer["num_tokens"] / max(answer["seconds"], 1e-9)
     return f"{answer['num_done']}/{answer['num_answers']} answers, {rate:.0f} tokens/s"
+
+
+_FENCE: Final = re.compile(
+    r"^[ \t]*(?P<fence>(?P<mark>[`~])(?P=mark){2,})[^`\n]*\n"
+    r"(?P<program>.*?)"
+    r"(?:^[ \t]*(?P=fence)(?P=mark)*[ \t]*\r?$|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+"""A fenced block of CommonMark; one that is not closed goes on to the end."""
+_REFUSAL: Final = re.compile(
+    r"\b(?:I(?:['\u2019]m| am) (?:sorry|unable|not able)|I (?:cannot|can['\u2019]t|can not)"
+    r"|as an AI|as a language model)\b",
+    re.IGNORECASE,
+)
+_PLACEHOLDER: Final = re.compile(
+    r"\b(?:TODO|FIXME|TBD|XXX)\b"
+    r"|(?i:^(?://|\#)\s*(?:todo|fixme|tbd|placeholder|stub)\s*(?::|[.!]*\s*$))"
+    r"|(?i:\b(?:not (?:yet )?implemented|to be implemented|coming soon|your code (?:goes )?here|rest of the code"
+    r"|(?:placeholder|stub) (?:implementation|body|code|logic))\b)"
+)
+"""Marks of unfinished code; `todo`, `stub`, `placeholder` alone are words that user interfaces are described with."""
+
+
+def program_in(answer: str) -> str:
+    """Return the program of a completion: the longest fenced block when there is one, else all of it."""
+    blocks = [match["program"] for match in _FENCE.finditer(answer)]
+    return max(blocks, key=len) if blocks else answer
+
+
+def is_program(answer: str, mode: Mode) -> bool:
+    """Return whether the program of an answer is accepted by the front end, and declares something."""
+    module = analyze(program_in(answer), mode).module
+    return module is not None and bool(module.declarations)
+
+
+def is_refusal(answer: str) -> bool:
+    """Return whether an answer says that the model will not or cannot do it."""
+    return _REFUSAL.search(answer) is not None
+
+
+def has_placeholder(program: str) -> bool:
+    """Return whether a comment of a program stands where code should."""
+    comments = (token.text for token in tokenize(program) if token.kind == "COMMENT")
+    return any(_PLACEHOLDER.search(comment) for comment in comments)

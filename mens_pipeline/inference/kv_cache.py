@@ -16,11 +16,7 @@ class ReservedLayer(DynamicLayer):  # type: ignore[misc]  # the library is untyp
     """A layer whose keys and values grow in place, up to what was reserved."""
 
     def __init__(self, num_positions: int) -> None:
-        """Reserve nothing before the first keys say how large they are.
-
-        Args:
-            num_positions: Keys of a row at most.
-        """
+        """Reserve nothing before the first keys say how large they are."""
         super().__init__()
         self._num_positions = num_positions
 
@@ -35,10 +31,7 @@ class ReservedLayer(DynamicLayer):  # type: ignore[misc]  # the library is untyp
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_args: Any, **_kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write new keys and values behind those that are there.
-
-        Returns:
-            All of both, as views.
+        """Write new keys and values behind those that are there, and return all of both, as views.
 
         Raises:
             ValueError: There are more than was reserved.
@@ -55,12 +48,7 @@ class ReservedLayer(DynamicLayer):  # type: ignore[misc]  # the library is untyp
         return self.keys, self.values
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
-        """Keep rows; only those that change their place are copied.
-
-        Args:
-            beam_idx: The rows that stay, in their new order; none moves to a place behind its own, as `without` orders
-                them.
-        """
+        """Keep rows in the new order of `without`, where none moves behind its place; only moved ones are copied."""
         end = self.get_seq_length()
         chosen: list[int] = beam_idx.tolist()
         for room in self._rooms:
@@ -77,20 +65,11 @@ class ReservedLayer(DynamicLayer):  # type: ignore[misc]  # the library is untyp
 class Slots:
     """The keys and values of rows that come and go, each from its first position on, for one token of each at a time.
 
-    Attributes:
-        cache: What a model takes as its past.
-        lengths: Positions of each row so far.
+    `cache` is what a model takes as its past.
     """
 
     def __init__(self, config: Any, num_positions: int, num_rows: int, device: torch.device) -> None:
-        """Begin without rows.
-
-        Args:
-            config: Of a model all of whose layers see every position, as `sees_everything` tells.
-            num_positions: Of a row at most.
-            num_rows: At the same time, at most.
-            device: What the model runs on.
-        """
+        """Begin without rows, for a model all of whose layers see every position, as `sees_everything` tells."""
         self.lengths = torch.zeros(0, dtype=torch.long, device=device)
         self.cache = DynamicCache(config=config)
         self.cache.layers = [_SlotLayer(self, num_positions, num_rows) for _ in self.cache.layers]
@@ -106,21 +85,13 @@ class Slots:
         return (places <= self.lengths[:, None]).long()
 
     def add(self, read: DynamicCache) -> None:
-        """Take a row in, behind the others.
-
-        Args:
-            read: The keys and values of its prompt, for one row.
-        """
+        """Take a row in, behind the others, with the keys and values of its prompt."""
         for layer, given in zip(self.cache.layers, read.layers, strict=True):
             layer.write(len(self.lengths), given.keys, given.values)
         self.lengths = torch.cat([self.lengths, self.lengths.new_tensor([read.get_seq_length()])])
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Keep some rows.
-
-        Args:
-            rows: Those that stay, in their new order, as `without` orders them.
-        """
+        """Keep some rows, in their new order, as `without` orders them."""
         for layer in self.cache.layers:
             for place, row in enumerate(rows):
                 if place != row:
@@ -160,11 +131,7 @@ class _SlotLayer(DynamicLayer):  # type: ignore[misc]  # the library is untyped
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_args: Any, **_kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write one position of each row behind those that it has.
-
-        Returns:
-            All of both, up to the longest row, as views.
-        """
+        """Write one position of each row behind those that it has; return all, up to the longest row, as views."""
         lengths, end = self._slots.lengths, self._slots.longest + 1
         rows = torch.arange(len(lengths), device=lengths.device)
         for room, states in zip(self._rooms, (key_states, value_states), strict=True):
@@ -174,28 +141,20 @@ class _SlotLayer(DynamicLayer):  # type: ignore[misc]  # the library is untyped
 
 
 def sees_everything(config: Any) -> bool:
-    """Return whether every layer of a model looks at every position: none sees a window, or keeps a state.
-
-    Args:
-        config: Of the model.
-    """
+    """Return whether every layer of a model looks at every position: none sees a window, or keeps a state."""
     return all(type(layer) is DynamicLayer for layer in DynamicCache(config=config).layers)
 
 
 def state_positions(model: Any) -> int:
     """Return positions whose keys and values take as much memory as what a row keeps whatever its length; measured.
 
-    Args:
-        model: A causal language model; it reads one token.
-
     Returns:
         0 for a model without layers that keep a state; 1 for one without any others.
     """
     cache = DynamicCache(config=model.config.get_text_config())
     with torch.inference_mode():
-        model(
-            input_ids=torch.zeros((1, 1), dtype=torch.long, device=model.device), past_key_values=cache, use_cache=True
-        )
+        token = torch.zeros((1, 1), dtype=torch.long, device=model.device)
+        model(input_ids=token, past_key_values=cache, use_cache=True)
     growing = fixed = 0
     for layer in cache.layers:
         if isinstance(layer, LinearAttentionCacheLayerMixin):
@@ -207,11 +166,9 @@ def state_positions(model: Any) -> int:
 
 
 def reserved_cache(config: Any, num_positions: int) -> DynamicCache:
-    """Build a cache for a batch whose longest row is known.
+    """Build a cache for a batch whose longest row is known, prompt and answer together.
 
-    Args:
-        config: Of the model. Layers that see a window, or keep a state, stay the library's own.
-        num_positions: Prompt and answer together, at most.
+    Layers that see a window, or keep a state, stay the library's own.
     """
     cache = DynamicCache(config=config)
     cache.layers = [ReservedLayer(num_positions) if type(layer) is DynamicLayer else layer for layer in cache.layers]
@@ -219,12 +176,7 @@ def reserved_cache(config: Any, num_positions: int) -> DynamicCache:
 
 
 def without(num_rows: int, gone: Sequence[int]) -> list[int]:
-    """Return the rows that stay: each gap is filled by the last of them, so that few of them move.
-
-    Args:
-        num_rows: Rows so far.
-        gone: Which of them leave.
-    """
+    """Return the rows that stay: each gap is filled by the last of them, so that few of them move."""
     left = set(gone)
     staying = [row for row in range(num_rows) if row not in left]
     movers = [row for row in staying if row >= len(staying)]

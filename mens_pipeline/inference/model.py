@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.adapter_config import read_adapter_config
 from mens_pipeline.inference.generation import JudgedModel
-from mens_pipeline.training.base_model import configuration_of
+from mens_pipeline.models.adapter import read_adapter_config
+from mens_pipeline.models.base import configuration_of
 from mens_pipeline.training.qlora import load_base
 from mens_pipeline.training.recipe import Recipe
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel
 
 _HEAD: Final = "lm_head"
@@ -72,18 +71,13 @@ def _restored_base(job: JudgedModel) -> "PreTrainedModel":
 def restore_quantized(model: "PreTrainedModel", quant_type: str, *, double_quant: bool) -> None:
     """Give every linear layer but the head the values that it has in four bits (`nf4` or `fp4`)."""
     import torch
+    from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear) and name.rsplit(".", 1)[-1] != _HEAD:
-            module.weight.data = _restored(module.weight.data, quant_type, double_quant=double_quant)
-
-
-def _restored(weight: "torch.Tensor", quant_type: str, *, double_quant: bool) -> "torch.Tensor":
-    from bitsandbytes.functional import dequantize_4bit, quantize_4bit
-
-    packed, state = quantize_4bit(weight.contiguous(), quant_type=quant_type, compress_statistics=double_quant)
-    restored: torch.Tensor = dequantize_4bit(packed, state)
-    return restored.to(weight.dtype)
+            weight = module.weight.data.contiguous()
+            packed, state = quantize_4bit(weight, quant_type=quant_type, compress_statistics=double_quant)
+            module.weight.data = dequantize_4bit(packed, state).to(weight.dtype)
 
 
 def save_merged(model: "PreTrainedModel", base: Path, folder: Path) -> None:

@@ -1,15 +1,18 @@
 """From an adapter and some tasks to generation jobs, and to answers that are kept."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
+from mens_pipeline.corpus.evolution.requests import Reply
+from mens_pipeline.corpus.evolution.requests import Request as Asking
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import (
     ANSWERS,
+    Answer,
     Decoding,
     Dtype,
     Engine,
@@ -19,28 +22,23 @@ from mens_pipeline.inference.generation import (
     Request,
 )
 from mens_pipeline.inference.sampling import Syntax
-from mens_pipeline.language import Mode
+from mens_pipeline.jobs.device import Device
+from mens_pipeline.jobs.local import refuse_failure
+from mens_pipeline.jobs.protocol import JOB
+from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.models.base import Base, base_folder, configuration_of, find_recorded_base
+from mens_pipeline.models.chat import read_tokenizer
+from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.stage import Stage
-from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of, key_of
-from mens_pipeline.training.base_model import configuration_of
-from mens_pipeline.training.contract import library_versions
-from mens_pipeline.training.devices import Device
-from mens_pipeline.training.job import ADAPTER, JOB
-from mens_pipeline.training.launch import refuse_failure
-from mens_pipeline.training.manifest import CARD, MANIFEST
-from mens_pipeline.training.manifest_file import read_manifest
-from mens_pipeline.training.recorded_base import base_folder, recorded_base
-from mens_pipeline.training.run_dir import refuse_links
-from mens_pipeline.training.tokenizer_file import read_tokenizer
+from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline.training.prepare import library_versions
 
 KIND: Final = "generations"
 STAGE: Final = Stage(KIND, ("mens_pipeline.inference.generate",), by_content=True)
 _FREE: Final = Stage(KIND, STAGE.entries, ("mens_pipeline.language",), by_content=True)
 """Where the language has no say in what a model writes."""
-_UNNAMED: Final = Stage(KIND, STAGE.entries, ("mens_pipeline.language.members",), by_content=True)
+_UNNAMED: Final = Stage(KIND, STAGE.entries, ("mens_pipeline.language.semantics",), by_content=True)
 """Where the grammar has, and names and types have not."""
-WEIGHTS: Final = "adapter_model.safetensors"
-CONFIGURATION: Final = "adapter_config.json"
 
 _BESIDE_GB: Final = 2.0
 """Of a GPU, beside the weights: its context, and keys, values, states and scores of a batch."""
@@ -52,25 +50,6 @@ _NF4_BYTES: Final = 0.75
 """Of a value of a base in four bits, with embeddings that are not."""
 
 Model = Literal["base", "adapter"]
-
-
-class Prompted(Protocol):
-    """Part of a task that generation needs; its reference and its tests stay where they are judged."""
-
-    @property
-    def id(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def prompt(self) -> str:
-        """Prompt to the model."""
-        ...
-
-    @property
-    def mode(self) -> Mode:
-        """Grammar mode of an answer."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,54 +74,31 @@ class Conditions:
 
 def prepare_generation(  # noqa: PLR0913 - all that decides the answers
     model: Model,
-    run: Path,
-    tasks: Iterable[Prompted],
+    adapter: Adapter,
+    requests: Iterable[Request],
     conditions: Conditions,
     run_dir: Path,
     *,
     label: str | None = None,
     system_prompt: str | None = None,
 ) -> PreparedGeneration:
-    """Prepare tasks as `prepare_requests` does requests; without a label, progress calls them what answers.
+    """Look at base and adapter, and write the job with which one of the two answers some requests.
+
+    The folder in which it works is emptied first. Progress calls the model by its label, or else `base` or `adapter`;
+    without a system prompt, that of the training precedes each prompt.
 
     Raises:
-        RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
+        RefusedError: The base is gone or is another one.
     """
-    requests = tuple(Request(task=task.id, prompt=task.prompt, mode=task.mode) for task in tasks)
-    return prepare_requests(model, run, Asked(requests, system_prompt, label), conditions, run_dir)
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Prompts of a generation; without a system prompt, it is the one that the model was trained with.
-
-    `label` is what progress calls the model; None for `base` or `adapter`.
-    """
-
-    requests: tuple[Request, ...]
-    system_prompt: str | None = None
-    label: str | None = None
-
-
-def prepare_requests(
-    model: Model, run: Path, asked: Asked, conditions: Conditions, run_dir: Path
-) -> PreparedGeneration:
-    """Look at model and adapter, and write the job for requests of any kind.
-
-    The job works in `run_dir`, which is emptied first.
-
-    Raises:
-        RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
-    """
-    judged, manifest = judged_model(model, run, conditions.device), manifest_of(run)
-    fitting = positions_on(conditions.device, judged, manifest["base_model"]["num_values"])
+    judged, base = judged_model(model, adapter, conditions.device), adapter.manifest.base_model
+    fitting = positions_on(conditions.device, judged, base.num_values)
     batch_tokens = max(conditions.decoding.batch_tokens, fitting)
     decoding = conditions.decoding.model_copy(update={"batch_tokens": batch_tokens})
-    requests = asked.requests
-    system_prompt = manifest["system_prompt"] if asked.system_prompt is None else asked.system_prompt
+    requests = tuple(requests)
+    system_prompt = adapter.manifest.system_prompt if system_prompt is None else system_prompt
     inputs = {
-        "base_sha256": manifest["base_model"]["sha256"],
-        "adapter_sha256": adapter_digest(run) if model == "adapter" else None,
+        "base_sha256": base.sha256,
+        "adapter_sha256": adapter.digest if model == "adapter" else None,
         "quantization": [judged.quantization, judged.double_quant, judged.trained_in, judged.held],
         "system_prompt": system_prompt,
         "requests": [request.model_dump(mode="json") for request in requests],
@@ -156,7 +112,7 @@ def prepare_requests(
     run_dir.mkdir(parents=True)
     job = GenerationJob(
         **judged.model_dump(),
-        label=asked.label or model,
+        label=label or model,
         system_prompt=system_prompt,
         decoding=decoding,
         requests=requests,
@@ -169,22 +125,20 @@ def prepare_requests(
     return PreparedGeneration(model, job, job_path, inputs)
 
 
-def judged_model(model: Model, run: Path, device: Device) -> JudgedModel:
+def judged_model(model: Model, adapter: Adapter, device: Device) -> JudgedModel:
     """Return what to load to generate with a model of a run: base, adapter, quantisation, dtype and device.
 
     Raises:
-        RefusedError: The run is not complete, the base is gone or is another one, or the adapter has no weights.
+        RefusedError: The base is gone or is another one.
     """
-    manifest = manifest_of(run)
-    base_path = recorded_base(manifest["base_model"])
-    adapter_digest(run)
-    recipe, trained_in = manifest["recipe"], manifest["result"]["compute_dtype"]
-    held, compute_dtype = held_on(device, manifest["base_model"]["num_values"], trained_in)
+    manifest, recipe = adapter.manifest, adapter.manifest.recipe
+    base, trained_in = manifest.base_model, manifest.result.compute_dtype
+    held, compute_dtype = held_on(device, base.num_values, trained_in)
     return JudgedModel(
-        base_path=base_path,
-        adapter_path=(run / ADAPTER).resolve() if model == "adapter" else None,
-        quantization=recipe["bnb_4bit_quant_type"],
-        double_quant=recipe["bnb_4bit_use_double_quant"],
+        base_path=find_recorded_base(base),
+        adapter_path=adapter.folder.resolve() if model == "adapter" else None,
+        quantization=recipe.bnb_4bit_quant_type,
+        double_quant=recipe.bnb_4bit_use_double_quant,
         trained_in=trained_in,
         device=device.kind,
         compute_dtype=compute_dtype,
@@ -293,50 +247,72 @@ def _stage(prepared: PreparedGeneration) -> Stage:
     return _FREE if decoding.syntax is Syntax.FREE else STAGE if decoding.names else _UNNAMED
 
 
-def answer_fits(manifest: dict[str, Any], decoding: Decoding) -> Callable[[str], bool]:
+def answer_fits(base: Base, decoding: Decoding) -> Callable[[str], bool]:
     """Return whether a text, with the end of its turn, is short enough for an answer.
 
     Raises:
         RefusedError: The base model is gone, or its tokenizer cannot be read.
     """
-    path = base_folder(manifest["base_model"]) / "tokenizer.json"
+    path = base_folder(base) / "tokenizer.json"
     if not path.is_file():
         raise RefusedError(f"{path}: the base model of this adapter is gone. Restore it, or train again.")
     tokenizer = read_tokenizer(path)
     return lambda text: len(tokenizer.encode(text.rstrip("\n")).ids) < decoding.max_new_tokens
 
 
-def adapter_digest(run: Path) -> str:
-    """Compute the SHA-256 of an adapter, hexadecimal: weights, configuration, tokenizer, templates; not its card.
+@dataclass(frozen=True)
+class LocalGenerator:
+    """A generator that answers in a process of its own, all requests of a call as one batch.
 
-    Raises:
-        RefusedError: It has no weights, or something in its folder is a link.
+    `launch` runs the process of a job and returns its exit code.
     """
-    folder = run / ADAPTER
-    refuse_links(folder)
-    if not (folder / WEIGHTS).is_file():
-        raise RefusedError(f"{folder / WEIGHTS}: not there. Name the folder of a complete run of `mens train`.")
-    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    digests = {name: _digest_of_part(path) for name, path in files.items() if name != CARD}
-    return key_of(digests)
 
+    adapter: Adapter
+    conditions: Conditions
+    work: Path
+    launch: Callable[[PreparedGeneration], int]
 
-def _digest_of_part(path: Path) -> str:
-    """Compute the SHA-256 of a file; that of PEFT's configuration, whose order varies, is of its sorted values."""
-    if path.name != CONFIGURATION:
-        return digest_of(path)
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        return key_of({name: sorted(value) if isinstance(value, list) else value for name, value in values.items()})
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return digest_of(path)
+    @property
+    def name(self) -> str:
+        """The base model, and that the adapter is with it."""
+        return f"{self.adapter.manifest.base_model.name} with adapter"
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the adapter."""
+        return self.adapter.digest
 
-def manifest_of(run: Path) -> dict[str, Any]:
-    """Read the training manifest of a run.
+    @property
+    def decoding(self) -> Mapping[str, Any]:
+        """Decoding options in JSON types."""
+        is_batch_felt = self.conditions.device.kind != "cpu"
+        return self.conditions.decoding.model_dump(mode="json", exclude=None if is_batch_felt else {"batch_tokens"})
 
-    Raises:
-        RefusedError: There is none, or it is not what `mens train` writes; or something in the folder is a link.
-    """
-    refuse_links(run)
-    return read_manifest(run / MANIFEST)
+    @property
+    def max_new_tokens(self) -> int:
+        """Tokens of a reply at most."""
+        return self.conditions.decoding.max_new_tokens
+
+    def answer(
+        self, requests: Sequence[Asking], record: Callable[[Reply], None], time_left: Callable[[], float]
+    ) -> None:
+        """Answer requests; those that are told different things first go to different processes.
+
+        Raises:
+            RefusedError: The run is not complete, its base is gone, or the process failed.
+        """
+        for system, group in groupby(requests, key=lambda request: request.system):
+            if time_left() > 0:
+                self._answer_batch(system, list(group), record)
+
+    def _answer_batch(self, system: str, requests: list[Asking], record: Callable[[Reply], None]) -> None:
+        asked = [Request(task=request.key, prompt=request.prompt) for request in requests]
+        prepared = prepare_generation("adapter", self.adapter, asked, self.conditions, self.work, system_prompt=system)
+        refuse_failure(self.work, self.launch(prepared), "generation")
+        num_bytes = {request.key: request.num_bytes for request in requests}
+        for answer in read_models(self.work / ANSWERS, Answer):
+            # The process counts what it writes; of what it was given no more is known than its length.
+            num_tokens, num_written = num_bytes[answer.task] + answer.num_tokens, answer.num_tokens
+            reply = {"text": answer.text, "stopped": answer.stopped, "num_written": num_written}
+            record(Reply(key=answer.task, num_tokens=num_tokens, **reply))
+        shutil.rmtree(self.work, ignore_errors=True)

@@ -31,13 +31,7 @@ class Sampler:
     """Draws the tokens of one answer, from a generator of its own."""
 
     def __init__(self, temperature: float, top_p: float, start: str) -> None:
-        """Begin an answer.
-
-        Args:
-            temperature: 0: always the most likely token.
-            top_p: Share of probability that is sampled from.
-            start: What the draws depend on; the same text gives the same draws.
-        """
+        """Begin an answer; the same `start` gives the same draws, a temperature of 0 always the most likely token."""
         import torch
 
         self._temperature = temperature
@@ -47,12 +41,10 @@ class Sampler:
         self._generator.manual_seed(int.from_bytes(digest[:7], "big"))
 
     def choose(self, scores: "torch.Tensor", refused: Sequence[int] = ()) -> int:
-        """Choose the next token.
+        """Choose the next token by the scores of all, as float32, but for those that are refused.
 
-        Args:
-            scores: Of every token, as float32.
-            refused: Tokens that may not be chosen. The draw is among the others of the most likely ones; where none of
-                these is left, the most likely token of all that are.
+        The draw is among the others of the most likely ones; where none of these is left, it is the most likely token
+        of all that are.
         """
         import torch
 
@@ -85,9 +77,7 @@ class Sampler:
     def choose_each(samplers: "Sequence[Sampler]", scores: "torch.Tensor") -> list[int]:
         """Return the next token of each of several answers, which all are drawn alike: one look at the device for all.
 
-        Args:
-            samplers: One an answer.
-            scores: Of every token, a row an answer, as float32.
+        Of `scores`, as float32, a row is of one answer.
         """
         import torch
 
@@ -102,9 +92,9 @@ def _most_likely(scores: "torch.Tensor", refused: Sequence[int]) -> int:
     """Return the most likely token that is not refused."""
     import torch
 
-    return int(
-        (scores.index_fill(0, torch.tensor(refused, device=scores.device), -torch.inf) if refused else scores).argmax()
-    )
+    if refused:
+        scores = scores.index_fill(0, torch.tensor(refused, device=scores.device), -torch.inf)
+    return int(scores.argmax())
 
 
 def _likely(scores: "torch.Tensor", temperatures: "torch.Tensor") -> "tuple[torch.Tensor, torch.Tensor]":
@@ -119,21 +109,11 @@ def _likely(scores: "torch.Tensor", temperatures: "torch.Tensor") -> "tuple[torc
 
 
 def log_probability(scores: "torch.Tensor", token: int) -> float:
-    """Return the natural logarithm of a token's probability, at a temperature of 1 whatever it was sampled at.
-
-    Args:
-        scores: Of every token, as float32.
-        token: The one that was chosen.
-    """
+    """Return the natural logarithm of a token's probability, at a temperature of 1 whatever it was sampled at."""
     return float(scores[token] - scores.logsumexp(-1))
 
 
 def likeliest(scores: "torch.Tensor", num: int) -> list[tuple[int, float]]:
-    """Return the most likely tokens, each with its log-probability; most likely first.
-
-    Args:
-        scores: Of every token, as float32.
-        num: How many at most.
-    """
+    """Return the most likely tokens, each with its log-probability; most likely first."""
     values, ids = scores.topk(min(num, scores.shape[-1]))
     return [*zip(ids.tolist(), (values - scores.logsumexp(-1)).tolist(), strict=True)]

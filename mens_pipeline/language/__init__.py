@@ -3,14 +3,12 @@
 Rules such as `G41` are those of `vox-language.md` beside this file.
 """
 
-from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity
-from mens_pipeline.language.front_end import Analysis, analyze, analyze_bytes
+from mens_pipeline.language.diagnostics import Code, Diagnostic, Position, Severity, SourceText
+from mens_pipeline.language.front_end import Analysis, analyze, analyze_bytes, verdict_record
 from mens_pipeline.language.lexer import Token, tokenize
 from mens_pipeline.language.outline import DeclarationSpan, declaration_spans
 from mens_pipeline.language.parser.modules import Mode, mode_of
-from mens_pipeline.language.source_text import Position, SourceText
 from mens_pipeline.language.taxonomy import CONSTRUCTS, Construct, construct_of, difficulty, histogram
-from mens_pipeline.language.verdict import verdict_record
 
 __all__ = [
     "CONSTRUCTS",

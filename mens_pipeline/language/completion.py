@@ -9,10 +9,11 @@ from mens_pipeline.language.front_end import DEEP_STACK
 from mens_pipeline.language.lexer import tokenize
 from mens_pipeline.language.parser.cursor import ParseError
 from mens_pipeline.language.parser.modules import Mode
-from mens_pipeline.language.probe import Probe, Token
 from mens_pipeline.language.viability import (
     DROPPED,
     NEXT,
+    Probe,
+    Token,
     Viability,
     ViableText,
     goes_on,

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity
+from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity, SourceText
 from mens_pipeline.language.lexer import Token, TokenStream
 from mens_pipeline.language.parser.cursor import Finding
-from mens_pipeline.language.source_text import SourceText
 from mens_pipeline.language.suggestions import did_you_mean
 from mens_pipeline.language.vocabulary import DECORATORS, MAX_INT, TokenKind
 

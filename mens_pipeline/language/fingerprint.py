@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 _LANGUAGE: Final = Path(__file__).parent
-GRAMMAR_FILES: Final = ("vocabulary.py", "decorator_keys.py", "taxonomy.py", "lexer.py", "ast/*.py", "parser/*.py")
+GRAMMAR_FILES: Final = ("vocabulary.py", "taxonomy.py", "lexer.py", "ast/*.py", "parser/*.py")
 """The files that decide which texts are Vox and what they mean."""
 
 

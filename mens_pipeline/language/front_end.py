@@ -2,20 +2,20 @@
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from threading import Lock
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity
+from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity, SourceText
 from mens_pipeline.language.explanations import dropped_warnings, explain
 from mens_pipeline.language.lexer import TokenStream, scan
 from mens_pipeline.language.parser.cursor import MAX_NESTING, Finding
 from mens_pipeline.language.parser.modules import Mode, ModuleParser
-from mens_pipeline.language.source_text import SourceText
+from mens_pipeline.language.taxonomy import histogram, kind_of
 
 Made = TypeVar("Made")
 
@@ -178,3 +178,36 @@ def _parse(stream: TokenStream, mode: Mode) -> tuple[tuple[Declaration, ...], tu
         return declarations, failures, parser.warnings
 
     return DEEP_STACK.run(parse)
+
+
+def verdict_record(analysis: Analysis) -> dict[str, Any]:
+    """Return an analysis in JSON types.
+
+    Returns:
+        `ok`; `declarations`, their kinds in order (A2); `constructs`, the histogram (A10), both empty if rejected;
+        `diagnostics`, the errors, empty exactly when accepted; `warnings`. Lines count from 1, columns from 0,
+        offsets are bytes.
+    """
+    module = analysis.module
+    return {
+        "ok": analysis.ok,
+        "declarations": [kind_of(declaration) for declaration in module.declarations] if module else [],
+        "constructs": histogram(module) if module else {},
+        "diagnostics": diagnostic_records(analysis.errors),
+        "warnings": diagnostic_records(analysis.warnings),
+    }
+
+
+def diagnostic_records(diagnostics: Sequence[Diagnostic]) -> list[dict[str, Any]]:
+    """Return diagnostics in JSON types."""
+    return [
+        {
+            "line": diagnostic.start.line,
+            "column": diagnostic.start.column,
+            "offset": diagnostic.start.offset,
+            "code": str(diagnostic.code),
+            "message": diagnostic.message,
+            "advice": diagnostic.advice,
+        }
+        for diagnostic in diagnostics
+    ]

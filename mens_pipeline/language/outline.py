@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from mens_pipeline.language.ast.data import Import
-from mens_pipeline.language.ast.declarations import Declaration, Module
+from mens_pipeline.language.ast.declarations import Declaration, Import, Module
 from mens_pipeline.language.ast.functions import Function
 from mens_pipeline.language.lexer import Token, tokenize
 from mens_pipeline.language.taxonomy import Construct, construct_of

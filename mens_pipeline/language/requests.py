@@ -4,12 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from mens_pipeline.language.ast.base import Node
-from mens_pipeline.language.ast.behaviour import Activity, Actor, Form, Tokens, Workflow
-from mens_pipeline.language.ast.data import Const, Import, Index, StateMachine, Table, TypeDef, Url
-from mens_pipeline.language.ast.declarations import Declaration
-from mens_pipeline.language.ast.functions import Forall, Function, McpResource, McpTool, Scheduled, Test
-from mens_pipeline.language.ast.ui import Fragment, ReactiveComponent, ReactiveModule, Routes, V0Component
+from mens_pipeline.language import ast
 
 SYSTEM_PROMPT: Final = "You write Vox. Answer with code alone."
 """What a model is told before every request, when it trains, is judged and serves."""
@@ -76,7 +71,7 @@ def noun_of(construct: str) -> str:
     return _NOUNS[construct]
 
 
-def shape_of(declaration: Declaration, source: str) -> str:
+def shape_of(declaration: ast.Declaration, source: str) -> str:
     """Describe what a declaration consists of, as the end of a sentence; empty where there is nothing to add.
 
     Returns:
@@ -84,17 +79,16 @@ def shape_of(declaration: Declaration, source: str) -> str:
     """
     wrapped = getattr(declaration, "function", declaration)
     parts = [form(declaration, source) for kind, form in _SHAPES if isinstance(declaration, kind)]
-    if isinstance(wrapped, Function | Workflow | Activity) and not isinstance(declaration, Test):
+    if isinstance(wrapped, ast.Function | ast.Workflow | ast.Activity) and not isinstance(declaration, ast.Test):
         parts.append(f"with the signature `{signature_of(wrapped, source)}`")
     return ", ".join(part for part in parts if part)
 
 
-def signature_of(declaration: Function | Workflow | Activity, source: str) -> str:
+def signature_of(declaration: ast.Function | ast.Workflow | ast.Activity, source: str) -> str:
     """Return parameters, effects and return type as written."""
     params = ", ".join(source[param.start : param.end] for param in declaration.params)
-    effects = (
-        f" uses {', '.join(declaration.effects)}" if isinstance(declaration, Function) and declaration.effects else ""
-    )
+    named = declaration.effects if isinstance(declaration, ast.Function) else ()
+    effects = f" uses {', '.join(named)}" if named else ""
     returned = declaration.return_type
     result = f" to {source[returned.start : returned.end]}" if returned is not None else ""
     return f"({params}){effects}{result}"
@@ -104,32 +98,33 @@ def _listed(what: str, items: Sequence[str]) -> str:
     return f"with the {what} {', '.join(f'`{item}`' for item in items)}" if items else ""
 
 
-def _written(nodes: Sequence[Node], source: str) -> list[str]:
+def _written(nodes: Sequence[ast.Node], source: str) -> list[str]:
     return [" ".join(source[node.start : node.end].split()) for node in nodes]
 
 
 _SHAPES: Final[tuple[tuple[type, Callable[[Any, str], str]], ...]] = (
-    (Import, lambda d, _: _listed("paths", [".".join(path.segments) for path in d.paths])),
-    (Const, lambda d, s: f"of the type `{s[d.type.start : d.type.end]}`" if d.type else ""),
-    (TypeDef, lambda d, s: _listed("fields", _written(d.fields, s)) or _listed("variants", _written(d.variants, s))),
-    (Table, lambda d, s: _listed("fields", _written(d.fields, s))),
-    (Index, lambda d, _: _listed("columns", d.columns)),
-    (ReactiveComponent, lambda d, s: _listed("parameters", _written(d.params, s))),
-    (ReactiveComponent, lambda d, _: _listed("state", [m.name for m in d.members if m.role == "state"])),
-    (ReactiveModule, lambda d, _: _listed("members", [m.name or m.role for m in d.members])),
-    (Fragment, lambda d, s: _listed("parameters", _written(d.params, s))),
-    (V0Component, lambda d, s: _listed("properties", _written(d.props, s))),
-    (Routes, lambda d, _: _listed("paths", [route.path for route in d.entries])),
-    (Url, lambda d, s: _listed("variants", _written(d.variants, s))),
-    (StateMachine, lambda d, _: _listed("states", [state.name for state in d.states])),
-    (StateMachine, lambda d, _: _listed("events", list(dict.fromkeys(t.event for t in d.transitions)))),
-    (Actor, lambda d, _: _listed("handlers", [handler.event for handler in d.handlers])),
-    (Form, lambda d, _: _listed("fields", [field.name for field in d.fields])),
-    (Tokens, lambda d, _: _listed("tokens", [f"{token.category} {token.name}" for token in d.entries])),
-    (Test, lambda d, _: f"that checks {d.label!r}" if d.label else ""),
-    (Forall, lambda d, _: f"that checks {d.label!r}" if d.label else ""),
-    (Scheduled, lambda d, _: f"that runs every `{d.interval}`"),
-    (McpTool, lambda d, _: f"described as {d.description!r}" if d.description else ""),
-    (McpResource, lambda d, _: f"at `{d.uri}`, described as {d.description!r}"),
+    (ast.Import, lambda d, _: _listed("paths", [".".join(path.segments) for path in d.paths])),
+    (ast.Const, lambda d, s: f"of the type `{s[d.type.start : d.type.end]}`" if d.type else ""),
+    (ast.TypeDef, lambda d, s: _listed("fields", _written(d.fields, s))),
+    (ast.TypeDef, lambda d, s: "" if d.fields else _listed("variants", _written(d.variants, s))),
+    (ast.Table, lambda d, s: _listed("fields", _written(d.fields, s))),
+    (ast.Index, lambda d, _: _listed("columns", d.columns)),
+    (ast.ReactiveComponent, lambda d, s: _listed("parameters", _written(d.params, s))),
+    (ast.ReactiveComponent, lambda d, _: _listed("state", [m.name for m in d.members if m.role == "state"])),
+    (ast.ReactiveModule, lambda d, _: _listed("members", [m.name or m.role for m in d.members])),
+    (ast.Fragment, lambda d, s: _listed("parameters", _written(d.params, s))),
+    (ast.V0Component, lambda d, s: _listed("properties", _written(d.props, s))),
+    (ast.Routes, lambda d, _: _listed("paths", [route.path for route in d.entries])),
+    (ast.Url, lambda d, s: _listed("variants", _written(d.variants, s))),
+    (ast.StateMachine, lambda d, _: _listed("states", [state.name for state in d.states])),
+    (ast.StateMachine, lambda d, _: _listed("events", list(dict.fromkeys(t.event for t in d.transitions)))),
+    (ast.Actor, lambda d, _: _listed("handlers", [handler.event for handler in d.handlers])),
+    (ast.Form, lambda d, _: _listed("fields", [field.name for field in d.fields])),
+    (ast.Tokens, lambda d, _: _listed("tokens", [f"{token.category} {token.name}" for token in d.entries])),
+    (ast.Test, lambda d, _: f"that checks {d.label!r}" if d.label else ""),
+    (ast.Forall, lambda d, _: f"that checks {d.label!r}" if d.label else ""),
+    (ast.Scheduled, lambda d, _: f"that runs every `{d.interval}`"),
+    (ast.McpTool, lambda d, _: f"described as {d.description!r}" if d.description else ""),
+    (ast.McpResource, lambda d, _: f"at `{d.uri}`, described as {d.description!r}"),
 )
 """Kind -> what there is to say of it, in the order in which it is said."""

@@ -5,16 +5,19 @@ cannot be known is not spoken of, so a finding is a mistake, but a program witho
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.completion import complete
 from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity
-from mens_pipeline.language.front_end import DEEP_STACK, analyze, collector_paused
-from mens_pipeline.language.names.findings import Findings, Place
+from mens_pipeline.language.front_end import DEEP_STACK, analyze, collector_paused, diagnostic_records
+from mens_pipeline.language.names.declarations import Findings, Place
 from mens_pipeline.language.names.references import resolve
 from mens_pipeline.language.parser.modules import Mode
 from mens_pipeline.language.types.declarations import check
-from mens_pipeline.language.verdict import diagnostic_records
+
+_NOBODY: Final = "q0"
+"""A member that no value has."""
 
 
 def semantic_diagnostics(module: Module, source: str, assumed: frozenset[str] = frozenset()) -> tuple[Diagnostic, ...]:
@@ -28,10 +31,29 @@ def semantic_diagnostics(module: Module, source: str, assumed: frozenset[str] = 
     return _findings(module, source, assumed).diagnostics()
 
 
-def members_at(module: Module, source: str, offset: int) -> frozenset[str] | None:
-    """Return the members of a value that is asked for one that it has not.
+def members_after(text: str, mode: Mode = Mode.SOURCE, unsettled: str | None = None) -> frozenset[str] | None:
+    """Return the names that may stand behind the dot with which a text ends.
 
-    `offset` counts the characters before the name of the member.
+    Its completion depends on `unsettled` alone (`ViableText.unsettled`); None for all of it.
+
+    Returns:
+        Fields and methods of the value before the dot; None where that is not known, also by what declarations that
+        are still to come can tell, or the dot is no access.
+    """
+    tail = text if unsettled is None else unsettled
+    fields, methods = (_members(text, tail, ending, mode) for ending in (_NOBODY, f"{_NOBODY}()"))
+    return fields | methods if fields is not None and methods is not None else None
+
+
+def _members(text: str, tail: str, ending: str, mode: Mode) -> frozenset[str] | None:
+    rest = complete(tail + ending, mode, is_strict=True)
+    source = text + ending + (rest or "")
+    module = analyze(source, mode).module
+    return members_at(module, source, len(text)) if module is not None else None
+
+
+def members_at(module: Module, source: str, offset: int) -> frozenset[str] | None:
+    """Return the members of a value that is asked, behind `offset` characters, for one that it has not.
 
     Returns:
         The fields, or where the name is called the methods; None where the value may have any, or has this one.

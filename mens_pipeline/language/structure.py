@@ -4,34 +4,19 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from mens_pipeline.language.ast.base import Node, field_names, walk
-from mens_pipeline.language.ast.declarations import Module
-from mens_pipeline.language.ast.expressions import (
-    Argument,
-    Attribute,
-    BoolLit,
-    DecimalLit,
-    FloatLit,
-    Ident,
-    IntLit,
-    SelfClosingView,
-    StringLit,
-    View,
-)
-from mens_pipeline.language.ast.functions import Decorator, DecoratorArgument
-from mens_pipeline.language.ast.patterns import ConstructorPattern, LiteralPattern
-from mens_pipeline.language.ast.types import GenericType, NamedType
+from mens_pipeline.language import ast
+from mens_pipeline.language.ast.base import field_names, walk
 
 _USES: Final = (
-    Argument,
-    Attribute,
-    ConstructorPattern,
-    Decorator,
-    GenericType,
-    Ident,
-    NamedType,
-    SelfClosingView,
-    View,
+    ast.Argument,
+    ast.Attribute,
+    ast.ConstructorPattern,
+    ast.Decorator,
+    ast.GenericType,
+    ast.Ident,
+    ast.NamedType,
+    ast.SelfClosingView,
+    ast.View,
 )
 """Nodes that use a name and do not declare it."""
 
@@ -46,7 +31,7 @@ _WORDING: Final = frozenset(
 )
 """Fields that hold numbers, or words for people or places, which a copy would change as it changes literals."""
 
-_LITERALS: Final = (IntLit, FloatLit, DecimalLit, StringLit, BoolLit, LiteralPattern)
+_LITERALS: Final = (ast.IntLit, ast.FloatLit, ast.DecimalLit, ast.StringLit, ast.BoolLit, ast.LiteralPattern)
 
 _FIXED: Final = frozenset(("op", "role", "kind", "root", "category", "strategy"))
 """Fields that hold a word of the language, which is no name even where a piece declares one that looks like it."""
@@ -64,7 +49,7 @@ class Structure:
     num_nodes: int
 
 
-def structure_of(root: Node) -> Structure:
+def structure_of(root: ast.Node) -> Structure:
     """Return the structure of a declaration or a module.
 
     Two pieces have the same structure when one becomes the other by renaming what it declares and by changing the
@@ -74,20 +59,20 @@ def structure_of(root: Node) -> Structure:
     return _structure(root, _declared(root))
 
 
-def declaration_structures(module: Module) -> tuple[Structure, ...]:
+def declaration_structures(module: ast.Module) -> tuple[Structure, ...]:
     """Return the structure of each declaration of a module; a name that any of them declares is no part of it."""
     declared = _declared(module)
     return tuple(_structure(declaration, declared) for declaration in module.declarations)
 
 
-def _structure(root: Node, declared: frozenset[str]) -> Structure:
+def _structure(root: ast.Node, declared: frozenset[str]) -> Structure:
     numbers: dict[str, int] = {}
     digest = hashlib.sha256()
     num_nodes = 0
     pending: list[object] = [root]
     while pending:
         item = pending.pop()
-        if isinstance(item, Node):
+        if isinstance(item, ast.Node):
             num_nodes += 1
             pending.extend(reversed(_parts(item)))
         elif isinstance(item, tuple):
@@ -106,14 +91,14 @@ class _Mark:
     text: str
 
 
-def _parts(node: Node) -> list[object]:
+def _parts(node: ast.Node) -> list[object]:
     """Return the parts of a node, its kind first."""
     parts: list[object] = [_Mark(type(node).__name__)]
     for name in field_names(node):
         if name in {"start", "end"}:
             continue
         value = getattr(node, name)
-        is_given = isinstance(node, DecoratorArgument) and name == "value"
+        is_given = isinstance(node, ast.DecoratorArgument) and name == "value"
         if is_given or name in _WORDING or isinstance(node, _LITERALS):
             parts.append(_Mark(type(value).__name__))
         elif name in _FIXED and isinstance(value, str):
@@ -123,7 +108,7 @@ def _parts(node: Node) -> list[object]:
     return parts
 
 
-def _declared(root: Node) -> frozenset[str]:
+def _declared(root: ast.Node) -> frozenset[str]:
     """Return the names that a piece declares: of types, functions, fields, variants, parameters, variables, states."""
     names: set[str] = set()
     for node in walk(root):

@@ -6,15 +6,15 @@ from typing import Any
 
 import dagster as dg
 
+from mens_pipeline.models.adapter import ADAPTER, CARD
 from mens_pipeline.orchestration.handover import reference
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.resources.artifact_store import linked_page
+from mens_pipeline.orchestration.metadata import table
+from mens_pipeline.orchestration.resources import linked_page
 from mens_pipeline.promotion.benchmark_gate import PAGE
 from mens_pipeline.promotion.history import KIND, history_of
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline.training.job import ADAPTER
-from mens_pipeline.training.manifest import CARD
 
 
 def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, Any]:
@@ -26,18 +26,14 @@ def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, A
         "previous": promotion.previous or "none",
         "card": dg.MetadataValue.md((champion.path / ADAPTER / CARD).read_text(encoding="utf-8")),
         **linked_page(store, champion, PAGE),
-        "history": dg.MetadataValue.table(
-            [
-                dg.TableRecord(
-                    {
-                        "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(event.timestamp_unix)),
-                        "action": event.action,
-                        "champion": event.key[:12],
-                        "reason": event.reason,
-                    }
-                )
-                for event in reversed(history_of(store))
-            ]
+        "history": table(
+            {
+                "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(event.timestamp_unix)),
+                "action": event.action,
+                "champion": event.key[:12],
+                "reason": event.reason,
+            }
+            for event in reversed(history_of(store))
         ),
     }
 

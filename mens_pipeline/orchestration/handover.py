@@ -33,27 +33,27 @@ class ArtifactHandover(dg.IOManager):
         """
         upstream = context.upstream_output
         if upstream is not None and upstream.step_key != _ELSEWHERE:
-            of_run = context.instance.all_logs(upstream.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
-            made = [entry.asset_materialization for entry in of_run]
+            made = made_by(context.instance, upstream.run_id, context.asset_key)[-1:]
         else:
             latest = context.instance.get_latest_materialization_event(context.asset_key)
-            made = [latest.asset_materialization] if latest is not None else []
-        own = [event for event in made if event is not None and event.asset_key == context.asset_key]
-        named = own[-1].metadata.get(ARTIFACT) if own else None
-        if named is None:
+            made = [latest.asset_materialization] if latest and latest.asset_materialization else []
+        if not made or ARTIFACT not in made[0].metadata:
             name = context.asset_key.to_user_string()
             raise dg.Failure(f"there is no {name}. Materialise it first.", allow_retries=False)
-        value: Any = named.value
-        return ArtifactRef.from_json(value)
+        return artifact_of(made[0])
+
+
+def made_by(instance: dg.DagsterInstance, run_id: str, asset: dg.AssetKey) -> list[dg.AssetMaterialization]:
+    """Return what a run made of an asset, the newest last."""
+    logs = instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+    return [made for entry in logs if (made := entry.asset_materialization) and made.asset_key == asset]
 
 
 def made_in_run(context: dg.AssetExecutionContext, name: str) -> ArtifactRef | None:
     """Return what a run made of an asset, or a run that this one goes on from; None where neither made it."""
     run: dg.DagsterRun | None = context.run
     while run is not None:
-        logs = context.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
-        own = [made for entry in logs if (made := entry.asset_materialization) and made.asset_key == dg.AssetKey(name)]
-        if own:
+        if own := made_by(context.instance, run.run_id, dg.AssetKey(name)):
             return artifact_of(own[-1])
         before = run.tags.get(PARENT_RUN_ID_TAG)
         run = context.instance.get_run_by_id(before) if before is not None else None

@@ -17,13 +17,54 @@ from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY
 from dagster._core.events import RunFailureReason
 from dagster._core.storage.tags import CODE_LOCATION_TAG, REPOSITORY_LABEL_TAG
 
-from mens_pipeline.orchestration.failures import reasons_of
+from mens_pipeline.orchestration.failures import reason_of, reasons_of
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.pipes import HEADLESS, JOB_TAG
-from mens_pipeline.orchestration.progress import PROGRESS_LOGGER
-from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
+from mens_pipeline.orchestration.launchers import HEADLESS, JOB_TAG
+from mens_pipeline.orchestration.resources import VoxWorkspace
 from mens_pipeline.settings import Settings
-from mens_pipeline.storage.draft import locked
+from mens_pipeline.storage.documents import locked
+
+PROGRESS_LOGGER: Final = "mens_pipeline.progress"
+"""The standard logger that receives one line for each event worth showing."""
+
+_LINES: Final = {
+    "STEP_START": "start",
+    "STEP_SUCCESS": "done",
+    "STEP_FAILURE": "FAILED",
+    "STEP_SKIPPED": "skipped",
+}
+
+
+class _EventHandler(logging.Handler):
+    """Passes step events and what assets log on to the progress logger."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        event = getattr(record, "dagster_event", None)
+        meta = getattr(record, "dagster_meta", {})
+        step = meta.get("step_key") or "run"
+        message = meta.get("orig_message", record.getMessage())
+        if event is None and message.startswith("Dependencies for step"):
+            logging.getLogger(PROGRESS_LOGGER).info("not run: %s", step)
+        elif event is None and record.levelno >= logging.INFO:
+            logging.getLogger(PROGRESS_LOGGER).info("%s: %s", step, message)
+        elif event is not None and event.event_type_value in _LINES:
+            logging.getLogger(PROGRESS_LOGGER).info("%s: %s", _LINES[event.event_type_value], step)
+            error = getattr(event.event_specific_data, "error", None)
+            if error is not None:
+                logging.getLogger(PROGRESS_LOGGER).error("%s", reason_of(error))
+        elif event is not None and event.is_engine_event and "pool" in event.engine_event_data.metadata:
+            logging.getLogger(PROGRESS_LOGGER).info("waiting: %s: %s", step, event.message)
+
+
+@dg.logger
+def progress_logger(_context: dg.InitLoggerContext) -> logging.Logger:
+    """Return the logger that a headless run selects."""
+    logger = logging.getLogger("mens_pipeline.dagster_events")
+    logger.setLevel(logging.DEBUG)  # Dagster logs its step events at this level
+    logger.propagate = False
+    logger.handlers = [_EventHandler()]
+    return logger
+
 
 _FOLDER: Final = "headless"
 _LOCATION: Final = "mens_pipeline"
@@ -133,10 +174,13 @@ def run_graph(
             run_config={"loggers": {"progress": {}}, "ops": ops},
             raise_on_error=False,
         )
-        is_interrupted = _is_interrupted(result)
+        success = any(event.event_type is dg.DagsterEventType.RUN_SUCCESS for event in result.all_events)
+        is_interrupted = not success and _is_interrupted(result)
         if is_interrupted:
-            instance.report_run_canceled(result.dagster_run, "It was interrupted where it was started.")
-        elif not result.success:  # the sensors of alerts see runs of a server alone
+            run = instance.get_run_by_id(run_id)
+            if run is not None and run.status is not dg.DagsterRunStatus.CANCELED:
+                instance.report_run_canceled(run, "It was interrupted where it was started.")
+        elif not success:  # the sensors of alerts see runs of a server alone
             reasons = "; ".join(reasons_of(result.get_step_failure_events()))
             logging.getLogger(PROGRESS_LOGGER).error("run %s of %s failed: %s", run_id, job_name, reasons)
         checks = tuple(_outcome(evaluation) for evaluation in result.get_asset_check_evaluations())
@@ -145,15 +189,13 @@ def run_graph(
             for event in result.filter_events(lambda event: event.is_step_materialization)
             if event.asset_key is not None
         }
-    return GraphOutcome(run_id, result.success, is_interrupted, checks, figures, perf_counter() - started)
+    return GraphOutcome(run_id, success, is_interrupted, checks, figures, perf_counter() - started)
 
 
 def _is_interrupted(result: dg.ExecuteInProcessResult) -> bool:
-    """Return whether SIGINT ended it, within a step or between two."""
-    if result.success:
-        return False
-    reason = result.get_run_failure_event().job_failure_data.failure_reason
-    return reason is RunFailureReason.UNEXPECTED_TERMINATION
+    """Return whether SIGINT ended a run, within a step or between two, or somebody who canceled it in the UI."""
+    failures = (event.job_failure_data for event in result.all_events if event.is_run_failure)
+    return all(failure.failure_reason is RunFailureReason.UNEXPECTED_TERMINATION for failure in failures)
 
 
 def _plain(metadata: Mapping[str, dg.MetadataValue[Any]]) -> dict[str, Any]:

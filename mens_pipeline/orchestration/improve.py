@@ -10,26 +10,21 @@ import dagster as dg
 from mens_pipeline.configured import open_store, thresholds_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.evaluation.tasks import heldout_tasks
-from mens_pipeline.feedback.config import FeedbackConfig
-from mens_pipeline.feedback.grpo.job import refuse_slow_device
-from mens_pipeline.feedback.method import Method
-from mens_pipeline.feedback.pairs import KIND as PAIRS
+from mens_pipeline.feedback.config import FeedbackConfig, Method
+from mens_pipeline.feedback.learning import KIND as PAIRS
 from mens_pipeline.feedback.rounds import Arm, Round, arm_of, figures_of, kept_round
 from mens_pipeline.feedback.samples import KIND as SAMPLES
-from mens_pipeline.inference.prepare import manifest_of
 from mens_pipeline.orchestration.handover import artifact_of
 from mens_pipeline.orchestration.headless import GraphOutcome, run_graph
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.settings import FEEDBACK, Settings
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline.storage.yaml_file import load_model
-from mens_pipeline.training.devices import DeviceChoice, resolve_device
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
-from mens_pipeline.training.recorded_base import base_folder
 
 _EVALUATIONS: Final = 100
 """The newest ones, among which that of an adapter is looked for."""
@@ -50,7 +45,6 @@ class Plan:
     """
 
     num_rounds: int
-    method: Method
     minutes: float | None
     has_control: bool
     seed: int | None = None
@@ -76,8 +70,6 @@ def improve(definitions: dg.Definitions, settings: Settings, plan: Plan) -> Iter
     """
     store = open_store(settings)
     standing = _standing(settings, store)
-    if plan.method is Method.GRPO:
-        _refuse_slow(settings, store, standing)
     config = load_model(FEEDBACK, FeedbackConfig).model_dump(mode="json")
     thresholds = thresholds_of(settings)
     for number in range(1, plan.num_rounds + 1):
@@ -85,7 +77,6 @@ def improve(definitions: dg.Definitions, settings: Settings, plan: Plan) -> Iter
             "number": number,
             "start": standing.adapter,
             "config": config,
-            "method": str(plan.method),
             "minutes": plan.minutes,
             "seed": plan.seed,
             "has_control": plan.has_control,
@@ -115,12 +106,10 @@ def _round(  # noqa: PLR0913, PLR0917 - all that a round rests on
     p_value: float,
 ) -> Round:
     chosen = {"minutes": plan.minutes, "seed": plan.seed}
-    both = {"number": number, **{name: value for name, value in chosen.items() if value is not None}}
-    asked = {"feedback_samples": {**both, "start": standing.adapter}}
-    outcome = run_graph(
-        definitions, settings, "improve", {**asked, "feedback_adapter": {**both, "method": str(plan.method)}}
-    )
-    own = _arm(plan.method, outcome, standing)
+    both: dict[str, Any] = {"number": number, **{name: value for name, value in chosen.items() if value is not None}}
+    asked = {"feedback_samples": {**both, "start": standing.adapter}, "feedback_adapter": both}
+    outcome = run_graph(definitions, settings, "improve", asked)
+    own = _arm(Method.RAFT, outcome, standing)
     answers = _account(outcome, store)
     arms = [own]
     if plan.has_control:
@@ -190,14 +179,6 @@ def _standing(settings: Settings, store: ArtifactStore) -> _Standing:
         raise RefusedError(f"{store.root}: adapter {newest.key[:12]} or its evaluation is not there. {advice}")
     files = {task.id: task.file for task in heldout_tasks(read_pairs(split.path / HELDOUT))}
     return _Standing(newest.key, evaluation.path, files)
-
-
-def _refuse_slow(settings: Settings, store: ArtifactStore, standing: _Standing) -> None:
-    """Refuse grpo where its training would be refused, before anything is sampled."""
-    adapter = store.get(ADAPTER, standing.adapter)
-    assert adapter is not None, "it was there a moment ago"  # noqa: S101 - our own impossibility
-    device = resolve_device(DeviceChoice.BEST, force_cpu=settings.backend == "cpu")
-    refuse_slow_device(base_folder(manifest_of(adapter.path)["base_model"]), device.kind)
 
 
 def _made(instance: dg.DagsterInstance, asset: str, limit: int) -> Iterator[ArtifactRef]:

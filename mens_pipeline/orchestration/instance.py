@@ -9,7 +9,7 @@ from dagster._core.instance.ref import InstanceRef
 
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline.storage.draft import locked
+from mens_pipeline.storage.documents import locked
 
 _LOCK: Final = ".opening.lock"
 _HEADLESS: Final[Mapping[str, Any]] = {"concurrency": {"pools": {"granularity": "run"}}}

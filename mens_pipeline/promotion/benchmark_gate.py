@@ -7,7 +7,10 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.eval_results import EvaluationDetails
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, JudgedAnswer
+from mens_pipeline.jobs.progress import FILE
+from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.promotion.receipt import (
@@ -25,9 +28,8 @@ from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.signing import PRIVATE, signed, unsigned
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline.storage.validation import errors_in
-from mens_pipeline.training.manifest import MANIFEST
-from mens_pipeline.training.telemetry_log import FILE, losses_of
+from mens_pipeline.storage.validation import problem_in
+from mens_pipeline.training.telemetry_log import losses_of
 
 KIND: Final = "benchmark_gate"
 STAGE: Final = Stage(KIND, (__name__,), by_content=True)
@@ -94,7 +96,7 @@ def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
         for path in (judged.results_path, judged.manifest_path):
             shutil.copy2(path, folder / path.name)
         write_page(folder / PAGE, evaluation.path, adapter, receipt)
-        return {"passed": receipt.overall_passed, "name": evaluation.manifest["name"]}
+        return {"passed": receipt.overall_passed, "name": EvaluationDetails.of(evaluation).name}
 
     return STAGE.build(store, parents, *signed(store, KIND, params, write))
 
@@ -115,6 +117,7 @@ def receipt_in(folder: Path) -> Receipt:
     path = folder / RECEIPT
     try:
         return Receipt.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        found = errors_in(error)[:200] if isinstance(error, ValidationError) else error.strerror
-        raise RefusedError(f"{path}: cannot be read. Run `mens gate` again ({found}).") from error
+    except OSError as error:
+        raise RefusedError(f"{path}: {error.strerror}. Run `mens gate` again.") from error
+    except ValidationError as error:
+        raise RefusedError(f"{path}: {problem_in(error, 'receipt', 'Run `mens gate` again.')}") from error

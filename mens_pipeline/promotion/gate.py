@@ -14,12 +14,11 @@ from typing import Any, Final, Self
 from pydantic import Field, model_validator
 
 from mens_pipeline.evaluation.results import RESULTS, EvalResults, Progress
-from mens_pipeline.evaluation.statistics import Paired, Rate, p_text
+from mens_pipeline.evaluation.statistics import Paired, Rate, p_text, smallest_drop
 from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.promotion.policy import GateName, Thresholds
-from mens_pipeline.promotion.power import smallest_drop
 from mens_pipeline.storage.validation import Strict
-from mens_pipeline.training.manifest import MANIFEST
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from typing import Final, Literal
 from pydantic import Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.storage.draft import locked
+from mens_pipeline.storage.documents import locked
 from mens_pipeline.storage.signing import PRIVATE, Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.storage.validation import Strict, errors_in
+from mens_pipeline.storage.validation import Versioned, newer_than_known, problem_in
 
 KIND: Final = "promoted_adapter"
 CHAMPION: Final = "champion"
@@ -33,7 +33,7 @@ _SIGNED: Final = (
 )
 
 
-class HistoryEvent(Strict):
+class HistoryEvent(Versioned):
     """One change of the champion."""
 
     timestamp_unix: int = Field(ge=0)
@@ -115,6 +115,12 @@ def champion_of(store: ArtifactStore) -> Artifact | None:
     return champion
 
 
+def adapter_sha256_of(promoted: Artifact) -> str:
+    """Return the digest that an adapter had when it was promoted."""
+    digest: str = promoted.inputs["adapter_sha256"]
+    return digest
+
+
 def baseline_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
     """Return the baseline of a candidate: the champion, or the one before it if the candidate is the champion.
 
@@ -124,7 +130,7 @@ def baseline_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
         RefusedError: The pointer names an adapter that is gone.
     """
     champion = champion_of(store)
-    if champion is None or champion.manifest["inputs"]["adapter_sha256"] != adapter_sha256:
+    if champion is None or adapter_sha256_of(champion) != adapter_sha256:
         return champion
     previous = promotion_of(store, champion.key).previous
     return store.get(KIND, previous) if previous is not None else None
@@ -253,7 +259,7 @@ def _lines(store: ArtifactStore, *, is_signed: bool = True) -> list[tuple[Histor
         try:
             event = HistoryEvent.model_validate_json(line)
         except ValidationError as error:
-            raise RefusedError(f"{log}:{number}: no event ({errors_in(error)[:200]}). {_ADVICE}") from error
+            raise RefusedError(f"{log}:{number}: {problem_in(error, 'event', _ADVICE)}") from error
         is_of_earlier_version = event.after_sha256 is None and (not told or told[-1][0].after_sha256 is None)
         if not is_of_earlier_version and event.after_sha256 != (told[-1][1] if told else _sha256(b"")):
             raise RefusedError(f"{log}:{number}: a line before this one was changed or is missing. {_ADVICE}")
@@ -274,8 +280,8 @@ def _complete(content: bytes) -> int:
     end = content.rfind(b"\n") + 1
     try:
         HistoryEvent.model_validate_json(content[end:])
-    except ValidationError:
-        return end
+    except ValidationError as error:
+        return end if newer_than_known(error) is None else len(content)
     return len(content)
 
 

@@ -7,15 +7,16 @@ removed, changed, forged or cut off is noticed; an older copy of the whole ledge
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from typing import Final, Self
+from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.inference.generation import Decoding, Engine
 from mens_pipeline.promotion.history import history_of, withdrawn
 from mens_pipeline.storage.signing import PRIVATE, Signing
-from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.storage.store import ArtifactStore, key_of
+from mens_pipeline.storage.validation import Strict, Versioned, problem_in
 
 FOLDER: Final = "eval_results"
 LEDGER: Final = "ledger.jsonl"
@@ -29,39 +30,42 @@ _SAME_SHARE: Final = 0.5
 of a part of the files, does not begin to count anew."""
 
 
-class Try(BaseModel):
-    """Attempt: an adapter with its decoding options, on the source files of an exam."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class Try(Versioned):
+    """Attempt: an adapter on the held-out rows of an exam, with all that decides what it answers."""
 
     adapter_sha256: str = Field(min_length=64, max_length=64)
     decoding: Decoding
     first_heldout_tasks: int = Field(ge=1, description="Held-out prompts of the first round.")
     max_rounds: int = Field(ge=1)
     files: tuple[str, ...] = Field(description="The source files of all held-out prompts, in order.")
+    rows_sha256: str | None = Field(
+        default=None,
+        description="Of all held-out prompts with reference and hidden tests, whatever their files are called; null in "
+        "lines of earlier versions.",
+    )
+    device: str | None = Field(
+        default=None, description="`cuda bfloat16 dense`: where, in which dtype and how the weights lay; null likewise."
+    )
+    engine: Engine | None = Field(default=None, description="What answered in place of our own loop; null for that.")
 
-    def is_of_same_exam(self, other: Self) -> bool:
-        """Return whether two tries are of exams that share half of the files of the smaller one.
-
-        Args:
-            other: Another try.
-        """
+    def is_of_same_exam(self, other: "Try") -> bool:
+        """Return whether two tries are of exams that share half of the files of the smaller one, or have equal rows."""
         own, theirs = set(self.files), set(other.files)
-        return len(own & theirs) >= _SAME_SHARE * min(len(own), len(theirs))
+        shares = len(own & theirs) >= _SAME_SHARE * min(len(own), len(theirs))
+        return shares or (self.rows_sha256 is not None and self.rows_sha256 == other.rows_sha256)
 
-    def is_same(self, other: Self) -> bool:
-        """Return whether nothing was left to chance between two tries: their answers are the same ones.
+    @property
+    def sha256(self) -> str:
+        """SHA-256 over all that decides the answers: of two tries with the same, nothing was left to chance.
 
-        Args:
-            other: Another try.
+        On a CPU the size of a batch decides nothing. What an earlier version wrote down names neither rows nor device,
+        so it equals no try of today: nobody knows what it was drawn on.
         """
-        unimportant = {"batch_tokens"}
-        return (
-            self.adapter_sha256 == other.adapter_sha256
-            and self.decoding.model_dump(exclude=unimportant) == other.decoding.model_dump(exclude=unimportant)
-            and (self.first_heldout_tasks, self.max_rounds) == (other.first_heldout_tasks, other.max_rounds)
-            and self.is_of_same_exam(other)
-        )
+        is_on_cpu = self.device is not None and self.device.startswith("cpu")
+        content = self.model_dump(mode="json", include=set(Try.model_fields) - {"format_version", "files"})
+        if is_on_cpu:
+            del content["decoding"]["batch_tokens"]
+        return key_of(content)
 
 
 class LedgerEntry(Try):
@@ -72,10 +76,8 @@ class LedgerEntry(Try):
     signature: str | None = Field(default=None, description="Of all else and of the line before, where a key is set.")
 
 
-class _Seal(BaseModel):
+class _Seal(Strict):
     """The last line of a signed ledger."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     signature: str = Field(description="Of the line before it, which is the last one.")
 
@@ -100,7 +102,7 @@ def record_try(store: ArtifactStore, tried: Try, *, now: int) -> int:
 
     def counted(content: bytes) -> bytes:
         lines, entries = _lines(content, store)
-        if any(tried.is_same(entry) for entry in entries):
+        if any(entry.sha256 == tried.sha256 for entry in entries):
             return content
         attempt = _attempt([entry for entry in entries if tried.is_of_same_exam(entry)], trusted)
         entry = LedgerEntry(**tried.model_dump(), timestamp_unix=now, attempt=attempt)
@@ -110,8 +112,19 @@ def record_try(store: ArtifactStore, tried: Try, *, now: int) -> int:
         message = "it is missing, and evaluations or champions rest on what was tried"
         raise RefusedError(f"{store.documents.place(FOLDER, LEDGER)}: {message}. {_SIGNED}")
     store.documents.amend(FOLDER, LEDGER, counted)
+    attempt = attempt_of(store, tried.sha256)
+    assert attempt is not None, "it was just counted"  # noqa: S101 - our own impossibility
+    return attempt
+
+
+def attempt_of(store: ArtifactStore, try_sha256: str | None) -> int | None:
+    """Return the number under which a try stands in the ledger of a store; None where it does not.
+
+    Raises:
+        RefusedError: A line of the ledger is none, or the ledger is not as it was signed.
+    """
     entries = _lines(store.documents.read(FOLDER, LEDGER), store)[1]
-    return next(entry.attempt for entry in entries if tried.is_same(entry))
+    return next((entry.attempt for entry in entries if entry.sha256 == try_sha256), None)
 
 
 def _was_evaluated(store: ArtifactStore) -> bool:
@@ -181,11 +194,13 @@ def _lines(content: bytes, store: ArtifactStore, *, is_signed: bool = True) -> t
     seal = _seal_of(lines)
     if seal is not None:
         lines.pop()
-    try:
-        entries = [LedgerEntry.model_validate_json(line) for line in lines]
-    except ValidationError as error:
-        advice = "Restore the file from a backup: without it nobody knows how often adapters were tried."
-        raise RefusedError(f"{place}: a line is no entry ({error.error_count()} mistakes). {advice}") from error
+    advice = "Restore the file from a backup: without it nobody knows how often adapters were tried."
+    entries = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            entries.append(LedgerEntry.model_validate_json(line))
+        except ValidationError as error:
+            raise RefusedError(f"{place}:{number}: {problem_in(error, 'entry', advice)}") from error
     if store.signing is not None and is_signed and content:
         for number in range(len(lines)):
             written = json.loads(lines[number])

@@ -1,20 +1,23 @@
 """From a verdict to the champion: refused unless the verdict passed, and is about this very adapter, here and now."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.results import RESULTS, Subject
+from mens_pipeline.evaluation.results import RESULTS, EvalResults
 from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.inference.prepare import adapter_digest
+from mens_pipeline.jobs.progress import FILE
+from mens_pipeline.models.adapter import ADAPTER, MANIFEST, TrainingManifest, adapter_digest
 from mens_pipeline.promotion.benchmark_gate import PAGE, receipt_in
+from mens_pipeline.promotion.conditions import Conditions, conditions_of, differences
 from mens_pipeline.promotion.gate import GateStatus
 from mens_pipeline.promotion.history import (
     KIND,
     HistoryEvent,
+    adapter_sha256_of,
     baseline_of,
     champion_of,
     changing,
@@ -23,38 +26,24 @@ from mens_pipeline.promotion.history import (
     usable_before,
     withdrawn,
 )
-from mens_pipeline.promotion.override import OVERRIDE, Override
+from mens_pipeline.promotion.ledger import attempt_of
 from mens_pipeline.promotion.policy import GateName, Thresholds
 from mens_pipeline.promotion.receipt import (
+    OVERRIDE,
     RECEIPT,
     Judged,
+    Override,
     Receipt,
-    digest_of_thresholds,
     gate_of,
-    read_json,
     read_results,
     verdict_on,
 )
 from mens_pipeline.storage.signing import PRIVATE, signed, unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of, key_of
-from mens_pipeline.training.job import ADAPTER
-from mens_pipeline.training.manifest import MANIFEST
-from mens_pipeline.training.telemetry_log import FILE
 
 _ADVICE: Final = "Judge the run again."
 
 _OF_GATE: Final = (RECEIPT, RESULTS, PAGE)
-
-_FLAGS: Final = {
-    "max_new_tokens": "max_new_tokens (--max-tokens)",
-    "num_samples": "num_samples (--samples)",
-    "temperature": "temperature (--temperature)",
-    "top_p": "top_p",
-    "seed": "seed (--seed-base)",
-    "syntax": "syntax (--decoding)",
-    "names": "names",
-}
-"""Field of `Decoding` -> what people call it, with the option of `mens eval-local`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +74,7 @@ class Promotion:
     changed: bool
 
 
-def promote(  # noqa: PLR0913 - all that a promotion rests on
+def promote(  # noqa: PLR0913 - as what it calls
     gate: Artifact,
     run: Path,
     store: ArtifactStore,
@@ -93,10 +82,12 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
     *,
     now: int,
     override: Override | None = None,
+    confirm: Callable[[], None] = lambda: None,
 ) -> Promotion:
     """Make an adapter the champion.
 
-    A signed override takes the place of a passing verdict; it mends nothing else.
+    A signed override takes the place of a passing verdict; it mends nothing else. `confirm` is called when only the
+    change itself is left to do; what it raises keeps the champion as it is.
 
     Raises:
         RefusedError: The verdict does not allow it; the message names every reason.
@@ -111,7 +102,7 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
         receipt = receipt_in(gate.path)
         adapter_sha256 = _judged_adapter(receipt)
         before = champion_of(store)
-        is_same = before is not None and before.manifest["inputs"]["adapter_sha256"] == adapter_sha256
+        is_same = before is not None and adapter_sha256_of(before) == adapter_sha256
         if before is not None and is_same and unsigned(before, store) is None:
             return Promotion(before, before.key, changed=False)
         champion = _stored(gate, receipt, run, store, override)
@@ -125,6 +116,7 @@ def promote(  # noqa: PLR0913 - all that a promotion rests on
             override_sha256=key_of(override.model_dump()) if override is not None else None,
             reason=override.reason if override is not None else f"the gate passed: {_evidence(receipt)}",
         )
+        confirm()
         record(store, event, champion, seen)
         return Promotion(champion, event.previous, changed=True)
 
@@ -165,8 +157,8 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
             action="rollback",
             key=found.key,
             previous=present.key,
-            adapter_sha256=found.manifest["inputs"]["adapter_sha256"],
-            withdrawn_sha256=present.manifest["inputs"]["adapter_sha256"],
+            adapter_sha256=adapter_sha256_of(found),
+            withdrawn_sha256=adapter_sha256_of(present),
             reason=reason,
         )
         record(store, event, found, seen)
@@ -180,7 +172,7 @@ def reasons_against(
 
     Of one that is overridden, neither a failing verdict nor a held-out set that cannot be told is a reason.
     """
-    changed = (*gate.changed(), *(name for name in _OF_GATE if name not in gate.manifest["outputs"]))
+    changed = (*gate.changed(), *(name for name in _OF_GATE if name not in gate.outputs))
     if changed:
         yield f"Tampered with since it was written: {', '.join(changed)}; run the gate again."
         return
@@ -192,92 +184,55 @@ def reasons_against(
     except RefusedError as error:
         yield f"The receipt cannot be read ({error}); run the gate again."
         return
-    found = adapter_digest(run)
-    judged = receipt.subject.adapter_sha256 if receipt.subject is not None else "nothing"
-    if found != judged:
-        yield f"The verdict is about adapter {judged[:12]}, this is {found[:12]}; evaluate this one."
-    elif found in withdrawn(store) and not is_overridden:
+    results = read_results(gate.path / RESULTS)
+    then = conditions_of(receipt, results)
+    now = _holding_now(then, results, gate, run, store, present)
+    if then.adapter == now.adapter and now.adapter in withdrawn(store) and not is_overridden:
         yield "It was taken out of use by a rollback; sign an override to promote it again."
     if present.heldout_sha256 is None and not is_overridden:
         problem = f"{present.heldout_problem} Or sign an override."
         yield f"Nothing says that it was judged by what was held out of its training: {problem}"
-    yield from _out_of_date(receipt, gate, run, store, present)
+    yield from differences(then, now)
     yield from _not_reproduced(receipt, gate)
     if not receipt.overall_passed and not is_overridden:
         word = "failed" if receipt.status is GateStatus.FAILED else "cannot tell yet"
         yield f"The gate {word}: {'; '.join(receipt.reasons)}."
 
 
-def _out_of_date(
-    receipt: Receipt, gate: Artifact, run: Path, store: ArtifactStore, present: CurrentState
-) -> Iterator[str]:
-    """Yield a reason for everything that has changed since the verdict."""
-    subject = receipt.subject
-    baseline = baseline_of(store, subject.adapter_sha256) if subject is not None else None
-    if receipt.champion_key != (baseline.key if baseline is not None else None):
-        yield "Another champion is in use than the one it was compared with; evaluate again."
-    if not _demands_as_much(receipt.thresholds, present.thresholds):
-        yield f"The policy {receipt.policy} has changed since; run the gate again."
-    if present.is_benchmark_asked and not receipt.is_benchmark_asked:
-        yield "The benchmark had no say; run the gate again."
-    if receipt.sources.get(RESULTS) != present.results_sha256:
-        yield "It was evaluated again since the verdict; run the gate again."
+def _holding_now(  # noqa: PLR0913, PLR0917 - all that a verdict rests on
+    then: Conditions,
+    results: EvalResults | None,
+    gate: Artifact,
+    run: Path,
+    store: ArtifactStore,
+    present: CurrentState,
+) -> Conditions:
+    """Return what a verdict on this adapter would rest on here and now."""
     manifest = run / MANIFEST
-    if not manifest.is_file() or digest_of(manifest) != receipt.sources.get(MANIFEST):
-        yield f"{MANIFEST} is not the one that was judged; run the gate again."
-    if digest_of(gate.path / RESULTS) != receipt.sources.get(RESULTS):
-        yield f"{RESULTS} is not the one that was judged; run the gate again."
-    if subject is not None:
-        yield from _judged_otherwise(subject, gate, present)
+    baseline = baseline_of(store, then.adapter) if then.adapter is not None else None
+    return Conditions(
+        policy=then.policy,
+        adapter=adapter_digest(run),
+        champion=baseline.key if baseline is not None else None,
+        thresholds=present.thresholds,
+        is_benchmark_asked=present.is_benchmark_asked,
+        results=present.results_sha256,
+        manifest=digest_of(manifest) if manifest.is_file() else None,
+        copied_results=digest_of(gate.path / RESULTS),
+        heldout=present.heldout_sha256,
+        benchmark=present.benchmark_sha256,
+        decoding=present.decoding,
+        base=_base_sha256(gate.path / MANIFEST),
+        attempt=attempt_of(store, results.progress.try_sha256) if results is not None else None,
+    )
 
 
-def _judged_otherwise(subject: Subject, gate: Artifact, present: CurrentState) -> Iterator[str]:
-    """List the differences between the conditions of a verdict and the present ones."""
-    for what, then, now in (
-        ("held-out set", subject.heldout_sha256, present.heldout_sha256),
-        ("benchmark", subject.benchmark_sha256, present.benchmark_sha256),
-    ):
-        if now is not None and then != now:
-            yield f"The {what} is not the one it was judged by; evaluate again."
-    yield from _answered_otherwise(gate, present.decoding)
-    base = _base_sha256(gate.path / MANIFEST)
-    judged = subject.base_sha256
-    if base != judged:
-        yield f"The verdict is about base {judged[:12]}, the run was trained on {base[:12]}; evaluate again."
-
-
-def _answered_otherwise(gate: Artifact, present: Decoding) -> Iterator[str]:
-    """Return whether answers were drawn in another way than config/evaluation.yaml says: that is another exam."""
-    results = read_results(gate.path / RESULTS)
-    if results is None:
-        return
-    unimportant = {"batch_tokens"}
-    then, now = results.decoding.model_dump(exclude=unimportant), present.model_dump(exclude=unimportant)
-    changes = [
-        f"{_FLAGS[name]} was {_told(then[name])}, it is {_told(now[name])}" for name in now if then[name] != now[name]
-    ]
-    if changes:
-        yield f"It answered in another way than config/evaluation.yaml says: {', '.join(changes)}; evaluate again."
-
-
-def _told(value: float | str) -> str:
-    """Return a setting of `Decoding` as people write it."""
-    return str(value) if isinstance(value, bool | str) else f"{value:g}"
-
-
-def _base_sha256(manifest: Path) -> str:
-    """Return the hash of the base model that a run was trained on; `nothing` when its manifest does not say."""
-    content, _ = read_json(manifest)
-    base = content.get("base_model") if content is not None else None
-    found = base.get("sha256") if isinstance(base, dict) else None
-    return found if isinstance(found, str) else "nothing"
-
-
-def _demands_as_much(judged_by: Thresholds, present: Thresholds) -> bool:
-    """Return whether a verdict was made with the present thresholds; a run may raise that of the benchmark."""
-    same = judged_by.model_copy(update={"min_benchmark": present.min_benchmark})
-    is_same = digest_of_thresholds(same) == digest_of_thresholds(present)
-    return is_same and judged_by.min_benchmark >= present.min_benchmark
+def _base_sha256(manifest: Path) -> str | None:
+    """Return the hash of the base model that a run was trained on; None when its manifest does not say."""
+    try:
+        return TrainingManifest.read(manifest).base_model.sha256
+    except RefusedError:
+        return None
 
 
 def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
@@ -314,7 +269,7 @@ def _objections_to_override(
 def _refuse_changed(champion: Artifact) -> None:
     """Check that a champion of an earlier day is still what was promoted then, and that nothing was added to it."""
     changed = champion.changed()
-    if changed or adapter_digest(champion.path) != champion.manifest["inputs"]["adapter_sha256"]:
+    if changed or adapter_digest(champion.path) != adapter_sha256_of(champion):
         what = ", ".join(changed) or f"files in {ADAPTER}"
         advice = f"Remove {champion.path}, and promote the run again."
         raise RefusedError(f"champion {champion.key[:12]}: changed since it was promoted: {what}. {advice}")
@@ -327,7 +282,7 @@ def _stored(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, o
     """
     inputs = {
         "adapter_sha256": _judged_adapter(receipt),
-        "receipt_sha256": gate.manifest["outputs"][RECEIPT]["sha256"],
+        "receipt_sha256": gate.outputs[RECEIPT],
     }
     if override is not None:
         inputs["override_sha256"] = key_of(override.model_dump())
@@ -340,7 +295,7 @@ def _stored(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, o
         shutil.copy2(run / FILE, folder / FILE)
         _copy(run / MANIFEST, folder, receipt.sources[MANIFEST])
         for name in _OF_GATE:
-            _copy(gate.path / name, folder, gate.manifest["outputs"][name]["sha256"])
+            _copy(gate.path / name, folder, gate.outputs[name])
         if override is not None:
             (folder / OVERRIDE).write_text(override.model_dump_json(indent=2) + "\n", encoding="utf-8")
         return {}

@@ -1,25 +1,34 @@
-"""`gate_receipt.json`: the verdict on an adapter, bound by hash to all it rests on."""
+"""`gate_receipt.json`: the verdict on an adapter, bound by hash to all it rests on.
 
+Beside it stand why an adapter was refused, in a line, with what would help: a refusal is where the next run begins; and
+`gate_override.json`, the signed record that lets an adapter be promoted although its gate said no.
+"""
+
+import hashlib
+import hmac
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import Field, ValidationError
 
+from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS, EvalResults, Subject
+from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
 from mens_pipeline.promotion.gate import GateInputs, GateOutcome, GateStatus, decide, overall_status
 from mens_pipeline.promotion.policy import GateName, Thresholds
 from mens_pipeline.storage.store import digest_of, key_of
-from mens_pipeline.storage.validation import Document, Strict, errors_in
-from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.storage.validation import Document, Strict, Versioned, errors_in, newer_than_known
 
 RECEIPT: Final = "gate_receipt.json"
 FAILED: Final = "eval_gate_failed.json"
 """Written exactly when the gate fails."""
 
 
-class Receipt(Document):
+class Receipt(Document, Versioned):
     """The verdict; the fields of upstream's receipt, and what makes it checkable."""
 
     schema_: Literal["vox_mens_gate_receipt_v1"] = Field(default="vox_mens_gate_receipt_v1", alias="schema")
@@ -172,7 +181,7 @@ def _read_results(path: Path) -> tuple[EvalResults | None, str]:
     try:
         return EvalResults.model_validate_json(json.dumps(content)), ""
     except ValidationError as error:
-        return None, f"malformed ({errors_in(error)[:300]})"
+        return None, newer_than_known(error) or f"malformed ({errors_in(error)[:300]})"
 
 
 def read_json(path: Path) -> tuple[dict[str, Any] | None, str]:
@@ -190,3 +199,124 @@ def read_json(path: Path) -> tuple[dict[str, Any] | None, str]:
 
 def _digest(path: Path) -> str | None:
     return digest_of(path) if path.is_file() else None
+
+
+_NEAR: Final = 0.1
+"""How far below what is required a measured share is near it."""
+
+
+class Remedy(StrEnum):
+    """Kind of command that helps against a refusal."""
+
+    MORE = "more"
+    """The same run goes on for a while."""
+    PRESET = "preset"
+    """Another recipe, which takes longer rows."""
+    DATA = "data"
+    """A larger workspace, or a policy for the first model of a small one."""
+    SETTING = "setting"
+    """What the gate names has to be changed first."""
+
+
+_NOT_BY_TRAINING: Final = {
+    GateName.TRUNCATION: Remedy.PRESET,
+    GateName.ASKED_SHARE: Remedy.SETTING,  # what cannot be asked makes an exam small as well
+    GateName.EXAM_SIZE: Remedy.DATA,
+    GateName.SUPERVISED_RATIO: Remedy.SETTING,
+    GateName.THROUGHPUT: Remedy.SETTING,
+}
+"""Gates that more training of the same run does not open, the first cause first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """The likely cause of a refusal."""
+
+    text: str
+    remedy: Remedy
+
+
+def cause_of(gates: Sequence[GateOutcome], manifest: TrainingManifest) -> Cause | None:
+    """Return why an adapter was refused; None where it was not."""
+    closed = {gate.name: gate for gate in gates if gate.block and not gate.passed}
+    if not closed:
+        return None
+    for name, remedy in _NOT_BY_TRAINING.items():
+        if name in closed:
+            return Cause(closed[name].message, remedy)
+    unread = next((gate for gate in closed.values() if gate.measured is None), None)
+    if unread is not None:
+        return Cause(unread.message, Remedy.SETTING)
+    result, minutes = manifest.result, manifest.recipe.max_minutes
+    done, planned = result.num_steps, result.planned_steps
+    if minutes is not None and done < planned:
+        budget = f"the time budget of {minutes:g} min ended training after {done} of {planned} steps"
+        return Cause(budget, Remedy.MORE)
+    if all(map(_is_near, closed.values())):
+        short = ", ".join(f"{name} {gate.measured:.3f} of {gate.required:.3f}" for name, gate in closed.items())
+        return Cause(f"what was measured is near what is required: {short}", Remedy.MORE)
+    took = f"{done} steps in {result.seconds / 60:.1f} min"
+    return Cause(f"training was short for what is required: {took}", Remedy.MORE)
+
+
+def _is_near(gate: GateOutcome) -> bool:
+    if gate.status is GateStatus.UNDECIDED:
+        return True
+    if gate.measured is None or gate.required is None or gate.name is GateName.REGRESSION:  # which measures a chance
+        return False
+    short = gate.measured - gate.required if gate.name is GateName.ANTI_STUB else gate.required - gate.measured
+    return short <= _NEAR
+
+
+OVERRIDE: Final = "gate_override.json"
+MIN_KEY: Final = 16
+"""Characters of a key; shorter ones are guessed."""
+
+
+class Override(Document):
+    """The record; it holds for one adapter and one verdict."""
+
+    schema_: Literal["mens_gate_override_v1"] = Field(default="mens_gate_override_v1", alias="schema")
+    adapter_sha256: str = Field(min_length=64, max_length=64)
+    receipt_sha256: str = Field(min_length=64, max_length=64)
+    by: str = Field(min_length=1, description="Who answers for it.")
+    reason: str = Field(min_length=10, description="Why the verdict does not count, in a sentence.")
+    timestamp_unix: int = Field(ge=0)
+    signature: str = Field(default="", description="HMAC-SHA256 over the rest, hexadecimal.")
+
+
+def signed(override: Override, key: str) -> Override:
+    """Return the record with its signature.
+
+    Raises:
+        ConfigurationError: The key is too short.
+    """
+    return override.model_copy(update={"signature": _signature(override, key)})
+
+
+def read_override(path: Path, key: str) -> Override:
+    """Read a record and check its signature.
+
+    Raises:
+        ConfigurationError: It is missing or no record, or the key is too short.
+        RefusedError: It was not signed with this key, or was changed since.
+    """
+    try:
+        override = Override.model_validate_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{path}: {error.strerror}. Write one with `mens override`.") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: no text ({error}). Write one with `mens override`.") from error
+    except ValidationError as error:
+        raise ConfigurationError(f"{path}: {errors_in(error)}. Write one with `mens override`.") from error
+    if not hmac.compare_digest(override.signature.encode(), _signature(override, key).encode()):
+        raise RefusedError(f"{path}: the signature does not fit. Sign it again with the key in use.")
+    return override
+
+
+def _signature(override: Override, key: str) -> str:
+    if len(key) < MIN_KEY:
+        raise ConfigurationError(f"MENS_OVERRIDE_KEY: {len(key)} characters. Set a secret of at least {MIN_KEY}.")
+    fields = override.model_dump(exclude={"signature"})
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()

@@ -2,11 +2,10 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import (
@@ -19,12 +18,13 @@ from mens_pipeline.evaluation.results import RESULTS, EvalResults, Progress
 from mens_pipeline.evaluation.statistics import Rate
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, all_generated
+from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.promotion.gate import GateInputs, GateStatus, allowed_chance, decide
 from mens_pipeline.promotion.history import baseline_of
 from mens_pipeline.promotion.ledger import Try, record_try
 from mens_pipeline.promotion.policy import GateName, Thresholds
 from mens_pipeline.promotion.receipt import results_in
-from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
 
 _LEAST_SHARE: Final = 0.2
 """Of the first round; with fewer prompts left over, everything is asked at once: they would decide nothing, and a
@@ -43,11 +43,10 @@ class Demands:
 
 
 def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
-    run: Path,
+    adapter: Adapter,
     exam: Examination,
     conditions: Conditions,
     store: ArtifactStore,
-    manifest: Mapping[str, Any],
     *,
     demands: Demands,
     launch: Callable[[PreparedGeneration], int],
@@ -65,7 +64,7 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
         The evaluation of all rounds that were asked, and whether it was reused.
 
     Raises:
-        RefusedError: The run is not complete, a model could not answer, another champion was promoted between two
+        RefusedError: A model could not answer, another champion was promoted between two
             rounds, or the ledger cannot be read.
         ConfigurationError: The store cannot be written.
     """
@@ -76,27 +75,26 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
         part = replace(exam, tasks=rounds[number - 1])
         if asked:
             part = replace(part, few_shot=None, families=())
-        asked.append(prepare_generations(run, part, conditions, store, f"{work}-{number}", partial(baseline_of, store)))
+        asked.append(
+            prepare_generations(adapter, part, conditions, store, f"{work}-{number}", partial(baseline_of, store))
+        )
         if len({generations.champion.key if generations.champion else None for generations in asked}) > 1:
-            raise RefusedError(f"{run}: another adapter was promoted while this one was asked. Evaluate again.")
+            raise RefusedError(
+                f"{adapter.path}: another adapter was promoted while this one was asked. Evaluate again."
+            )
         own = {"adapter": asked[-1].adapter, "families": asked[-1].families}
         all_generated({name: one for name, one in own.items() if one is not None}, store, launch)
-        tried = Try(
-            adapter_sha256=asked[-1].adapter.inputs["adapter_sha256"],
-            decoding=conditions.decoding,
-            first_heldout_tasks=demands.thresholds.first_heldout_tasks,
-            max_rounds=demands.thresholds.max_rounds,
-            files=tuple(sorted({task.file for task in exam.tasks if task.suite is Suite.HELDOUT})),
-        )
+        tried = _try_of(asked[0].adapter, exam, demands.thresholds)
         reserve = [task for later in rounds[number:] for task in later]
         progress = Progress(
             attempt=record_try(store, tried, now=now),
             round=number,
             num_rounds=len(rounds),
             num_reserve=len(reserve),
+            try_sha256=tried.sha256,
         )
         so_far = replace(exam, tasks=tuple(task for earlier in rounds[:number] for task in earlier))
-        evaluation, reused = build_eval_results(so_far, asked, manifest, store, launch, progress=progress)
+        evaluation, reused = build_eval_results(so_far, asked, adapter.manifest, store, launch, progress=progress)
         results = results_in(evaluation.path)
         gates = undecided_gates(results, demands, reserve)
         if not gates:
@@ -107,6 +105,20 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
             f"{names} cannot tell yet: round {number + 1} of {len(rounds)} asks {len(rounds[number])} more prompts "
             f"from {files} files"
         )
+
+
+def _try_of(adapter: PreparedGeneration, exam: Examination, thresholds: Thresholds) -> Try:
+    job, heldout = adapter.job, [task for task in exam.tasks if task.suite is Suite.HELDOUT]
+    return Try(
+        adapter_sha256=adapter.inputs["adapter_sha256"],
+        decoding=job.decoding,
+        first_heldout_tasks=thresholds.first_heldout_tasks,
+        max_rounds=thresholds.max_rounds,
+        files=tuple(sorted({task.file for task in heldout})),
+        rows_sha256=key_of({"rows": sorted([task.prompt, task.reference, task.tests or ""] for task in heldout)}),
+        device=f"{job.device} {job.compute_dtype} {job.held}",
+        engine=job.engine,
+    )
 
 
 def rounds_of(tasks: Sequence[Task], thresholds: Thresholds) -> tuple[tuple[Task, ...], ...]:

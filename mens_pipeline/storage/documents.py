@@ -1,19 +1,87 @@
-"""Small files beside the artifacts of a kind that change: pointers, and lines that are only added to.
+"""Folders that are filled before they join a store, locks, and small files beside the artifacts of a kind that change.
 
-They lie in the folder of the store, or in its object storage; several processes and machines may change them at once.
+Those are pointers, and lines that are only added to. They lie in the folder of the store, or in its object storage;
+several processes and machines may change them at once.
 """
 
+import fcntl
 import os
-from collections.abc import Callable
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.storage.draft import locked
 
 if TYPE_CHECKING:
     from mens_pipeline.storage.remote import Remote
+
+
+_DRAFT: Final = re.compile(r"\.draft-[^-]+-[0-9a-f]+")
+_YOUNG_SECONDS: Final = 60.0
+"""Age from which on a draft that nobody holds is one of a process that was killed."""
+_LOOKED: Final[dict[Path, float]] = {}
+"""When drafts were looked for in a folder, which takes longer the more it holds; none grows too old meanwhile."""
+
+_TAG: Final = "CACHEDIR.TAG"
+_TAG_TEXT: Final = (
+    "Signature: 8a477f597d28d172789f06886806bc55\n# Outputs of mens-pipeline; not a source of anything.\n"
+)
+
+
+def tag_as_cache(root: Path) -> None:
+    """Let tools for backups pass a folder by."""
+    (root / _TAG).write_text(_TAG_TEXT, encoding="utf-8")
+
+
+@contextmanager
+def draft_folder(target: Path) -> Iterator[Path]:
+    """Make a folder beside the one whose place it shall take; what is left of it in the end is deleted.
+
+    Drafts of processes that were killed are deleted as well; they are looked for once a minute.
+    """
+    # Not by process: on a shared volume, each pod has a process of the same number.
+    path = target.with_name(f".draft-{target.name}-{uuid4().hex}")
+    path.mkdir()
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # on a file system without locks no draft is ever taken for abandoned
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        _remove_abandoned(target.parent)
+        yield path
+    finally:
+        os.close(handle)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock that processes and threads wait for; the file that stands for it stays."""
+    with path.open("a", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the drafts of processes that were killed: a process holds a lock on its draft for as long as it lives."""
+    now = time.monotonic()
+    if now - _LOOKED.get(folder, -_YOUNG_SECONDS) < _YOUNG_SECONDS:
+        return
+    _LOOKED[folder] = now
+    for path in filter(lambda path: _DRAFT.fullmatch(path.name), folder.iterdir()):
+        with suppress(OSError):  # held, gone meanwhile, or not ours
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if time.time() - os.fstat(handle).st_mtime > _YOUNG_SECONDS:
+                    shutil.rmtree(path)
+            finally:
+                os.close(handle)
+
 
 LOCK: Final = ".publishing"
 """In the folder of a store: held while something in it takes the place of something else."""
@@ -40,24 +108,14 @@ class Documents:
         return str(self._root / kind / name) if self._remote is None else f"{self._remote.url}/{kind}/{name}"
 
     def read(self, kind: str, name: str) -> bytes:
-        """Read a document; one that is not there is empty.
-
-        Raises:
-            ConfigurationError: The object storage does not answer.
-        """
+        """Read a document; one that is not there is empty."""
         if self._remote is not None:
             return self._remote.read(f"{kind}/{name}").content
         path = self._root / kind / name
         return path.read_bytes() if path.is_file() else b""
 
     def amend(self, kind: str, name: str, change: Callable[[bytes], bytes]) -> None:
-        """Change a document, whoever else changes it at the same time.
-
-        The change is called again when another one came first.
-
-        Raises:
-            ConfigurationError: The store cannot be written.
-        """
+        """Change a document, whoever else does at the same time: when they came first, `change` is called again."""
         path = self._root / kind / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,12 +128,7 @@ class Documents:
             raise unwritable(error, self._root) from error
 
     def replace(self, kind: str, name: str, seen: bytes, content: bytes) -> None:
-        """Change a document that still is what was seen.
-
-        Raises:
-            RefusedError: It was changed since.
-            ConfigurationError: The store cannot be written.
-        """
+        """Change a document that still is what was seen; refuse (`RefusedError`) one that was changed since."""
 
         def change(found: bytes) -> bytes:
             if found != seen:

@@ -17,11 +17,7 @@ _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
 def open_regular(path: Path, *, follow: bool = True) -> BufferedReader:
-    """Open a file for reading; a pipe or a device, which could keep a reader for ever, is refused instead.
-
-    Raises:
-        OSError: It cannot be opened, or is no regular file.
-    """
+    """Open a file for reading; refuse (`OSError`) a pipe or a device, which could keep a reader for ever."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     handle = os.open(path, flags)
     kind = os.fstat(handle).st_mode
@@ -33,11 +29,7 @@ def open_regular(path: Path, *, follow: bool = True) -> BufferedReader:
 
 
 def read_regular(path: Path, most: int, *, follow: bool = True) -> bytes:
-    """Read the content of a regular file.
-
-    Raises:
-        OSError: It cannot be read, is no regular file, or is larger.
-    """
+    """Read the content of a regular file; refuse (`OSError`) one of more bytes than `most`."""
     with open_regular(path, follow=follow) as content:
         data = content.read(most + 1)
     if len(data) > most:
@@ -46,21 +38,12 @@ def read_regular(path: Path, most: int, *, follow: bool = True) -> bytes:
 
 
 def bounded_lines(content: BinaryIO, most: int) -> Iterator[bytes]:
-    """Yield lines in bounded memory, however long they are.
-
-    Args:
-        content: What is read.
-        most: Bytes of a line, its end included; of a longer one comes the beginning, one byte longer than this.
-    """
+    """Yield lines in bounded memory; of one longer than `most` bytes, its end included, come `most + 1`."""
     return (line for _, line in placed_lines(content, most))
 
 
 def placed_lines(content: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines as `bounded_lines` does, each with its byte offset.
-
-    Returns:
-        For each line where it begins, in bytes, and what is in it.
-    """
+    """Yield the lines as `bounded_lines` does, each with the byte at which it begins."""
     offset = 0
     while line := content.readline(most + 1):
         yield offset, line
@@ -74,8 +57,7 @@ def placed_lines(content: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
 def is_full(error: OSError) -> bool:
     """Return whether the disk, a quota or a bound on the size of files is used up.
 
-    Args:
-        error: What was raised. `EFBIG` counts where it names no file, which is one that was open: a reader of ours
-            raises it with the name of a file that is too large to be read.
+    `EFBIG` counts where it names no file, which is one that was open: a reader of ours raises it with the name of a
+    file that is too large to be read.
     """
     return error.errno in _NO_ROOM or (error.errno == errno.EFBIG and error.filename is None)

@@ -1,4 +1,7 @@
-"""JSON lines on disk: a file is there whole or not at all."""
+"""JSON lines on disk: a file is there whole or not at all.
+
+What cannot be read is a `SourceNotFoundError`, a folder that cannot be written or is full a `ConfigurationError`.
+"""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -12,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
 from mens_pipeline.storage.files import MAX_LINE_BYTES, bounded_lines, is_full, placed_lines
 from mens_pipeline.storage.store import digest_of
-from mens_pipeline.storage.validation import errors_in
+from mens_pipeline.storage.validation import errors_in, problem_in
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -21,20 +24,12 @@ MAX_OWN_LINE_BYTES: Final = 67_108_864
 
 
 def write_jsonl(path: Path, records: Iterable[BaseModel]) -> int:
-    """Write records, one a line, through a temporary file beside the target, and return how many.
-
-    Raises:
-        ConfigurationError: The folder cannot be written, or is full.
-    """
+    """Write records, one a line, through a temporary file beside the target, and return how many."""
     return write_lines(path, (record.model_dump_json() for record in records))
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
-    """Write lines, given without their ends, through a temporary file beside the target, and return how many.
-
-    Raises:
-        ConfigurationError: The folder cannot be written, or is full.
-    """
+    """Write lines, given without their ends, through a temporary file beside the target, and return how many."""
     written = 0
     with _replacing(path) as target:
         for line in lines:
@@ -44,21 +39,13 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text through a temporary file beside the target.
-
-    Raises:
-        ConfigurationError: The folder cannot be written, or is full.
-    """
+    """Write a text through a temporary file beside the target."""
     with _replacing(path) as target:
         target.write(text)
 
 
 def write_digest(path: Path) -> str:
-    """Write the SHA-256 of a file beside it, as `sha256sum -c` reads it, and return it, hexadecimal.
-
-    Raises:
-        ConfigurationError: The folder cannot be written, or is full.
-    """
+    """Write the SHA-256 of a file beside it, as `sha256sum -c` reads it, and return it, hexadecimal."""
     digest = digest_of(path)
     write_text(path.with_name(f"{path.name}.sha256"), f"{digest}  {path.name}\n")
     return digest
@@ -72,11 +59,7 @@ def _replacing(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file that replaces another one when the block ends without an exception.
-
-    Raises:
-        ConfigurationError: The folder cannot be written, or is full.
-    """
+    """Open a temporary file that replaces another one when the block ends without an exception."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,36 +85,20 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_rows(path: Path, most: int = MAX_LINE_BYTES) -> Iterator[Iterator[bytes]]:
-    """Open a JSONL file as an iterator of its lines, one in memory at a time.
-
-    Args:
-        path: The file.
-        most: Bytes of a line; of a longer one comes the beginning, one byte longer than this, which is no JSON.
-
-    Raises:
-        SourceNotFoundError: It is not there or cannot be read.
-    """
+    """Open a JSONL file as an iterator of its lines, one in memory at a time, bounded as by `bounded_lines`."""
     with _opened(path) as content:
         yield bounded_lines(content, most)
 
 
 @contextmanager
 def open_placed_rows(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
-    """Open a JSONL file as an iterator of its lines with the byte offset of each, for `row_at`.
-
-    Raises:
-        SourceNotFoundError: It is not there or cannot be read.
-    """
+    """Open a JSONL file as an iterator of its lines with the byte offset of each, for `row_at`."""
     with _opened(path) as content:
         yield placed_lines(content, MAX_LINE_BYTES)
 
 
 def row_at(path: Path, offset: int) -> bytes:
-    """Return the line of a file that begins at a byte.
-
-    Raises:
-        SourceNotFoundError: It is not there or cannot be read.
-    """
+    """Return the line of a file that begins at a byte."""
     with _opened(path) as content:
         content.seek(offset)
         return content.readline(MAX_LINE_BYTES + 1)
@@ -145,33 +112,26 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def read_models(path: Path, model: type[Model]) -> Iterator[Model]:
-    """Yield rows that this project wrote, one a line.
-
-    Raises:
-        SourceNotFoundError: It is not there or cannot be read.
-        RefusedError: A line is not what it should be.
-    """
+    """Yield rows that this project wrote, one a line; refuse (`RefusedError`) what is none, or of newer code."""
     with open_rows(path, MAX_OWN_LINE_BYTES) as lines:
-        yield from models_in(lines, path, model, model.__name__, "Delete the folder it stands in, and run again.")
+        for number, line in enumerate(lines, start=1):
+            try:
+                if line.strip():
+                    yield model.model_validate_json(line)
+            except ValidationError as error:
+                problem = problem_in(error, model.__name__, "Delete the folder it stands in, and run again.")
+                raise RefusedError(f"{path}:{number}: {problem}") from error
 
 
 def models_in(lines: Iterable[bytes], path: Path, model: type[Model], what: str, advice: str) -> Iterator[Model]:
-    """Parse models, one a line; blank lines are skipped.
-
-    Raises:
-        RefusedError: A line is not what it should be.
-    """
+    """Parse models, one a line; skip blank lines, refuse what is no model (`RefusedError`)."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield model_in(line, f"{path}:{number}", model, what, advice)
 
 
 def model_in(line: bytes, place: str, model: type[Model], what: str, advice: str) -> Model:
-    """Parse one line; the arguments are those of `models_in`.
-
-    Raises:
-        RefusedError: The line is not what it should be.
-    """
+    """Parse one line as `models_in` does."""
     try:
         return model.model_validate_json(line)
     except ValidationError as error:

@@ -2,6 +2,7 @@
 
 An artifact is `<kind>/<key>/<sha256>` for each of its files, and `<kind>/<key>/manifest.json`, which is put last. So a
 writer that is interrupted leaves files that nobody sees, and two writers of one key never touch each other's files.
+A server that does not answer, or not as it should, is a `ConfigurationError`.
 """
 
 import hashlib
@@ -37,20 +38,14 @@ _VERSION: Final = ("e_tag", "version")
 _PART_BYTES: Final = 16_777_216
 _PARTS_AT_ONCE: Final = 4
 _ADVICE: Final = (
-    "See that MENS_STORE_URL names a bucket that exists, that its server answers, and that the credentials of"
-)
-_ADVICE_END: Final = (
-    "this process may read and write there. What was made stays in MENS_STORE_ROOT; then run the same again."
+    "See that MENS_STORE_URL names a bucket that exists, that its server answers, and that the credentials of this "
+    "process may read and write there. What was made stays in MENS_STORE_ROOT; then run the same again."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A small object as it was read.
-
-    Attributes:
-        version: What the server calls this state of it; None where there is none.
-    """
+    """A small object as it was read; its version is the name of this state at the server, None where there is none."""
 
     content: bytes = b""
     version: Version | None = None
@@ -79,24 +74,16 @@ class Remote:
     def __init__(self, url: str) -> None:
         """Use a bucket; nothing is asked of it yet.
 
-        Args:
-            url: `s3://BUCKET/PREFIX`, `gs://...` or `az://...`; credentials come from the environment, as its own tools
-                read them.
-
-        Raises:
-            ConfigurationError: It names no bucket.
+        The URL is `s3://BUCKET/PREFIX`, `gs://...` or `az://...`; credentials come from the environment, as its own
+        tools read them.
         """
         self.url = url.rstrip("/")
-        with self._told(""):
+        with self._translate_errors(""):
             self._bucket = from_url(self.url, retry_config={"max_retries": 4, "retry_timeout": timedelta(minutes=1)})
 
     def read(self, name: str) -> Document:
-        """Read a document.
-
-        Raises:
-            ConfigurationError: The server does not answer, or not with a document.
-        """
-        with self._told(name):
+        """Read a document."""
+        with self._translate_errors(name):
             try:
                 found = obstore.get(self._bucket, name)
             except FileNotFoundError:
@@ -108,12 +95,8 @@ class Remote:
             return Document(bytes(found.bytes()), version, found.meta["last_modified"])
 
     def swap(self, name: str, content: bytes, seen: Version | None) -> bool:
-        """Write a document if it still is what was seen, None for nothing; return whether nobody else came first.
-
-        Raises:
-            ConfigurationError: The server does not answer, or knows no conditions.
-        """
-        with self._told(name):
+        """Write a document if it still is what was seen, None for nothing; return whether nobody else came first."""
+        with self._translate_errors(name):
             try:
                 mode: UpdateVersion | Literal["create"] = "create" if seen is None else cast("UpdateVersion", seen)
                 obstore.put(self._bucket, name, content, mode=mode, use_multipart=False)
@@ -122,23 +105,13 @@ class Remote:
         return True
 
     def manifest_of(self, kind: str, key: str) -> Document:
-        """Read the manifest of an artifact, whether or not its files are there.
-
-        Raises:
-            ConfigurationError: The server does not answer.
-        """
+        """Read the manifest of an artifact, whether or not its files are there."""
         return self.read(f"{kind}/{key}/{_MANIFEST}")
 
     def publish(self, folder: Path, kind: str, key: str, seen: Version | None) -> bool:
-        """Put a complete artifact there, unless somebody else did since.
+        """Put a complete artifact there, and return whether it is there: somebody else may have put another one since.
 
         The manifest may take the place of what `manifest_of` had said before, None for nothing.
-
-        Returns:
-            Whether what is there is this; otherwise another one is, of another maker.
-
-        Raises:
-            ConfigurationError: The server does not answer.
         """
         manifest = (folder / _MANIFEST).read_bytes()
         there = self.manifest_of(kind, key)
@@ -148,7 +121,7 @@ class Remote:
                 self.swap(f"{kind}/{key}/{_MANIFEST}", manifest, there.version)
             return is_this
         for name, sha256 in _outputs(manifest).items():
-            with self._told(f"{kind}/{key}/{sha256}") as place:
+            with self._translate_errors(f"{kind}/{key}/{sha256}") as place:
                 path = folder / name
                 obstore.put(self._bucket, place, path, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
         return self.swap(f"{kind}/{key}/{_MANIFEST}", manifest, seen) or (
@@ -156,11 +129,7 @@ class Remote:
         )
 
     def fetch(self, folder: Path, kind: str, key: str) -> bool:
-        """Copy an artifact into an empty folder, each file checked; tell whether it is whole, or else has no manifest.
-
-        Raises:
-            ConfigurationError: The server does not answer.
-        """
+        """Copy an artifact into an empty folder, each file checked; return whether it is there and whole."""
         manifest = self.manifest_of(kind, key).content
         try:
             outputs = _outputs(manifest)
@@ -175,13 +144,9 @@ class Remote:
         return True
 
     def listed(self) -> list[Listed]:
-        """List what lies there, by kind and key; documents such as pointers are left out.
-
-        Raises:
-            ConfigurationError: The server does not answer.
-        """
+        """List what lies there, by kind and key; documents such as pointers are left out."""
         found: dict[tuple[str, str], Listed] = {}
-        with self._told(""):
+        with self._translate_errors(""):
             for meta in chain.from_iterable(obstore.list(self._bucket)):
                 kind, _, rest = meta["path"].partition("/")
                 key, _, name = rest.rpartition("/")
@@ -197,13 +162,9 @@ class Remote:
         return sorted(found.values(), key=lambda one: (one.kind, one.key))
 
     def delete(self, kind: str, key: str) -> None:
-        """Remove an artifact, its manifest first: from then on it is absent, however much is left of it.
-
-        Raises:
-            ConfigurationError: The server does not answer, or does not let this process delete.
-        """
+        """Remove an artifact, its manifest first: from then on it is absent, however much is left of it."""
         folder = f"{kind}/{key}"
-        with self._told(folder):
+        with self._translate_errors(folder):
             names = [meta["path"] for meta in chain.from_iterable(obstore.list(self._bucket, prefix=folder))]
             for name in sorted(names, key=lambda name: not name.endswith(f"/{_MANIFEST}")):
                 obstore.delete(self._bucket, name)
@@ -211,7 +172,7 @@ class Remote:
     def _copied(self, name: str, path: Path) -> str:
         """Copy an object into a file, and return its SHA-256; of none, nothing."""
         digest = hashlib.sha256()
-        with self._told(name), path.open("xb") as target:
+        with self._translate_errors(name), path.open("xb") as target:
             try:
                 content = obstore.get(self._bucket, name)
             except FileNotFoundError:
@@ -222,22 +183,18 @@ class Remote:
         return digest.hexdigest()
 
     @contextmanager
-    def _told(self, name: str) -> Iterator[str]:
+    def _translate_errors(self, name: str) -> Iterator[str]:
         """Format in one line what the server did not do."""
         try:
             yield name
         except (BaseError, FileNotFoundError) as error:
             words = str(error).strip().splitlines() or [type(error).__name__]
             place = f"{self.url}/{name}" if name else self.url
-            raise ConfigurationError(f"{place}: {words[0][:400]}. {_ADVICE} {_ADVICE_END}") from error
+            raise ConfigurationError(f"{place}: {words[0][:400]}. {_ADVICE}") from error
 
 
 def _outputs(manifest: bytes) -> dict[str, str]:
-    """Return the files of a manifest, which a stranger may have written, with their digests.
-
-    Raises:
-        ValueError: One would lie outside of its folder, or has no digest; likewise other errors for other forms.
-    """
+    """Return the files of a manifest, which a stranger may have written, with their digests; refuse other forms."""
     outputs = {name: output["sha256"] for name, output in json.loads(manifest)["outputs"].items()}
     for name, sha256 in outputs.items():
         path = PurePosixPath(name)

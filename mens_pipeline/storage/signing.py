@@ -48,14 +48,9 @@ class Signing:
 
     @classmethod
     def of(cls, private: str | None, public: str | None) -> Self | None:
-        """Return the keys; None where neither is set, and nothing is signed or checked.
+        """Return the keys, each 32 bytes, hexadecimal; None where neither is set, and nothing is signed or checked.
 
-        Args:
-            private: 32 bytes, hexadecimal.
-            public: Likewise; follows from the private one.
-
-        Raises:
-            ConfigurationError: They do not belong together, or the library is missing.
+        The public key follows from the private one; where both are set they must belong together.
         """
         if private is None:
             return cls(public, None) if public is not None else None
@@ -73,45 +68,20 @@ class Signing:
         return cls(own, key)
 
     def sign(self, folder: Path, kind: str) -> None:
-        """Write the signature of an artifact in the making, after all its other files.
-
-        Args:
-            folder: Where it is made.
-            kind: What it is.
-
-        Raises:
-            ConfigurationError: There is only a key to check with.
-        """
+        """Write the signature of an artifact in the making, after all its other files."""
         files = {path.relative_to(folder).as_posix(): digest_of(path) for path in folder.rglob("*") if path.is_file()}
         document = _Signature(public_key=self.public_key, signature=self.signature_of(kind, files=files))
         (folder / SIGNATURE).write_text(document.model_dump_json(indent=2, by_alias=True) + "\n", encoding="utf-8")
 
     def signature_of(self, kind: str, **content: object) -> str:
-        """Sign a document.
-
-        Args:
-            kind: What it is.
-            content: JSON values.
-
-        Returns:
-            The signature, hexadecimal.
-
-        Raises:
-            ConfigurationError: There is only a key to check with.
-        """
+        """Return the signature of a document of JSON values, hexadecimal."""
         if self.private is None:
             advice = f"Set {PRIVATE} where evaluations, verdicts and champions are made."
             raise ConfigurationError(f"{PUBLIC} asks for a signature, and nothing is set to make one with. {advice}")
         return self.private.sign(_message(kind, content)).hex()
 
     def problem_of(self, signature: str | None, kind: str, **content: object) -> str | None:
-        """Say why a document is not as somebody with the key signed it; None when it is.
-
-        Args:
-            signature: What should be its signature, hexadecimal.
-            kind: What it is.
-            content: JSON values.
-        """
+        """Say why a document of JSON values is not as somebody with the key signed it; None when it is."""
         if signature is None:
             return "it is not signed"
         if self._fits(signature, _message(kind, content)):
@@ -119,11 +89,7 @@ class Signing:
         return f"its signature is not of the key {self.public_key[:12]}, or of something else"
 
     def objection(self, artifact: Artifact) -> str | None:
-        """Say why an artifact is not as somebody with the key signed it; None when it is.
-
-        Args:
-            artifact: An evaluation, a verdict or a champion.
-        """
+        """Say why an evaluation, a verdict or a champion is not as somebody with the key signed it; None when it is."""
         try:
             found = _Signature.model_validate_json((artifact.path / SIGNATURE).read_bytes())
         except FileNotFoundError:
@@ -132,8 +98,7 @@ class Signing:
             return f"its {SIGNATURE} cannot be read"
         if artifact.changed():
             return f"changed since it was signed: {', '.join(artifact.changed())}"
-        outputs = artifact.manifest["outputs"]
-        files = {name: output["sha256"] for name, output in outputs.items() if name != SIGNATURE}
+        files = {name: sha256 for name, sha256 in artifact.outputs.items() if name != SIGNATURE}
         return self.problem_of(found.signature, artifact.kind, files=files)
 
     def _fits(self, signature: str, message: bytes) -> bool:
@@ -155,14 +120,7 @@ class Signing:
 def signed(
     store: ArtifactStore, kind: str, inputs: "Mapping[str, Any]", write: "Callable[[Path], dict[str, Any]]"
 ) -> "tuple[Mapping[str, Any], Callable[[Path], dict[str, Any]]]":
-    """Return what makes an artifact with a signature; without a key both are as they were, and so is what they make.
-
-    Args:
-        store: Where it will be kept.
-        kind: What it is.
-        inputs: JSON values that decide what it holds.
-        write: Fills its folder, and returns what the manifest shall say besides.
-    """
+    """Return inputs and `write` so that they make an artifact with a signature; both unchanged without a key."""
     signing = store.signing
     if signing is None:
         return inputs, write
@@ -176,12 +134,7 @@ def signed(
 
 
 def unsigned(artifact: Artifact, store: ArtifactStore) -> str | None:
-    """Say why an artifact does not count where everything must be signed; None when it does.
-
-    Args:
-        artifact: An evaluation, a verdict or a champion.
-        store: Where it is kept.
-    """
+    """Say why an artifact of a store does not count where everything must be signed; None when it does."""
     return store.signing.objection(artifact) if store.signing is not None else None
 
 

@@ -2,7 +2,8 @@
 
 A folder without a manifest, or with that of another one, is as good as absent. Pointers such as `latest` are documents
 beside the folders; they are for people, while stages hand over by key. Where object storage stands behind the folder,
-it is what several machines agree on, and the folder is their cache.
+it is what several machines agree on, and the folder is their cache. A store that cannot be read or written, or is full,
+is a `ConfigurationError`.
 """
 
 import hashlib
@@ -17,15 +18,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from mens_pipeline.storage.documents import LOCK, Documents, unwritable
-from mens_pipeline.storage.draft import draft_folder, locked, tag_as_cache
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.documents import LOCK, Documents, draft_folder, locked, tag_as_cache, unwritable
 from mens_pipeline.storage.files import is_full
+from mens_pipeline.storage.validation import FORMAT_VERSION, errors_in, newer_format
 
 if TYPE_CHECKING:
     from mens_pipeline.storage.remote import Remote, Version
     from mens_pipeline.storage.signing import Signing
 
 MANIFEST: Final = "manifest.json"
+_FORMAT: Final = 1
+"""Of manifests."""
 _KIND: Final = re.compile(r"\w+")
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 _SOUND: Final[set[tuple[Path, str]]] = set()
@@ -34,12 +40,7 @@ _SOUND: Final[set[tuple[Path, str]]] = set()
 
 @dataclass(frozen=True, slots=True)
 class ArtifactRef:
-    """An artifact by its key, and what it was made from where it is handed over.
-
-    Attributes:
-        kind: What it is: `extracted_corpus`.
-        parents: What was handed to the stage that made it, or found it there.
-    """
+    """An artifact by its key; its parents are what was handed to the stage that made it, or found it there."""
 
     kind: str
     key: str
@@ -55,11 +56,7 @@ class ArtifactRef:
         return {"kind": self.kind, "key": self.key, "parents": [parent.as_json() for parent in self.parents]}
 
     def of(self, kind: str) -> "ArtifactRef":
-        """Return what it rests on, or itself, by its kind.
-
-        Raises:
-            LookupError: It rests on nothing of this kind.
-        """
+        """Return what it rests on, or itself, by its kind."""
         level = [self]
         while level:
             for ref in level:
@@ -90,9 +87,25 @@ class Artifact:
         return tuple(ArtifactRef(parent["kind"], parent["key"]) for parent in self.manifest.get("parents", ()))
 
     @property
+    def inputs(self) -> dict[str, Any]:
+        """All that decided what it holds, as the stage named it."""
+        inputs: dict[str, Any] = self.manifest["inputs"]
+        return inputs
+
+    @property
     def data_version(self) -> str:
         """SHA-256 over all its files and all that decided what they hold, hexadecimal."""
-        return key_of({"key": self.key, "outputs": self.manifest["outputs"]})
+        return key_of({"key": self.key, "outputs": self._outputs})
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """The files of its folder by name, each with its SHA-256, hexadecimal."""
+        return {name: output["sha256"] for name, output in self._outputs.items()}
+
+    @property
+    def _outputs(self) -> dict[str, Any]:
+        outputs: dict[str, Any] = self.manifest["outputs"]
+        return outputs
 
     def ref(self, *parents: ArtifactRef) -> ArtifactRef:
         """Return it by its key."""
@@ -100,18 +113,37 @@ class Artifact:
 
     def changed(self) -> tuple[str, ...]:
         """Return the outputs that are not as they were written."""
-        return tuple(name for name, output in self.manifest["outputs"].items() if not self._is_as_written(name, output))
+        return tuple(name for name, sha256 in self.outputs.items() if not self._is_as_written(self.path / name, sha256))
 
     def is_damaged(self) -> bool:
         """Return whether an output is not as it was written; looked at once in a process."""
-        seen = (self.path, key_of(self.manifest["outputs"]))
+        seen = (self.path, key_of(self._outputs))
         if seen not in _SOUND and not self.changed():
             _SOUND.add(seen)
         return seen not in _SOUND
 
-    def _is_as_written(self, name: str, output: dict[str, Any]) -> bool:
-        path = self.path / name
-        return path.is_file() and digest_of(path) == output["sha256"]
+    @staticmethod
+    def _is_as_written(path: Path, sha256: str) -> bool:
+        return path.is_file() and digest_of(path) == sha256
+
+
+class Details(BaseModel):
+    """What a stage adds to the manifest of its artifact, as the stages read it that are handed one."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    @classmethod
+    def of(cls, artifact: Artifact) -> Self:
+        """Read the manifest of an artifact.
+
+        Raises:
+            RefusedError: It lacks something; a version that kept other counts wrote it.
+        """
+        try:
+            return cls.model_validate(artifact.manifest)
+        except ValidationError as error:
+            place = artifact.path / MANIFEST
+            raise RefusedError(f"{place}: {errors_in(error)}. Delete the folder, and run the same again.") from error
 
 
 class ArtifactStore:
@@ -131,9 +163,6 @@ class ArtifactStore:
         """Return the artifact with this key, if it is complete here, or else in the object storage.
 
         Anything but 64 hexadecimal digits, such as a path out of the store, names none.
-
-        Raises:
-            ConfigurationError: It is not here, and the object storage does not answer.
         """
         if _KEY.fullmatch(key) is None:
             return None
@@ -147,11 +176,7 @@ class ArtifactStore:
         return tuple(artifact for artifact in found if artifact is not None)
 
     def located(self, path: Path) -> Path:
-        """Return where a file of an artifact lies here, by a path that another machine may have written.
-
-        Raises:
-            ConfigurationError: It is not here, and the object storage does not answer.
-        """
+        """Return where a file of an artifact lies here, by a path that another machine may have written."""
         for place, (kind, key) in enumerate(pairwise(path.parts), start=2):
             if not path.exists() and _KIND.fullmatch(kind) and (found := self.get(kind, key)) is not None:
                 return found.path.joinpath(*path.parts[place:])
@@ -169,10 +194,8 @@ class ArtifactStore:
 
         Where the same was written meanwhile by another process, that stays; in object storage, whatever was.
 
-        In the object storage it may replace what was `seen` of this key.
-
-        Raises:
-            ConfigurationError: The store cannot be written, or is full; other failures of the block pass as they are.
+        In the object storage it may replace what was `seen` of this key. Failures of the block that are not the store's
+        pass as they are.
         """
         key = key_of(inputs)
         with self._draft(kind, key) as draft:
@@ -184,11 +207,7 @@ class ArtifactStore:
 
     @contextmanager
     def _draft(self, kind: str, key: str) -> Iterator["Draft"]:
-        """Open a folder beside the one of an artifact.
-
-        Raises:
-            ConfigurationError: The store cannot be written, or is full; other failures of the block pass as they are.
-        """
+        """Open a folder beside the one of an artifact; failures of the block that are not the store's pass."""
         target, draft = self.root / kind / key, None
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -238,15 +257,10 @@ class ArtifactStore:
         *,
         anew: bool = False,
     ) -> tuple[Artifact, bool]:
-        """Return the artifact of these inputs, made if it is absent or damaged; `latest` names it from now on.
+        """Return the artifact of these inputs, made if it is absent or damaged, and whether it was reused.
 
         `write` fills a folder, and returns what the manifest shall say besides. With `anew` it replaces what is there.
-
-        Returns:
-            The artifact, and whether it was taken as it was.
-
-        Raises:
-            ConfigurationError: The store cannot be written.
+        `latest` names the artifact from now on.
         """
         key = key_of(inputs)
         # Before it is looked for: whatever is published from now on is not replaced.
@@ -266,19 +280,11 @@ class ArtifactStore:
         return made, found is not None
 
     def point(self, name: str, artifact: Artifact) -> None:
-        """Let a pointer name an artifact.
-
-        Raises:
-            ConfigurationError: The store cannot be written.
-        """
+        """Let a pointer name an artifact."""
         self.documents.amend(artifact.kind, name, lambda _found: f"{artifact.key}\n".encode())
 
     def pointed(self, kind: str, name: str) -> str | None:
-        """Return the key that a pointer names; None when there is no such pointer.
-
-        Raises:
-            ConfigurationError: The object storage does not answer.
-        """
+        """Return the key that a pointer names; None when there is no such pointer."""
         content = self.documents.read(kind, name).decode(errors="replace")
         return content.partition("\n")[0].strip() if content else None
 
@@ -293,8 +299,12 @@ class Draft:
     def finish(self, manifest: dict[str, Any]) -> None:
         """Write the manifest, which makes the artifact complete."""
         files = (path for path in sorted(self.path.rglob("*")) if path.is_file())
-        outputs = {path.relative_to(self.path).as_posix(): _described(path) for path in files}
-        text = json.dumps({**manifest, "outputs": outputs, **self.extra}, indent=2, sort_keys=True) + "\n"
+        outputs = {
+            path.relative_to(self.path).as_posix(): {"sha256": digest_of(path), "bytes": path.stat().st_size}
+            for path in files
+        }
+        content = {FORMAT_VERSION: _FORMAT, **manifest, "outputs": outputs, **self.extra}
+        text = json.dumps(content, indent=2, sort_keys=True) + "\n"
         (self.path / MANIFEST).write_text(text, encoding="utf-8")
 
     def holds(self, name: object) -> bool:
@@ -303,13 +313,19 @@ class Draft:
 
 
 def _read(kind: str, key: str, path: Path) -> Artifact | None:
-    """Return what lies in a folder, if it is the complete artifact of a key."""
+    """Return what lies in a folder, if it is the complete artifact of a key.
+
+    Raises:
+        RefusedError: Newer code wrote it: it is neither absent nor damaged, and nothing may take its place.
+    """
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         is_its_own = manifest["kind"] == kind and key_of(manifest["inputs"]) == key
         is_its_own &= all(isinstance(output["sha256"], str) for output in manifest["outputs"].values())
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
+    if newer := newer_format(manifest.get(FORMAT_VERSION, 1), _FORMAT):
+        raise RefusedError(f"{path / MANIFEST}: {newer}.")
     return Artifact(kind, key, path, manifest) if is_its_own else None
 
 
@@ -323,7 +339,3 @@ def digest_of(path: Path) -> str:
     """Compute the SHA-256 of a file, hexadecimal."""
     with path.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
-
-
-def _described(path: Path) -> dict[str, Any]:
-    return {"sha256": digest_of(path), "bytes": path.stat().st_size}

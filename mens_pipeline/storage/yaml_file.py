@@ -1,25 +1,91 @@
-"""Configuration files: YAML that fits a model, or one message that names every mistake."""
+"""YAML of strangers, plain values alone in bounded time and memory, and configuration files that fit a model."""
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.storage.files import read_regular
-from mens_pipeline.storage.plain_yaml import MAX_CHARACTERS, YamlLimitError, parse_yaml
 from mens_pipeline.storage.validation import errors_in
+
+MAX_CHARACTERS: Final = 262_144
+"""Of a document; a longer one is refused unread."""
+
+MAX_DEPTH: Final = 100
+"""Levels of lists and mappings; libraries behind this one recurse."""
+
+MAX_NODES: Final = 20_000
+"""Values of a document once its aliases are written out: nine short lines can stand for a billion."""
+
+_BITS: Final = 63
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The loader on libyaml, ten times as fast, where PyYAML was built with it; it makes no objects of any class."""
+
+_GIVEN_UP: Final = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What PyYAML lets through for a scalar that does not fit its tag, such as `!!bool maybe`."""
+
+
+class YamlLimitError(Exception):
+    """A document that is longer, deeper or grows further than any honest one; never leaves this package."""
+
+
+def parse_yaml(text: str, *, allow_aliases: bool) -> Any:
+    """Parse a document to lists, mappings and scalars; a whole number beyond 64 bits stays text.
+
+    Raises:
+        YamlLimitError: It is too large, too deep, or uses aliases that it may not use or that grow too far.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise YamlLimitError(f"{len(text)} characters, more than {MAX_CHARACTERS}")
+    try:
+        _refuse_growth(text, allow_aliases=allow_aliases)
+        return yaml.load(text, Loader=_PlainLoader)  # noqa: S506 - a safe loader
+    except _GIVEN_UP as error:
+        raise yaml.YAMLError(f"a value that does not fit its tag ({type(error).__name__})") from error
+
+
+def _refuse_growth(text: str, *, allow_aliases: bool) -> None:
+    """Look at the events of a document, which neither nest nor grow, before any value is made of them."""
+    sizes: dict[str | None, int] = {}
+    open_: list[tuple[str | None, int]] = []
+    size = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.AliasEvent):
+            if not allow_aliases:
+                raise YamlLimitError("it uses YAML aliases")
+            # An anchor that is still open contains itself: it has no size yet, and grows for ever.
+            size += sizes.get(event.anchor, MAX_NODES + 1)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_.append((event.anchor, size))
+            size += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_.pop()
+            sizes[anchor] = size - before
+        elif isinstance(event, yaml.ScalarEvent):
+            size += 1
+            sizes[event.anchor] = 1
+        if size > MAX_NODES or len(open_) > MAX_DEPTH:
+            raise YamlLimitError(f"more than {MAX_NODES} values or {MAX_DEPTH} levels")
+
+
+class _PlainLoader(_LOADER):  # type: ignore[misc]
+    """The safe loader without whole numbers that no other part of the pipeline could hold."""
+
+    def whole_number(self, node: yaml.ScalarNode) -> int | str:
+        value: int = self.construct_yaml_int(node)
+        return value if value.bit_length() <= _BITS else node.value
+
+
+_PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.whole_number)
+
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 def load_model(path: Path, model: type[Model]) -> Model:
-    """Read a YAML file as a model.
-
-    Raises:
-        ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.
-    """
+    """Read a YAML file as a model; one message (`ConfigurationError`) names all its mistakes."""
     content = load_yaml(path)
     try:
         return model.model_validate(content)
@@ -28,11 +94,7 @@ def load_model(path: Path, model: type[Model]) -> Model:
 
 
 def load_yaml(path: Path) -> Any:
-    """Read a YAML file.
-
-    Raises:
-        ConfigurationError: It is missing or is no YAML.
-    """
+    """Read a YAML file; one that is missing or no YAML is a `ConfigurationError`."""
     try:
         text = read_regular(path, 4 * MAX_CHARACTERS).decode("utf-8")
         return parse_yaml(text, allow_aliases=True)

@@ -22,11 +22,6 @@ class CommonTrainer:
     steps: StepPlan
     num_tokens = 0
     num_supervised = 0
-    attended: tuple[str, ...] = ("attention_mask",)
-    """Masks of a batch that together say which tokens are no padding."""
-
-    may_stand_still = False
-    """Whether a step may have nothing to learn from."""
 
     def begin(self, progress: Progress, continues: Continued | None) -> None:
         """Take up a step plan, with an adapter in float32, which perhaps goes on from another one."""
@@ -34,14 +29,6 @@ class CommonTrainer:
         keep_adapter_in_float32(self.model)
         if continues is not None:
             take_over(self.model, continues)
-
-    def compute_loss(
-        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
-    ) -> Any:
-        """Compute the loss as the library does, and count tokens."""
-        self.num_tokens += sum(int(inputs[mask].sum()) for mask in self.attended)
-        self.num_supervised += int(inputs["completion_mask"].sum())
-        return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)  # type: ignore[misc]
 
     def create_optimizer(self, *arguments: Any) -> Any:
         """Make the optimizer, unless there is one; copies of the adapter notice its steps."""
@@ -69,7 +56,7 @@ class CommonTrainer:
         """
         norm = super()._clip_grad_norm(model)  # type: ignore[misc]
         value = float(norm)
-        if not math.isfinite(value) or (value == 0.0 and not self.may_stand_still):
+        if not math.isfinite(value) or value == 0.0:
             advice = "Lower learning_rate, and look at the rows of this step."
             raise RefusedError(f"step {self.state.global_step + 1}: the gradient norm is {value}. {advice}")
         return norm

@@ -1,14 +1,14 @@
 """Rows of the train set as what a model is shown, with an account of those that are not."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 from mens_pipeline.corpus.curate.split import group_of
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.training.chat import Encoded, Tokenizer, encode
+from mens_pipeline.models.chat import Encoded, Tokenizer, encode
 from mens_pipeline.training.plan import is_validation_group
 from mens_pipeline.training.recipe import Recipe
 
@@ -54,7 +54,7 @@ class Example(Encoded):
         difficulty: 1 to 10.
         category: Its construct or its task.
         weight: What its loss is multiplied by.
-        kind: What made it, the `task_family` of its row: `task`, `vox_codegen`, `mutation`; `observed` where that is
+        kind: What made it, the `task_family` of its row: `task`, `vox_codegen`, `template`; `observed` where that is
             `vox_codegen` and a function of the workspace whose behaviour was observed is asked for.
     """
 
@@ -177,4 +177,20 @@ def _example(pair: TrainingPair, recipe: Recipe, tokenizer: Tokenizer, system: s
         pair.category,
         row_weight(pair, recipe),
         kind_of(pair),
+    )
+
+
+def format_too_long(kinds: Mapping[str, Mapping[str, float]]) -> str:
+    """Format the rows of each kind that are too long: `task 12 rows (7 % of its tokens)`; nothing where there is none.
+
+    `kinds` is what `Examples.kinds` returns.
+    """
+
+    def share(counts: Mapping[str, float]) -> float:
+        return counts["tokens_too_long"] / (counts["tokens_too_long"] + counts["tokens"])
+
+    return ", ".join(
+        f"{kind} {counts['rows_too_long']} rows ({100 * share(counts):.0f} % of its tokens)"
+        for kind, counts in sorted(kinds.items())
+        if counts["rows_too_long"]
     )

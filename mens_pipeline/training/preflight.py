@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.base_model import BaseModel, configuration_of
-from mens_pipeline.training.chat import IM_END, IM_START
-from mens_pipeline.training.devices import Device
+from mens_pipeline.jobs.device import Device
+from mens_pipeline.models.base import Base, configuration_of
+from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.training.examples import Examples, NotShown
 from mens_pipeline.training.plan import Plan
 from mens_pipeline.training.recipe import Recipe
@@ -79,7 +79,7 @@ class MemoryEstimate:
 
 
 def estimate_memory(
-    base: BaseModel, recipe: Recipe, tokens_at_once: int, computed_on: tuple[str, str], layer: int
+    base: Base, recipe: Recipe, tokens_at_once: int, computed_on: tuple[str, str], layer: int
 ) -> MemoryEstimate:
     """Estimate the peak memory of a run from sizes alone.
 
@@ -152,7 +152,7 @@ def check_examples(examples: Examples, end_of_turn: int, min_rows: int, origins:
             raise RefusedError("a row does not end its turn once, at its end. Report this with the train set.")
 
 
-def check_logits(base: BaseModel, device: str) -> None:
+def check_logits(base: Base, device: str) -> None:
     """Check that the loss of this device is that of the model: on a CPU, logits are taken as the head gives them.
 
     Raises:
@@ -180,7 +180,7 @@ def check_disk(folder: Path, needed_mb: float) -> None:
 
 def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
     contract_digest: str,
-    base: BaseModel,
+    base: Base,
     device: Device,
     recipe: Recipe,
     examples: Examples,

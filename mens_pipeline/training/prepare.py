@@ -3,24 +3,26 @@
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.curate.heldout_in_training import trained_heldout
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.curate.overlap import trained_heldout
+from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs.device import Device, refuse_missing_devices
+from mens_pipeline.jobs.environment import own_environment
+from mens_pipeline.jobs.protocol import JOB, result_of
 from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.models.base import Base, configuration_of
+from mens_pipeline.models.chat import IM_END, IM_START, FileTokenizer
+from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, find_base_model
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import digest_of, key_of
-from mens_pipeline.training.base_model import BaseModel, configuration_of, find_base_model
-from mens_pipeline.training.chat import IM_END, IM_START
-from mens_pipeline.training.contract import contract_of
-from mens_pipeline.training.devices import Device, refuse_missing_devices
-from mens_pipeline.training.environment import own_environment
 from mens_pipeline.training.examples import make_examples
-from mens_pipeline.training.job import JOB, Continued, TrainingJob, result_of
+from mens_pipeline.training.job import Continued, TrainingJob
 from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.preflight import (
     check_disk,
@@ -32,9 +34,58 @@ from mens_pipeline.training.preflight import (
     preflight_document,
 )
 from mens_pipeline.training.presets import ResolvedRecipe
-from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
+from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.run_dir import claimed, lay_out
-from mens_pipeline.training.tokenizer_file import FileTokenizer
+
+LIBRARIES: Final = ("torch", "transformers", "peft", "trl", "bitsandbytes", "accelerate", "datasets")
+"""Whose versions are recorded, and decide what a run gives."""
+
+STAGE: Final = Stage("qlora_adapter", ("mens_pipeline.training.train",), by_content=True)
+
+_NOT_OF_THE_RUN: Final = frozenset(("devices", "model_name_or_path", "model_revision", "save_steps", "logging_steps"))
+"""Fields that do not change the adapter, or are told better by the hash of the base."""
+
+
+def contract_of(  # noqa: PLR0913, PLR0917 - all that decides a run
+    recipe: Recipe,
+    train_sha256: str,
+    base: Base,
+    computed_on: tuple[str, str],
+    system: str,
+    continues: Continued | None = None,
+) -> dict[str, Any]:
+    """Return all that decides what a run gives, in JSON types.
+
+    `computed_on` is the device, `cuda`, `mps` or `cpu`, and what it computes in, `float32` or `bfloat16`.
+    """
+    fields = recipe.model_dump(mode="json", exclude=set(_NOT_OF_THE_RUN))
+    return {
+        "recipe": fields,
+        "train_sha256": train_sha256,
+        "base_sha256": base.sha256,
+        "device": computed_on[0],
+        "compute_dtype": computed_on[1],
+        "system_prompt": system,
+        "trainer": STAGE.code_version,
+        "libraries": library_versions(),
+        **({"continues": continues.decisive()} if continues is not None else {}),
+        **({"devices": recipe.devices} if _is_split_felt(recipe) else {}),
+    }
+
+
+def _is_split_felt(recipe: Recipe) -> bool:
+    """Return whether it changes bits how many processes share a step: the order of sums does, and dropout by each.
+
+    The sum of two is the same either way.
+    """
+    is_plain_sum = recipe.gradient_accumulation_steps == recipe.devices == 2 and recipe.lora_dropout == 0  # noqa: PLR2004
+    return recipe.devices > 1 and not is_plain_sum
+
+
+def library_versions() -> dict[str, str]:
+    """Return the versions of the libraries that decide what a run gives."""
+    return {name: version(name) for name in LIBRARIES}
+
 
 _LINEAR: Final = "linear_attention"
 _COMPILERS: Final = ("cc", "gcc", "clang")
@@ -110,29 +161,12 @@ def _inner(text: Mapping[str, Any]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Special:
-    """A way to learn other than the response of each row to its prompt.
-
-    Attributes:
-        name: What the contract calls it.
-        job: What the training process reads.
-        fields: Those that it has beside a job of any kind; they decide the run.
-        stage: The code that decides the run beside that of every training.
-    """
-
-    name: str
-    job: type[TrainingJob]
-    fields: Mapping[str, Any]
-    stage: Stage
-
-
-@dataclass(frozen=True, slots=True)
 class PreparedRun:
     """A run that may begin, or whose folder holds its result already."""
 
     job: TrainingJob
     job_path: Path
-    base: BaseModel
+    base: Base
     preflight: dict[str, Any]
     contract: dict[str, Any]
     is_done: bool
@@ -150,7 +184,6 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     continues: Continued | None = None,
     is_new: bool = False,
     is_trial: bool = False,
-    special: Special | None = None,
 ) -> PreparedRun:
     """Look at everything a run needs, and write its job, its contract and its preflight.
 
@@ -165,7 +198,6 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         continues: The run that this one goes on from, with the same rows; None to begin.
         is_new: Whether a run that the folder holds gives way, once everything else is as it must be.
         is_trial: Whether to look only: nothing is written, and nothing gives way.
-        special: How it learns; None for the response of each row to its prompt.
 
     Raises:
         RefusedError: Something is not as it must be, or the folder holds another run.
@@ -193,8 +225,6 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     layer = layer_bytes(configuration, has_kernels=found_kernels["flash_linear_attention"])
     memory = estimate_memory(base, recipe, largest, (device.kind, dtype), layer)
     contract = contract_of(recipe, digest_of(train_path), base, (device.kind, dtype), SYSTEM_PROMPT, continues)
-    if special is not None:
-        contract[special.name] = {**special.fields, "code": special.stage.code_version}
     digest = key_of(contract)
     run_dir = claimed(folder, digest, is_new=is_new)
     check_disk(run_dir, checkpoint_megabytes(memory))
@@ -220,8 +250,6 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         continues=continues,
         lock_path=(cache / f"{device.kind}.lock").resolve(),
     )
-    if special is not None:
-        job = special.job(**dict(job), **special.fields)
     if is_trial:
         return PreparedRun(job, run_dir / JOB, base, preflight, contract, is_done=False)
     job_path = lay_out(run_dir, job, {"digest": digest, **contract}, preflight, is_new=is_new)

@@ -9,10 +9,10 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from mens_pipeline.training.job import mark_complete
+from mens_pipeline.jobs.agent import Team
+from mens_pipeline.jobs.progress import TelemetryLog
+from mens_pipeline.jobs.protocol import mark_complete
 from mens_pipeline.training.step_plan import StepPlan
-from mens_pipeline.training.team import Team
-from mens_pipeline.training.telemetry_log import TelemetryLog
 
 _SMOOTHING = 0.2
 

@@ -1,14 +1,16 @@
 """All that decides a training run, in one strict model; names are those of TRL and PEFT."""
 
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from mens_pipeline.training.team import why_not_sharded
+from mens_pipeline.errors import RefusedError
 
-DEFAULT_CUDA_MODEL: Final = "Qwen/Qwen3.5-4B"
-DEFAULT_CPU_MODEL: Final = "HuggingFaceTB/SmolLM2-135M-Instruct"
 MAX_DIFFICULTY: Final = 10
+_SHARDED_BY: Final = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED": "DeepSpeed"}
+"""Variables by which accelerate is told to cut a model up -> what it then does it with."""
+
 _SHARDED: Final = {"fsdp": "FSDP", "fsdp_config": "FSDP", "deepspeed": "DeepSpeed"}
 _ROUNDING: Final = 1e-9
 
@@ -111,7 +113,7 @@ class Recipe(BaseModel):
         """Refuse what other trainers call these fields: it cannot be done with a base in four bits."""
         for field, name in _SHARDED.items():
             if isinstance(values, dict) and field in values:
-                raise ValueError(f"{field}: {why_not_sharded(name)} Write devices=N instead")
+                raise ValueError(f"{field}: {_why_not_sharded(name)} Write devices=N instead")
         return values
 
     @model_validator(mode="after")
@@ -136,3 +138,23 @@ class Recipe(BaseModel):
 
 def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def refuse_sharding(environment: Mapping[str, str]) -> None:
+    """Check that accelerate is not told to shard the base over several devices.
+
+    Raises:
+        RefusedError: It is.
+    """
+    for variable, name in _SHARDED_BY.items():
+        if environment.get(variable, "").lower() in {"1", "true", "yes", "on"}:
+            raise RefusedError(f"{variable}: {_why_not_sharded(name)} Unset it, and use --devices N.")
+
+
+def _why_not_sharded(name: str) -> str:
+    """Return why a base in four bits is not cut up over several devices."""
+    return (
+        f"{name} cannot train a base in four bits: packed weights are left whole on every device, so no memory is "
+        "saved, and where they are stored as bfloat16, copying them may change their bits. Each device has to hold the "
+        "whole base."
+    )

@@ -9,11 +9,12 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from mens_pipeline.corpus.extract.sources import is_out_of_place
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs.protocol import JOB, as_document
+from mens_pipeline.models.adapter import refuse_links
 from mens_pipeline.storage.jsonl import write_text
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline.training.job import CONTRACT, JOB, PREFLIGHT, as_document
+from mens_pipeline.training.job import CONTRACT, PREFLIGHT
 
 _ADVICE = "Name another --output-dir, or begin anew with --force-restart."
 
@@ -43,19 +44,6 @@ def point_latest(run_dir: Path) -> None:
     temporary = latest.with_name(f".latest.{os.getpid()}")
     temporary.symlink_to(run_dir.name)
     temporary.replace(latest)
-
-
-def refuse_links(run_dir: Path) -> None:
-    """Check that everything in the folder of a run lies there: through a link it would be read or written elsewhere.
-
-    Raises:
-        RefusedError: It holds a link, a pipe or a device.
-    """
-    for folder, folders, names in os.walk(run_dir):
-        for name in sorted((*folders, *names)):
-            path = Path(folder, name)
-            if is_out_of_place(path):
-                raise RefusedError(f"{path}: a link, a pipe or a device. Put the file itself in its place.")
 
 
 def claimed(folder: Path | Callable[[str], Path], digest: str, *, is_new: bool) -> Path:

@@ -11,10 +11,11 @@ from torch.utils.data import DataLoader
 from trl import SFTTrainer
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs.agent import Team
 from mens_pipeline.training.common_trainer import CommonTrainer
 from mens_pipeline.training.cpu_kernels import hidden_states, is_causal, num_shared, token_losses
 from mens_pipeline.training.examples import Example
-from mens_pipeline.training.team import Team, share_of
+from mens_pipeline.training.plan import share_of
 
 IGNORED: Final = -100
 

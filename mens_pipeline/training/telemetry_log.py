@@ -1,75 +1,21 @@
-"""`telemetry.jsonl`: what a run says of itself while it trains, one event a line, and its loss as a curve."""
+"""What a run said of itself while it trained, from `telemetry.jsonl`: steps, totals, and its loss as a curve."""
 
 import json
-import os
-import time
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
 
-FILE: Final = "telemetry.jsonl"
 _ADVICE: Final = "Take the line out, or begin the run anew with --force-restart."
 _NUMBERS: Final = ("seconds", "num_updates", "num_tokens")
+_FEW_MINUTES: Final = 5
 _MOST_STEPS: Final = 2**63
 _MOST_LOSSES: Final = 200_000
 """Of a curve, an even number: more than its pixels, and some megabytes."""
-_BLOCK: Final = 65_536
-"""Bytes that are read at once when the end of a log is looked at."""
-
-
-class TelemetryLog:
-    """The log of a run; lines are written at once, so that a run that dies has told what it did."""
-
-    def __init__(self, path: Path, listen: Callable[[dict[str, Any]], None]) -> None:
-        """Append to a log; what a run that died left of a line is dropped."""
-        self._path = path
-        self._listen = listen
-        if path.is_file():
-            os.truncate(path, _whole(path))
-
-    def write(self, event: str, payload: dict[str, Any]) -> None:
-        """Add an event, such as `train_start`, `step` or `train_complete`, with its fields in JSON types."""
-        line = {"ts_ms": time.time_ns() // 1_000_000, "event": event, "payload": payload}
-        with self._path.open("a", encoding="utf-8") as log:
-            log.write(json.dumps(line) + "\n")
-        self._listen(line)
-
-
-class SilentLog(TelemetryLog):
-    """The log of a process that trains together with others, of which the first one tells."""
-
-    def __init__(self) -> None:
-        """Write nothing, and tell nobody."""
-
-    def write(self, event: str, payload: dict[str, Any]) -> None:
-        """Leave it to the first process."""
-
-
-class Follower:
-    """Reads what is added to a log while another process writes it."""
-
-    def __init__(self, path: Path, listen: Callable[[dict[str, Any]], None]) -> None:
-        """Begin behind the last whole line."""
-        self._path = path
-        self._listen = listen
-        self._position = _whole(path) if path.is_file() else 0
-
-    def poll(self) -> None:
-        """Pass on what was added; a line that is not whole waits."""
-        if not self._path.is_file():
-            return
-        with self._path.open("rb") as log:
-            log.seek(self._position)
-            for line in log:
-                if not line.endswith(b"\n"):
-                    break
-                self._position += len(line)
-                self._listen(json.loads(line))
 
 
 def steps_of(path: Path) -> Iterator[dict[str, Any]]:
@@ -151,16 +97,19 @@ def update_of(checkpoint: str | None) -> int:
     return 0 if checkpoint is None else int(checkpoint.rsplit("-", 1)[1])
 
 
-def _whole(path: Path) -> int:
-    """Return how many bytes the complete lines have; only what stands behind them is read."""
-    with path.open("rb") as log:
-        start = log.seek(0, os.SEEK_END)
-        while start:
-            end, start = start, max(0, start - _BLOCK)
-            log.seek(start)
-            if found := log.read(end - start).rfind(b"\n") + 1:
-                return start + found
-    return 0
+def format_plan(plan: Mapping[str, Any]) -> str:
+    """Format a `plan` event: `118 of 150 steps, about 20 min; budget 20 min: 150 steps would take ...`."""
+    planned, target, budget = plan["num_steps"], plan["target_steps"], plan["budget_seconds"]
+    steps = f"{planned} steps" if planned == target else f"{planned} of {target} steps"
+    limit = "" if budget is None else f"; budget {_minutes(budget)} min"
+    reason = "" if plan["reason"] is None else f": {plan['reason']}"
+    return f"{steps}, about {_minutes(plan['end_seconds'])} min{limit}{reason}"
+
+
+def _minutes(seconds: float) -> str:
+    """Format whole minutes, or tenths of one where there are few."""
+    minutes = seconds / 60
+    return f"{minutes:.1f}" if minutes < _FEW_MINUTES else f"{minutes:.0f}"
 
 
 def _events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

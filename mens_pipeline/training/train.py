@@ -1,9 +1,26 @@
-"""One training run from a job to a saved adapter. For a training process alone: it loads the deep learning stack."""
+"""One training run from a job to a saved adapter. For a training process alone: it loads the deep learning stack.
+
+Before the first step (`train`): rows are encoded (`examples`), the order of all micro-batches is planned (`plan`), the
+base is loaded in four bits with an adapter on it (`qlora`), and a step plan says how many steps fit the time
+(`step_plan`). In each step
+
+1. the loader gives the next micro-batches of the plan, padded (`sft.collate`); of several processes each takes a share;
+2. of each, the model computes the log-likelihood of the labelled tokens, those of the response, times the weight of
+   their row; the loss is the mean over all labelled tokens of the step (`PlannedTrainer.compute_loss`);
+3. gradients of the adapter add up over the micro-batches, on a GPU in parts that fit its memory (`training_step`); the
+   processes sum theirs;
+4. the norm of the gradient is clipped, and refused where it is zero or not finite (`common_trainer`);
+5. AdamW updates the adapter in float32, with the rate that `step_plan.Schedule` has for this step;
+6. all processes agree on tokens, seconds and whether somebody asked to stop; the rest of the run is planned again where
+   its pace asks for it, a line of telemetry is written, and when it is due a checkpoint (`progress`).
+
+After the last step the base is compared with what it was, the loss on rows of other files is measured, and the adapter
+is saved with tokenizer, template and system prompt.
+"""
 
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -13,31 +30,24 @@ from datasets import Dataset
 from transformers import AutoTokenizer, set_seed
 from trl import SFTConfig
 
-from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.chat import IM_END, opening_for, template_behind
+from mens_pipeline.jobs.agent import ON_RAY, Team, own_team
+from mens_pipeline.jobs.environment import own_environment
+from mens_pipeline.jobs.progress import FILE, SilentLog, TelemetryLog
+from mens_pipeline.jobs.protocol import CHECKPOINTS, RESULT, STOP, newest_checkpoint, write_document
+from mens_pipeline.models.adapter import ADAPTER
+from mens_pipeline.models.chat import IM_END, opening_for, template_behind
 from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products
-from mens_pipeline.training.environment import own_environment
-from mens_pipeline.training.examples import Example, Examples, make_examples
-from mens_pipeline.training.job import (
-    ADAPTER,
-    CHECKPOINTS,
-    RESULT,
-    STOP,
-    Continued,
-    TrainingJob,
-    newest_checkpoint,
-    write_document,
-)
+from mens_pipeline.training.examples import Example, make_examples
+from mens_pipeline.training.job import Continued, TrainingJob
 from mens_pipeline.training.plan import Plan, plan_run, step_tokens
 from mens_pipeline.training.progress import Progress, StopRequest
 from mens_pipeline.training.qlora import Checksums, checksums, load_base, lora_config
-from mens_pipeline.training.recipe import Recipe
-from mens_pipeline.training.schedule import Schedule
+from mens_pipeline.training.recipe import Recipe, refuse_sharding
 from mens_pipeline.training.sft import PlannedTrainer, collate
-from mens_pipeline.training.step_plan import take_up
-from mens_pipeline.training.team import ON_RAY, Team, own_team, refuse_sharding
-from mens_pipeline.training.telemetry_log import FILE, SilentLog, TelemetryLog, seconds_trained, totals_of
+from mens_pipeline.training.step_plan import Schedule, take_up
+from mens_pipeline.training.telemetry_log import seconds_trained, totals_of
 
 SYSTEM_PROMPT: Final = "system_prompt.json"
 """In the adapter's folder: what the model was told before every prompt."""
@@ -45,23 +55,8 @@ SYSTEM_PROMPT: Final = "system_prompt.json"
 _VALIDATED_AT_ONCE: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
-    """Encoder of the rows of a job, and maker of what trains on the rows of each micro-batch of a plan."""
-
-    examples: Callable[[Any, Any], Examples]
-    trainer: Callable[[Any, Any, Any, Plan, Progress, Team], Any]
-
-
-def train(
-    job: TrainingJob,
-    listen: Callable[[dict[str, Any]], None],
-    clock: Callable[[], float] = time.perf_counter,
-    method: Method | None = None,
-) -> bool:
+def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> bool:
     """Train, from the newest checkpoint on if there is one.
-
-    Without a method, the response of each row to its prompt is learnt.
 
     Returns:
         Whether the run is complete; then `adapter/` and `result.json` are there. Otherwise it was asked to stop, and
@@ -70,7 +65,7 @@ def train(
     Raises:
         RefusedError: The run cannot be, or went wrong in a way that more of it would not mend.
     """
-    recipe, method = job.recipe, method or Method(_examples, _trainer)
+    recipe = job.recipe
     team = own_team(own_environment())
     refuse_sharding(own_environment())
     stop = StopRequest(job.run_dir / STOP if ON_RAY in own_environment() else None)
@@ -78,7 +73,7 @@ def train(
     # Numbers next to zero slow a CPU down a hundredfold, and teach nothing.
     torch.set_flush_denormal(True)
     tokenizer = tokenizer_of(job.base_path)
-    examples = method.examples(job, tokenizer)
+    examples = make_examples(read_pairs(job.train_path), recipe, tokenizer, job.system_prompt)
     target = plan_of(examples.train, recipe, job.continues)
     checkpoint = newest_checkpoint(job.run_dir)
     schedule = Schedule(target.num_steps, recipe.warmup_steps, recipe.lr_scheduler_type)
@@ -86,9 +81,9 @@ def train(
     tokens = step_tokens(target.batches, list(map(len, examples.train)), accumulated)
     steps = take_up(job.run_dir, schedule, tokens, recipe.max_minutes, is_recorded=team.is_first)
     plan = target.first(steps.num_steps, accumulated) if steps.is_over else target
-    log = TelemetryLog(job.run_dir / FILE, listen) if team.is_first else SilentLog()
+    log = TelemetryLog(job.run_dir / FILE) if team.is_first else SilentLog()
     progress = Progress(log, stop, steps, seconds_trained(job.run_dir / FILE), clock, team)
-    trainer = method.trainer(job, tokenizer, examples.train, plan, progress, team)
+    trainer = _trainer(job, tokenizer, examples.train, plan, progress, team)
     before = checksums(trainer.model)
     log.write("train_start", {**examples.account(), **_about(job, target, trainer), "resumed_from": _name(checkpoint)})
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
@@ -116,10 +111,6 @@ def train(
     write_document(job.run_dir / RESULT, result)
     log.write("train_complete", result)
     return True
-
-
-def _examples(job: TrainingJob, tokenizer: Any) -> Examples:
-    return make_examples(read_pairs(job.train_path), job.recipe, tokenizer, job.system_prompt)
 
 
 def tokenizer_of(path: Path) -> Any:

@@ -20,21 +20,20 @@ from statistics import mean, stdev
 from typing import Any, Final
 
 from mens_pipeline.corpus.curate import heldout_split, mixed_train_set
-from mens_pipeline.corpus.schema.reading import read_pairs
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, family_tasks, heldout_tasks
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
+from mens_pipeline.jobs.environment import training_environment
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.settings import PRESETS, load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline.training.devices import DeviceChoice, resolve_device
-from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline_tests.bench.machine import machine_name
 
-_SYNTHETIC: Final = frozenset({"template", "task", "mutation", "repair"})
+_SYNTHETIC: Final = frozenset({"template", "combination", "task"})
 _FAMILY_TASKS: Final = 24
 """Of each side."""
 
@@ -46,7 +45,7 @@ def _without(*kinds: str) -> Callable[[Rows], Rows]:
 
 
 def _templates(most: int) -> Callable[[Rows], Rows]:
-    """The workspace and so many rows of templates, mutations and repairs: synthetic rows that state no behaviour."""
+    """The workspace and so many rows of templates and combinations: synthetic rows that state no behaviour."""
 
     def chosen(rows: Rows) -> Rows:
         synthetic = [row for row in rows if row.task_family in _SYNTHETIC - {"task"}]
@@ -62,7 +61,6 @@ _ARMS: Final[dict[str, Callable[[Rows], Rows]]] = {
     "synthetic-400": _templates(400),
     "no-tasks": _without("task"),
     "no-templates": _without("template"),
-    "no-mutations": _without("mutation", "repair"),
 }
 
 
@@ -139,8 +137,8 @@ def _measured(options: Namespace) -> dict[str, Any]:
     import torch
     from transformers import set_seed
 
+    from mens_pipeline.models.chat import encode  # noqa: PLC0415 - likewise
     from mens_pipeline.training import train as module  # noqa: PLC0415 - loads the deep learning stack
-    from mens_pipeline.training.chat import encode  # noqa: PLC0415 - likewise
     from mens_pipeline.training.examples import Example, make_examples  # noqa: PLC0415 - likewise
     from mens_pipeline_tests.bench.training import without_budget  # noqa: PLC0415 - likewise
 

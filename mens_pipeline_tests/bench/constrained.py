@@ -17,25 +17,23 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, heldout_tasks
-from mens_pipeline.inference.answer_code import is_program
 from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.decode import Row, decode
-from mens_pipeline.inference.generate import vocabulary_of
-from mens_pipeline.inference.generation import Decoding, JudgedModel
+from mens_pipeline.inference.generate import pack_linear, vocabulary_of
+from mens_pipeline.inference.generation import Decoding, JudgedModel, is_program
 from mens_pipeline.inference.model import load_judged
-from mens_pipeline.inference.packed_linear import pack_linear
-from mens_pipeline.inference.prepare import computed_in, judged_model, manifest_of
+from mens_pipeline.inference.prepare import computed_in, judged_model
 from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.models.chat import encode_prompt
+from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
 from mens_pipeline.settings import PROJECT_ROOT, load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline.training.base_model import find_base_model
-from mens_pipeline.training.chat import encode_prompt
-from mens_pipeline.training.devices import Device, DeviceChoice, resolve_device
-from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
 from mens_pipeline_tests.bench.machine import machine_name
 
 BENCHMARKS: Final = (
@@ -84,8 +82,9 @@ def main() -> None:
 
     torch.set_flush_denormal(True)
     device = resolve_device(DeviceChoice(options.device))
-    judged = judged_model("adapter", options.run, device) if options.run is not None else _base(options.base, device)
-    system_prompt = manifest_of(options.run)["system_prompt"] if options.run is not None else SYSTEM_PROMPT
+    adapter = Adapter.open(options.run) if options.run is not None else None
+    judged = judged_model("adapter", adapter, device) if adapter is not None else _base(options.base, device)
+    system_prompt = adapter.manifest.system_prompt if adapter is not None else SYSTEM_PROMPT
     model = load_judged(judged)
     pack_linear(model)
     tokenizer = AutoTokenizer.from_pretrained(judged.base_path)

@@ -18,23 +18,22 @@ from statistics import median
 from typing import Any, Final
 from unittest.mock import patch
 
-from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.decode import Row, decode
-from mens_pipeline.inference.generate import vocabulary_of
+from mens_pipeline.inference.generate import pack_linear, vocabulary_of
 from mens_pipeline.inference.generation import Decoding, GenerationJob
 from mens_pipeline.inference.model import load_judged
-from mens_pipeline.inference.packed_linear import pack_linear
 from mens_pipeline.inference.sampling import Sampler
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.language import Mode
 from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.models.adapter import ADAPTER
+from mens_pipeline.models.chat import encode_prompt
+from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
 from mens_pipeline.settings import load_settings
-from mens_pipeline.training.base_model import find_base_model
-from mens_pipeline.training.chat import encode_prompt
-from mens_pipeline.training.devices import DeviceChoice, resolve_device
-from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.qlora import load_base
-from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, Recipe
+from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.bench.machine import machine_name
 from mens_pipeline_tests.bench.ratios import note
 from mens_pipeline_tests.bench.training import peak_of_products

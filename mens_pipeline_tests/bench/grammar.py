@@ -10,9 +10,8 @@ from llguidance import LLMatcher, LLTokenizer
 
 from mens_pipeline.language import Mode, mode_of
 from mens_pipeline.language.grammar.export import GrammarFormat, grammar_text
+from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
 from mens_pipeline.settings import load_settings
-from mens_pipeline.training.base_model import find_base_model
-from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
 from mens_pipeline_tests.bench.machine import machine_name
 from mens_pipeline_tests.language.examples import golden_programs
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline.training.contract import library_versions
-from mens_pipeline.training.prepare import kernels_found
+from mens_pipeline.training.prepare import kernels_found, library_versions
 from mens_pipeline_tests.bench.machine import machine_name
 
 PAGE: Final = PROJECT_ROOT / "build" / "gpu-report.md"

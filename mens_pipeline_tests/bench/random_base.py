@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
 from mens_pipeline.settings import load_settings
-from mens_pipeline.training.base_model import find_base_model
-from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
 
 _QWEN3: Final = {"head_dim": 128, "tie_word_embeddings": True}
 _SHAPES: Final[dict[str, dict[str, Any]]] = {

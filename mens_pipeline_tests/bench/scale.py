@@ -25,14 +25,20 @@ from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.schema.records import Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.corpus.synthesis.tasks.draw import draw_tasks
-from mens_pipeline.corpus.telemetry.table import TelemetryTally, read_telemetry, telemetry_fingerprint, telemetry_pairs
+from mens_pipeline.corpus.telemetry.table import (
+    TelemetryAccount,
+    read_telemetry,
+    telemetry_fingerprint,
+    telemetry_pairs,
+)
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.evaluation.eval_results import write_documents
 from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers, with_sound_tests
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, Progress, Subject
 from mens_pipeline.evaluation.tasks import Task, heldout_tasks
 from mens_pipeline.inference.generation import Answer
-from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest
+from mens_pipeline.jobs.progress import Follower, TelemetryLog
+from mens_pipeline.models.adapter import WEIGHTS, adapter_digest
 from mens_pipeline.promotion.benchmark_gate import PAGE
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.history import HistoryEvent, champion_of, changing, record
@@ -40,8 +46,9 @@ from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.report.curve import loss_curve
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
-from mens_pipeline.training.telemetry_log import Follower, TelemetryLog, losses_of, seconds_trained
+from mens_pipeline.training.telemetry_log import losses_of, seconds_trained
 from mens_pipeline_tests.bench.machine import machine_name
+from mens_pipeline_tests.corpus.rows import mix_report
 from mens_pipeline_tests.corpus.telemetry_databases import query_of
 from mens_pipeline_tests.evaluation.runs import (
     BASE,
@@ -150,7 +157,7 @@ def _fill(store: ArtifactStore, size: int) -> Iterator[tuple[str, str]]:
 
     def mix(path: Path) -> dict[str, Any]:
         write_jsonl(path / TRAIN, rows)
-        return {"sources": [{"path": "pairs.jsonl", "emitted_lines": len(rows)}]}
+        return mix_report({"path": "pairs.jsonl", "emitted_lines": len(rows)})
 
     mixed = store.built("mixed_train_set", {}, mix)[0]
     for night in range(max(1, (size - 1) // len(_NIGHT))):
@@ -185,7 +192,7 @@ def table_of(folder: Path, size: int) -> Measured:
         telemetry_fingerprint(by_time)
     with _timed(found, "a tenth of the rows, at most 1,000,000, read and hashed"):
         telemetry_fingerprint(by_key.model_copy(update={"limit": min(1_000_000, max(1, size // 10))}))
-    tally = TelemetryTally()
+    tally = TelemetryAccount()
     with _timed(found, "newest 5,000 rows to pairs"):
         written = write_jsonl(folder / "pairs.jsonl", telemetry_pairs(read_telemetry(by_key), tally, by_key.table))
     assert written == min(size, 5000)
@@ -202,7 +209,7 @@ def log_of(folder: Path, size: int) -> Measured:
     found: Measured = {}
     path = folder / "telemetry.jsonl"
     with _timed(found, "write all lines, one by one"):
-        log = TelemetryLog(path, lambda _line: None)
+        log = TelemetryLog(path)
         log.write("train_start", {"resumed_from": None})
         for number in range(1, size + 1):
             if number == size // 2 + 1:
@@ -211,7 +218,7 @@ def log_of(folder: Path, size: int) -> Measured:
             step = {"step": number, "num_updates": 1, "loss": loss, "num_tokens": 100, "seconds": seconds}
             log.write("step", step)
     with _timed(found, "begin to write or to follow it"):
-        TelemetryLog(path, lambda _line: None)
+        TelemetryLog(path)
         Follower(path, lambda _line: None)
     with _timed(found, "seconds trained"):
         assert seconds_trained(path) == 0.5 * size

@@ -16,16 +16,14 @@ from random import Random
 from time import perf_counter
 from typing import Any, Final
 
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
+from mens_pipeline.jobs.environment import training_environment
+from mens_pipeline.jobs.progress import FILE, TelemetryLog
+from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
 from mens_pipeline.settings import PRESETS, load_settings
-from mens_pipeline.training.base_model import find_base_model
-from mens_pipeline.training.devices import DeviceChoice, resolve_device
-from mens_pipeline.training.environment import training_environment
 from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.presets import load_named, resolve_recipe
-from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
-from mens_pipeline.training.schedule import Schedule
-from mens_pipeline.training.step_plan import take_up
-from mens_pipeline.training.telemetry_log import FILE, TelemetryLog
+from mens_pipeline.training.step_plan import Schedule, take_up
 from mens_pipeline_tests.bench.machine import machine_name
 from mens_pipeline_tests.bench.random_base import main as random_base
 from mens_pipeline_tests.bench.ratios import note
@@ -300,7 +298,7 @@ def without_budget(folder: Path, num_steps: int) -> Any:
     from mens_pipeline.training.progress import Progress, StopRequest  # noqa: PLC0415 - loads the deep learning stack
 
     steps = take_up(folder, Schedule(num_steps, 0, "linear"), [1] * num_steps, None)
-    return Progress(TelemetryLog(folder / FILE, lambda _line: None), StopRequest(), steps)
+    return Progress(TelemetryLog(folder / FILE), StopRequest(), steps)
 
 
 def _take_out(module: Any, variant: str) -> None:
@@ -323,7 +321,7 @@ def _ours(options: Namespace, folder: Path) -> Any:
     from torch.nn.functional import cross_entropy
     from transformers import AutoTokenizer, set_seed
 
-    from mens_pipeline.corpus.schema.reading import read_pairs  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.schema.training_pair import read_pairs  # noqa: PLC0415 - likewise
     from mens_pipeline.training import sft  # noqa: PLC0415 - likewise
     from mens_pipeline.training import train as module  # noqa: PLC0415 - likewise
     from mens_pipeline.training.examples import make_examples  # noqa: PLC0415 - likewise

@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
-from mens_pipeline.language import vox_tokenizer
+from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
+from mens_pipeline.scratch import tokenizer
 from mens_pipeline.settings import load_settings
-from mens_pipeline.training.base_model import find_base_model
-from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
 from mens_pipeline_tests.bench.machine import machine_name
 from mens_pipeline_tests.bench.ratios import note
 from mens_pipeline_tests.language.examples import golden_programs
@@ -22,24 +21,22 @@ def main() -> None:
     """Measure and print."""
     from tokenizers import Tokenizer  # noqa: PLC0415 - of the library, without the deep learning stack
 
-    from mens_pipeline.training.scratch.tokenizer import VoxTokenizer  # noqa: PLC0415 - loads the stack
-
     texts = [text for text in golden_programs().values() if text.isascii()]
     base = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models")
-    of_base, wrapped = Tokenizer.from_file(str(base.path / "tokenizer.json")), VoxTokenizer()
+    of_base, wrapped = Tokenizer.from_file(str(base.path / "tokenizer.json")), tokenizer.transformers_tokenizer()
     size = sum(map(len, texts)) / 1e6
     print(f"{machine_name()}, one core, best of several runs; {len(texts)} golden programs, {size:.2f} MB")
     print()
     print(f"{'tokenizer':<44}{'tokens':>9}{'chars/token':>13}{'tokens/s':>13}{'MB/s':>8}")
     rows: list[tuple[str, Callable[[str], Sequence[int]]]] = [
-        ("VoxTokenizer, encode", vox_tokenizer.encode),
+        ("VoxTokenizer, encode", tokenizer.encode),
         ("VoxTokenizer as one of transformers, encode", lambda text: wrapped(text)["input_ids"]),
         (f"{base.name.split('/')[-1]}, encode", lambda text: of_base.encode(text, add_special_tokens=False).ids),
     ]
     speeds = [_row(name, encode, texts, size) for name, encode in rows]
     note("VoxTokenizer, beside the tokenizer of the base, encoding", speeds[0] / speeds[-1])
     ours, others = ([encode(text) for text in texts] for encode in (rows[0][1], rows[2][1]))
-    _row("VoxTokenizer, decode", _back(vox_tokenizer.decode), ours, size)
+    _row("VoxTokenizer, decode", _back(tokenizer.decode), ours, size)
     _row(f"{base.name.split('/')[-1]}, decode", _back(of_base.decode), others, size)
 
 

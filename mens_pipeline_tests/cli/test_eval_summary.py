@@ -7,6 +7,7 @@ from mens_pipeline.cli.eval_local import summary_of, trial_summary_of
 from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers
 from mens_pipeline.evaluation.few_shot import FewShot
 from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.evaluation.trial import Trial
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, PROGRESS, SUBJECT, answer, evaluation, task
@@ -58,7 +59,7 @@ def test_chosen_answers_stand_in_the_column_of_what_is_served() -> None:
     answers = Answers(base=tuple(samples), adapter=(*samples, *again))
     results = evaluate_answers(tasks, answers, SUBJECT, decoding, PROGRESS).results
     cells = [_cells(line) for line in summary_of(results, Path("report.html")).splitlines()]
-    trial = trial_summary_of(results.adapter.suites["benchmark"], results.best_of, Path("trial.jsonl"))
+    trial = trial_summary_of(Trial(results.adapter, results.best_of, (), 0), Path("trial.jsonl"))
 
     assert cells[0] == ["suite", "figure", "base", "adapter", "fallback"]
     assert cells[5] == ["", "best-of-2", "-", "-", "1/1"]
@@ -111,8 +112,10 @@ def test_a_trial_says_that_it_is_one() -> None:
     """With the figures of the adapter alone, and how many answers end in a run-time error."""
     asked = [task(0, Suite.BENCHMARK, tests=_TESTS)]
     answers = (answer(), answer(GOOD, asked[0]))
-    scores = evaluate_answers([task(), *asked], Answers(answers, answers), SUBJECT, Decoding(), PROGRESS)
-    lines = trial_summary_of(scores.results.adapter.suites["benchmark"], None, Path("trial.jsonl")).splitlines()
+    results = evaluate_answers([task(), *asked], Answers(answers, answers), SUBJECT, Decoding(), PROGRESS).results
+    scores = results.adapter.suites["benchmark"]
+    alone = results.adapter.model_copy(update={"overall": scores, "suites": {"benchmark": scores}})
+    lines = trial_summary_of(Trial(alone, None, (), 0), Path("trial.jsonl")).splitlines()
 
     assert [_cells(line) for line in lines[:2]] == [["suite", "figure", "model"], ["benchmark", "parse rate", "1/1"]]
     assert ["", "run-time errors", "0"] in map(_cells, lines)

@@ -27,7 +27,7 @@ def test_it_writes_exactly_as_many_and_prints_the_shares(tmp_path: Path) -> None
 
 def test_long_runs_say_how_far_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On stderr, so that what is piped stays as it is."""
-    monkeypatch.setattr("mens_pipeline.cli.generate_data._EVERY_SECONDS", 0)
+    monkeypatch.setattr("mens_pipeline.cli.synthesis._EVERY_SECONDS", 0)
     result = invoke("generate-data", "--limit", "11", "-o", tmp_path / "s")
 
     assert len(result.stderr.splitlines()) == 11

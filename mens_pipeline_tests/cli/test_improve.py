@@ -12,8 +12,6 @@ from mens_pipeline.errors import RefusedError
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--method", "control", "--control"), "the method is the control already"),
-        (("--method", "ppo"), "'ppo' is not one of 'raft', 'dpo', 'grpo', 'control'"),
         (("--rounds", "0"), "greater than or equal to 1"),
         (("--minutes", "0"), "greater than or equal to 0.01"),
     ],

@@ -18,6 +18,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import FILE, remember
 from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.benchmark_gate import PAGE
@@ -27,7 +28,6 @@ from mens_pipeline.promotion.promote import reasons_against
 from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline_tests.cli.invoking import refusal
 from mens_pipeline_tests.evaluation.runs import HELDOUT, PRESENT, evaluated, trained, training_manifest
 
@@ -232,7 +232,7 @@ def test_with_a_key_only_what_it_signed_is_promoted(run: _Run, monkeypatch: pyte
     assert champion is not None
 
     assert "history.jsonl:1: it is not signed. Restore it from a backup" in unsigned
-    assert (signed.exit_code, len(signed.stdout.splitlines())) == (0, 2)
+    assert (signed.exit_code, len(signed.stdout.splitlines())) == (0, 3)
     assert "2027-01-15 08:00:00 UTC  try       aaaaaaaaaaaa  attempt 1 on 2 files" in signed.stdout
     assert "it is not signed; run the gate again with MENS_SIGNING_KEY" in refused[0]
     assert "it is not signed. Evaluate again with MENS_SIGNING_KEY" in refused[1]

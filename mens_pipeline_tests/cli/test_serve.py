@@ -17,14 +17,13 @@ from typer.testing import CliRunner
 
 from mens_pipeline.cli import serve as serve_module
 from mens_pipeline.cli.main import app
-from mens_pipeline.delivery.serving.served_model import run_model
+from mens_pipeline.delivery.serving.served_model import adapter_model
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
+from mens_pipeline.jobs.device import Device, exclusive
+from mens_pipeline.jobs.environment import training_environment
+from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
 from mens_pipeline.settings import load_settings
-from mens_pipeline.training.base_model import find_base_model
-from mens_pipeline.training.devices import Device
-from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.guards import exclusive
-from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
 from mens_pipeline_tests.delivery.serving.running import CPU, Running
 from mens_pipeline_tests.delivery.serving.talkative import write_endless, write_run
 
@@ -252,7 +251,7 @@ def test_the_real_model_writes_text(tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(base.path)
     rendered = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     with _serving("--run-dir", run, "--device", "cpu", "--decoding", "free") as served:
-        client = Running(served.url(), run_model(run, CPU)).openai()
+        client = Running(served.url(), adapter_model(Adapter.open(run), CPU)).openai()
         whole = client.chat.completions.create(model="mens", messages=messages, max_tokens=16)
         stream = client.chat.completions.create(model="mens", messages=messages, max_tokens=16, stream=True)
         text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)

@@ -39,14 +39,14 @@ def test_a_dry_run_says_what_would_go_and_why(artifacts: list[Artifact]) -> None
 
     assert result.exit_code == 0
     assert (
-        f"remove  qlora_adapter     {first.key[:12]}     0.2 kB  lora-adapter-0123abcd: older than 90 days"
+        f"remove  qlora_adapter     {first.key[:12]}     0.3 kB  lora-adapter-0123abcd: older than 90 days"
         in result.stdout
     )
     assert (
-        f"keep    qlora_adapter     {second.key[:12]}     0.2 kB  lora-adapter-0123abcd: named by latest"
+        f"keep    qlora_adapter     {second.key[:12]}     0.3 kB  lora-adapter-0123abcd: named by latest"
         in result.stdout
     )
-    assert result.stdout.endswith("to remove: 1/2, 0.2 kB of 0.5 kB; --apply removes them\n")
+    assert result.stdout.endswith("to remove: 1/2, 0.3 kB of 0.5 kB; --apply removes them\n")
     assert first.path.is_dir()
 
 
@@ -55,7 +55,7 @@ def test_applying_prints_the_plan_and_does_it(artifacts: list[Artifact]) -> None
     first, second = artifacts
     result = _prune("--apply")
 
-    assert result.stdout.endswith("removing 1/2, 0.2 kB of 0.5 kB\n")
+    assert result.stdout.endswith("removing 1/2, 0.3 kB of 0.5 kB\n")
     assert "older than 90 days" in result.stdout
     assert (first.path.exists(), second.path.exists()) == (False, True)
     assert "to remove: 0/1" in _prune().stdout

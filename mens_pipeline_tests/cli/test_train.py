@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.prepare import manifest_of
+from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline_tests.training.runs import pairs
 
@@ -88,10 +88,10 @@ def test_a_run_lies_by_its_id_and_latest_names_it(
     for seed in ("1", "2", "1"):
         result = CliRunner().invoke(app, [*common, "--seed", seed], env={"MENS_CACHE_ROOT": str(tmp_path / "cache")})
         assert result.exit_code == 0, result.output
-        manifests.append(manifest_of(Path("runs/latest")))
+        manifests.append(Adapter.open(Path("runs/latest")).manifest)
     folders = sorted(path.name for path in Path("runs").iterdir() if not path.is_symlink())
 
-    first, second, again = (manifest["contract_digest"] for manifest in manifests)
+    first, second, again = (manifest.contract_digest for manifest in manifests)
     assert first == again != second
     assert folders == sorted({first[:12], second[:12]})
     assert Path("runs/latest").readlink() == Path(first[:12])

@@ -1,16 +1,12 @@
 """Small records and pairs for the tests of the corpus."""
 
 import hashlib
-from functools import cache
+from typing import Any
 
-from mens_pipeline.corpus.extract.metadata_comments import strip_metadata
-from mens_pipeline.corpus.extract.programs import extract_vox
+from mens_pipeline.corpus.extract.extractors import extract_vox
 from mens_pipeline.corpus.extract.source_file import SourceFile
 from mens_pipeline.corpus.schema.records import ExtractedRecord, Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.corpus.synthesis.program import Program, read_program
-from mens_pipeline.language import Mode, mode_of
-from mens_pipeline_tests.language.examples import golden_programs
 
 
 def source_at(path: str, kind: SourceKind = SourceKind.VOX_FILE) -> Source:
@@ -34,15 +30,21 @@ def records_of(source: str, path: str = "a.vox") -> tuple[ExtractedRecord, ...]:
     return found
 
 
-def program_of(source: str, mode: Mode = Mode.SOURCE) -> Program:
-    """A program as synthesis reads it."""
-    program = read_program(source, mode)
-    assert program is not None
-    return program
+def mix_report(*sources: dict[str, Any], total_distinct: int = 0) -> dict[str, Any]:
+    """What the manifest of a train set says of its sources, where only some figures matter."""
+    usual: dict[str, Any] = {"path": "p", "weight": 1.0, "optional": False, "record_format": None}
+    usual |= dict.fromkeys(("input_lines", "distinct_lines", "emitted_lines"), 0) | {"dropped": {}}
+    usual |= dict.fromkeys(("repeats", "requested_share", "share_of_output"), 0.0)
+    usual |= dict.fromkeys(("source_fingerprint", "skipped_reason"))
+    total = sum(source.get("emitted_lines", 0) for source in sources)
+    return {
+        "sources": [usual | source for source in sources],
+        "total_emitted": total,
+        "total_distinct": total_distinct,
+    }
 
 
-@cache
-def golden_read() -> tuple[Program, ...]:
-    """The golden programs that can be read so."""
-    read = (read_program(strip_metadata(text), mode_of(name), name) for name, text in golden_programs().items())
-    return tuple(program for program in read if program is not None)
+def split_report(**changes: Any) -> dict[str, Any]:
+    """What the manifest of a split says, where only some figures matter."""
+    figures = dict.fromkeys(("heldout", "num_groups", "num_heldout_groups", "num_judging_groups"), 0)
+    return {**figures, "train": {}, "aside": {}, "shortfall": "", "tested_functions": {}, **changes}

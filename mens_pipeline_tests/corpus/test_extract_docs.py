@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.extract.docs import MAX_PAGE_LINES, PageExtraction, extract_docs
+from mens_pipeline.corpus.extract.extractors import MAX_PAGE_LINES, PageExtraction, extract_docs
 from mens_pipeline.corpus.extract.page import parse_page
 from mens_pipeline.corpus.extract.source_file import SourceFile
-from mens_pipeline.corpus.schema.drops import Drop, DropReason, Unit
+from mens_pipeline.corpus.schema.account import Drop, Unit
+from mens_pipeline.corpus.schema.reasons import DropReason
 from mens_pipeline.corpus.schema.records import MAX_CONTEXT, MAX_TEXT, Lane, SourceKind
 
 _HEADER = '---\ntitle: "Actors"\ntraining_eligible: true\ndifficulty: beginner\n---\n'

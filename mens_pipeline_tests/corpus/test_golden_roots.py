@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.curate.pairs import make_pairs
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
 from mens_pipeline.corpus.curate.repetition import Repetition
 from mens_pipeline.corpus.curate.split import group_of, split_pairs
+from mens_pipeline.corpus.curate.validated_pairs import make_pairs
 from mens_pipeline.corpus.extract.workspace import extract_workspace
 from mens_pipeline.corpus.extract.workspace_snapshot import build_workspace_snapshot, source_report_in
 from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceKind
@@ -68,7 +68,7 @@ def test_only_golden_programs_judge_and_are_ground_truth(workspace: Path) -> Non
     ratings = {pair.source.path: pair.rating for pair in pairs if pair.source and pair.lane == "vox_codegen"}
     (origin,) = (pair for pair in pairs if pair.source and pair.source.path == "sandbox/three.vox")
     assert origin.source is not None
-    derived = origin.source.model_copy(update={"kind": SourceKind.DERIVED})
+    derived = origin.source.model_copy(update={"kind": SourceKind.EVOLVED})
     changed = origin.model_copy(update={"prompt": "another", "source": derived})
 
     assert _judges(everywhere) == ({"golden/one.vox", "golden/two.vox", "sandbox/three.vox", "page.md"}, 4)

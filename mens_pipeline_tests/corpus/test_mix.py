@@ -2,17 +2,132 @@
 
 import math
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mens_pipeline.corpus.curate.mix import Mix, MixDrop, MixedSource, SkippedReason, SourceRows, mix_sources
-from mens_pipeline.corpus.curate.mix_config import MixConfig, MixSource
+from mens_pipeline.corpus.curate.mix import (
+    Mix,
+    MixConfig,
+    MixedSource,
+    MixSource,
+    RecordFormat,
+    SourceRows,
+    load_mix_config,
+    mix_sources,
+)
+from mens_pipeline.corpus.schema.reasons import MixDrop, SkippedReason
 from mens_pipeline.corpus.schema.records import Lane
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.settings import MIX_CONFIG
+
+_UPSTREAM = """
+sources:
+  - path: mix_sources/golden.jsonl
+    weight: 5.0
+  - path: mix_sources/tools.jsonl
+    weight: 0.5
+    optional: true
+    sample_rate: 0.25
+    record_format: tool_trace
+output: out/train_mixed.jsonl
+include_lanes: [vox_codegen, vox_tooling, rust_context]
+exclude_lanes: [rust_context]
+"""
+
+
+@pytest.mark.seed_row(43)
+def test_the_mix_of_the_project_holds_together() -> None:
+    """Its lanes are code alone."""
+    config = load_mix_config(MIX_CONFIG)
+
+    assert config.lanes == {Lane.CODEGEN}
+    assert [source.path for source in config.sources] == ["pairs.jsonl", "synthetic.jsonl", "telemetry.jsonl"]
+
+
+@pytest.mark.parametrize("path", ["/rows.jsonl", "../rows.jsonl", "a\\\\rows.jsonl"])
+def test_a_path_leads_below_the_data_folder(tmp_path: Path, path: str) -> None:
+    """Anywhere else it is refused."""
+    (tmp_path / "mix.yaml").write_text(f'sources: [{{path: "{path}"}}]')
+
+    with pytest.raises(ConfigurationError, match="expected a path below the data folder"):
+        load_mix_config(tmp_path / "mix.yaml")
+
+
+@pytest.mark.seed_row(9, 43)
+def test_all_keys_of_upstream_are_read(tmp_path: Path) -> None:
+    """Paths, weights, lanes, formats; what is not said has its default."""
+    (tmp_path / "mix.yaml").write_text(_UPSTREAM)
+    config = load_mix_config(tmp_path / "mix.yaml")
+
+    assert config.sources == (
+        MixSource(path="mix_sources/golden.jsonl", weight=5),
+        MixSource(
+            path="mix_sources/tools.jsonl",
+            weight=0.5,
+            optional=True,
+            sample_rate=0.25,
+            record_format=RecordFormat.TOOL_TRACE,
+        ),
+    )
+    assert config.output == "out/train_mixed.jsonl"
+    assert config.lanes == {Lane.CODEGEN, Lane.TOOLING}
+    assert (config.max_repeats, config.seed) == (2.0, 0)
+    assert config.sources[0].model_dump(exclude={"path", "weight"}) == {
+        "optional": False,
+        "sample_rate": 1.0,
+        "record_format": None,
+    }
+
+
+def test_without_lanes_only_code_trains() -> None:
+    """And nothing, when that is excluded."""
+    source = MixSource(path="a")
+
+    assert MixConfig(sources=(source,)).lanes == {Lane.CODEGEN}
+    assert MixConfig(sources=(source,), exclude_lanes=(Lane.CODEGEN,)).lanes == set()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("sources: []", "sources: Tuple should have at least 1 item"),
+        ("{}", "sources: Field required"),
+        ("sources: [{path: a, wieght: 1}]", r"sources\.0\.wieght: Extra inputs are not permitted"),
+        ("sources: [{path: a}]\nsedd: 1", "sedd: Extra inputs are not permitted"),
+        ("sources: [{path: ''}]", r"sources\.0\.path"),
+        ("sources: [{path: a, weight: -1}]", r"sources\.0\.weight: .*greater than or equal to 0"),
+        ("sources: [{path: a, weight: .inf}]", r"sources\.0\.weight: .*finite"),
+        ("sources: [{path: a, sample_rate: 0}]", r"sources\.0\.sample_rate"),
+        ("sources: [{path: a, sample_rate: 1.1}]", r"sources\.0\.sample_rate"),
+        ("sources: [{path: a, record_format: csv}]", r"sources\.0\.record_format: .*tool_trace"),
+        ("sources: [{path: a}]\ninclude_lanes: [python]", r"include_lanes\.0"),
+        ("sources: [{path: a}]\nmax_repeats: 0.5", "max_repeats"),
+        ("sources: [{path: a}, {path: b}, {path: a}]", "named more than once: a"),
+        ("sources: [{path: a.jsonl}]\noutput: a.jsonl", r"named more than once: a\.jsonl"),
+        ("sources: [{path: heldout.jsonl}]", r"named more than once: heldout\.jsonl"),
+        ("sources: [{path: families.jsonl}]", r"named more than once: families\.jsonl"),
+        ("sources: [{path: a}]\noutput: train.parquet", "String should match"),
+        ("sources: [{path: a}\n", "not YAML"),
+        ("", "the whole: Input should be"),
+    ],
+)
+def test_mistakes_are_named_with_their_places(tmp_path: Path, content: str, problem: str) -> None:
+    """The message says what to do."""
+    (tmp_path / "mix.yaml").write_text(content)
+
+    with pytest.raises(ConfigurationError, match=rf"(?s)mix\.yaml: .*{problem}.*Correct the file"):
+        load_mix_config(tmp_path / "mix.yaml")
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    """It is never a default."""
+    with pytest.raises(ConfigurationError, match="No such file or directory"):
+        load_mix_config(tmp_path / "mix.yaml")
 
 
 def _pairs(name: str, number: int, lane: Lane = Lane.CODEGEN) -> list[TrainingPair]:
@@ -38,7 +153,7 @@ def _emitted(mix: Mix) -> dict[str, int]:
 def test_weights_are_shares() -> None:
     """Whatever the sizes: the set is as small as it can be with every row in it."""
     mix = _mix({"a": _rows("a", 100), "b": _rows("b", 40)}, {"a": 4, "b": 1})
-    report = mix.as_json()
+    report = mix.report().model_dump()
 
     assert _emitted(mix) == {"a": 160, "b": 40}
     assert [source["requested_share"] for source in report["sources"]] == [0.8, 0.2]
@@ -50,7 +165,7 @@ def test_weights_are_shares() -> None:
 def test_a_source_that_is_too_small_falls_short_of_its_share() -> None:
     """It is not repeated without end, and the report shows what was asked for."""
     mix = _mix({"a": _rows("a", 10), "b": _rows("b", 100)}, max_repeats=2.5)
-    (small, _) = mix.as_json()["sources"]
+    (small, _) = mix.report().model_dump()["sources"]
 
     assert _emitted(mix) == {"a": 25, "b": 100}
     assert (small["requested_share"], small["share_of_output"]) == (0.5, 0.2)
@@ -140,12 +255,13 @@ def test_a_pair_of_several_sources_comes_from_the_first() -> None:
     """And one that comes twice in a source is one; the counts add up."""
     a = SourceRows(_pairs("x", 4) + _pairs("x", 2), unreadable=3, sha256="00")
     mix = _mix({"a": a, "b": SourceRows(_pairs("x", 6), sha256="11")})
-    first, second = mix.as_json()["sources"]
+    first, second = mix.report().model_dump()["sources"]
 
     assert (first["input_lines"], first["distinct_lines"], second["distinct_lines"]) == (9, 4, 2)
     assert first["dropped"] == {"unreadable": 3, "lane": 0, "sampled_out": 0, "duplicate": 2}
     assert second["dropped"]["duplicate"] == 4
-    assert all(source.adds_up() for source in mix.sources)
+    for source in mix.sources:
+        source.check()
 
 
 def test_sources_that_give_nothing_say_why() -> None:
@@ -159,7 +275,7 @@ def test_sources_that_give_nothing_say_why() -> None:
     }
     optional = {path: {"optional": True} for path in nothing if path != "zero"}
     mix = _mix({**nothing, "a": _rows("a", 3)}, {"zero": 0}, per_source=optional)
-    reasons = {source["path"]: source["skipped_reason"] for source in mix.as_json()["sources"]}
+    reasons = {source["path"]: source["skipped_reason"] for source in mix.report().model_dump()["sources"]}
 
     assert reasons == {
         "zero": SkippedReason.WEIGHT_ZERO,
@@ -203,9 +319,8 @@ def test_a_mix_of_nothing_is_refused() -> None:
         _mix({"a": SourceRows(None), "b": _rows("b", 2)}, {"b": 0}, per_source={"a": {"optional": True}})
 
 
-def test_a_report_that_does_not_add_up_says_so() -> None:
-    """The check can fail; a train set of nothing has no shares."""
-    source = MixedSource(MixSource(path="a"), num_rows=1)
+def test_a_train_set_of_nothing_has_no_shares() -> None:
+    """Nothing is divided by zero."""
+    source = MixedSource(source=MixSource(path="a"))
 
-    assert not source.adds_up()
-    assert source.as_json(0)["share_of_output"] == 0.0
+    assert (source.report(0).share_of_output, source.report(0).num_unaccounted) == (0.0, 0)

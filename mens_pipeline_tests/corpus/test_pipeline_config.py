@@ -20,7 +20,7 @@ def test_the_configuration_of_the_project_holds_together() -> None:
     assert config.synthesize.limit > 0
 
 
-_TOO_MUCH = {"task": 0.6, "template": 0.5, "combination": 0.0, "mutation": 0.0, "repair": 0.0}
+_TOO_MUCH = {"task": 0.6, "template": 0.5, "combination": 0.0}
 
 
 @pytest.mark.parametrize(

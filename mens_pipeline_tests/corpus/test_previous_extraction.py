@@ -1,15 +1,13 @@
 """What an earlier corpus knows about a file."""
 
 import io
-import json
-from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.extract.extracted_corpus import PreviousExtraction, read_accounts
-from mens_pipeline.corpus.extract.file_outcome import FileOutcome
+from mens_pipeline.corpus.extract.extracted_corpus import PreviousExtraction
 from mens_pipeline.corpus.extract.source_file import SourceFile
-from mens_pipeline.corpus.schema.drops import Unit
+from mens_pipeline.corpus.extract.workspace import FileOutcome
+from mens_pipeline.corpus.schema.account import Unit
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline_tests.corpus.rows import records_of
 
@@ -45,11 +43,3 @@ def test_a_file_with_the_same_content_is_known() -> None:
 def test_any_other_file_is_not_known(file: SourceFile, stands_alone: bool) -> None:  # noqa: FBT001 - a column
     """It has to be extracted."""
     assert _previous(_FILE, stands_alone=stands_alone).outcome(file) is None
-
-
-def test_accounts_are_found_by_path(tmp_path: Path) -> None:
-    """One a line."""
-    accounts = [{"path": "ä.vox", "start": 0}, {"path": "b.vox", "start": 3}]
-    (tmp_path / "files.jsonl").write_text("".join(f"{json.dumps(account)}\n" for account in accounts))
-
-    assert read_accounts(tmp_path / "files.jsonl") == {account["path"]: account for account in accounts}

@@ -1,11 +1,99 @@
 """Rows that repeat earlier ones, and origins that give too many."""
 
 from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
-from mens_pipeline.corpus.curate.repetition import Repetition
+from mens_pipeline.corpus.curate.repetition import NearDuplicates, Repetition, ngrams_of, words_of
+from mens_pipeline.corpus.schema.reasons import RejectReason
 from mens_pipeline.corpus.schema.records import SourceKind
-from mens_pipeline.corpus.schema.reject_reasons import RejectReason
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline_tests.corpus.rows import pair_at, records_of
+
+
+def test_words_are_names_numbers_and_single_signs() -> None:
+    """Spacing does not matter; signs stand alone."""
+    assert words_of("fn f(a_1: int)\n\t{ a_1 >= 2.5 }") == (
+        *("fn", "f", "(", "a_1", ":", "int", ")", "{", "a_1", ">", "=", "2", ".", "5", "}"),
+    )
+
+
+def test_runs_overlap() -> None:
+    """Each word begins one, but the last few."""
+    assert ngrams_of(("a", "b", "c", "a", "b"), 2) == {"a b", "b c", "c a"}
+
+
+def test_a_short_text_is_one_run() -> None:
+    """Nothing is too short to be compared, not even nothing."""
+    assert ngrams_of(("a", "b"), 8) == {"a b"}
+    assert ngrams_of((), 8) == {""}
+
+
+_WORDS = [f"word{number}" for number in range(200)]
+
+
+def _text(first: int, last: int) -> str:
+    return " ".join(_WORDS[first:last])
+
+
+def test_a_text_that_changed_a_little_is_near() -> None:
+    """The same, or one word of a hundred changed; a text with other words is not, and joins."""
+    near = NearDuplicates(0.85)
+
+    assert near.earlier("a", _text(0, 100)) is None
+    assert near.earlier("b", _text(0, 100)) == "a"
+    assert near.earlier("c", _text(0, 100).replace("word50", "other")) == "a"
+    assert near.earlier("d", _text(100, 200)) is None
+    assert near.earlier("e", _text(100, 199)) == "d"
+
+
+def test_a_text_that_is_near_does_not_join() -> None:
+    """Nearness does not creep from text to text: each is compared with those that were kept."""
+    near = NearDuplicates(0.8)
+    answers = {str(start): near.earlier(str(start), _text(start, start + 100)) for start in range(0, 40, 5)}
+    kept = [label for label, answer in answers.items() if answer is None]
+
+    assert answers["5"] == kept[0] == "0"
+    assert len(kept) > 1
+    assert {answer for answer in answers.values() if answer is not None} <= set(kept)
+
+
+def test_of_several_near_texts_the_first_is_named() -> None:
+    """Whatever the index answers first, the order of the texts decides."""
+    for order in (("left", "right"), ("right", "left")):
+        near = NearDuplicates(0.4)
+        texts = {"left": _text(0, 100), "right": _text(60, 160)}
+        assert [near.earlier(label, texts[label]) for label in order] == [None, None]
+        assert near.earlier("between", _text(20, 140)) == order[0]
+
+
+def test_empty_and_short_texts_are_compared_as_well() -> None:
+    """They are one run each."""
+    near = NearDuplicates(0.9)
+
+    assert [near.earlier(label, text) for label, text in (("a", ""), ("b", " "), ("c", "x y"), ("d", "x  y"))] == [
+        *(None, "a", None, "c"),
+    ]
+
+
+def test_at_the_highest_threshold_only_the_same_words_are_near() -> None:
+    """A threshold of one is no error."""
+    near = NearDuplicates(1.0)
+
+    assert near.earlier("a", _text(0, 50)) is None
+    assert near.earlier("b", _text(0, 49)) is None
+    assert near.earlier("c", _text(0, 50).replace(" ", "\n")) == "a"
+
+
+def test_hardly_any_text_just_above_the_threshold_is_missed() -> None:
+    """The index alone would miss every second one."""
+    near = NearDuplicates(0.8)
+    missed = 0
+    for number in range(100):
+        words = [f"w{number}x{place}" for place in range(100)]
+        assert near.earlier(f"first {number}", " ".join(words)) is None
+        words[50] = "other"
+        missed += near.earlier(f"second {number}", " ".join(words)) is None
+
+    assert missed <= 5
+
 
 _POLICY = ValidatePolicy(near_duplicate_threshold=0.9, max_per_source=3, max_per_template=2)
 
@@ -67,7 +155,7 @@ def test_a_source_file_gives_as_many_rows_as_it_may() -> None:
 
 def test_a_template_counts_before_the_file_it_changed() -> None:
     """A derived row is one of its template, not of its file."""
-    rows = [pair_at("a", "p", _long(n), SourceKind.DERIVED, template="mutation/x") for n in range(3)]
+    rows = [pair_at("a", "p", _long(n), SourceKind.EVOLVED, template="function/x") for n in range(3)]
     plain = [pair_at("a", "p", _long(n)) for n in range(10, 13)]
 
     assert _reasons(Repetition(_POLICY), *rows, *plain) == [None, None, "template_cap", None, None, None]

@@ -1,12 +1,26 @@
 """The files of a workspace, and a hash over them."""
 
+import os
 import shutil
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.extract.sources import tree_fingerprint, vox_files
-from mens_pipeline.errors import SourceNotFoundError
+from mens_pipeline.corpus.curate.pipeline_config import WatchPolicy
+from mens_pipeline.corpus.extract import sources
+from mens_pipeline.corpus.extract.sources import (
+    PAGE_SUFFIXES,
+    VOX_SUFFIXES,
+    WatchedState,
+    commit_of,
+    head_commit,
+    sight,
+    tree_fingerprint,
+    vox_files,
+)
+from mens_pipeline.errors import RefusedError, SourceNotFoundError
 
 
 def _fill(root: Path, *names: str) -> None:
@@ -76,3 +90,183 @@ def test_a_folder_that_cannot_be_listed_is_not_passed_over(tmp_path: Path) -> No
     shutil.rmtree(tmp_path / "gone")  # after it was seen, before it is listed
 
     assert [first, *files] == [tmp_path / name for name in ("a.vox", "there/c.vox", "gone")]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A workspace of a program, a page and what counts for neither."""
+    for name in ("a.vox", "docs/p.md", "target/t.vox", ".git/g.vox", "heldout_bench/b.vox", "notes.txt"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("one\n")
+    return tmp_path
+
+
+@pytest.mark.seed_row(71)
+@pytest.mark.parametrize(
+    ("path", "programs", "pages"),
+    [
+        ("a.vox", True, False),
+        ("new.vox", True, False),
+        ("new.vox.ui", True, False),
+        ("docs/p.md", False, True),
+        ("docs/new/deep.md", False, True),
+        ("docs/example.vox", True, False),
+        ("notes.txt", False, False),
+        ("target/t.vox", False, False),
+        (".git/g.vox", False, False),
+        ("heldout_bench/b.vox", False, False),
+    ],
+)
+def test_which_paths_count(root: Path, path: str, *, programs: bool, pages: bool) -> None:
+    """Programs and pages of the workspace, and nothing that never trains."""
+
+    def look() -> tuple[str, str]:
+        return sight(root, VOX_SUFFIXES, 100).fingerprint, sight(root, PAGE_SUFFIXES, 100).fingerprint
+
+    before = look()
+    (root / path).parent.mkdir(exist_ok=True)
+    (root / path).write_text("changed\n")
+    after = look()
+
+    assert (before[0] != after[0], before[1] != after[1]) == (programs, pages)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda root: (root / "a.vox").unlink(),
+        lambda root: (root / "a.vox").rename(root / "b.vox"),
+        lambda root: os.utime(root / "a.vox", (1, 1)),
+    ],
+    ids=["removed", "renamed", "another time"],
+)
+def test_what_is_a_change(root: Path, change: Callable[[Path], object]) -> None:
+    """Names and times, and it is undone by undoing it."""
+    before = sight(root, VOX_SUFFIXES, 100)
+    change(root)
+
+    assert sight(root, VOX_SUFFIXES, 100).fingerprint != before.fingerprint
+
+
+def test_the_same_tree_is_seen_the_same_way(root: Path) -> None:
+    """Reading a file is no change."""
+    before = sight(root, VOX_SUFFIXES, 100)
+    (root / "a.vox").read_bytes()
+
+    assert sight(root, VOX_SUFFIXES, 100) == before
+    assert before.num_files == 1
+
+
+def test_too_many_files_are_refused(root: Path) -> None:
+    """As many as allowed are not too many."""
+    (root / "b.vox").touch()
+    assert sight(root, VOX_SUFFIXES, 2).num_files == 2
+
+    with pytest.raises(RefusedError, match=r"more than 1 files that end in \.vox, \.vox\.ui"):
+        sight(root, VOX_SUFFIXES, 1)
+
+
+def test_a_file_that_vanishes_meanwhile_is_no_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is listed and cannot be looked at: another fingerprint, and the next look sees it gone."""
+    before = sight(root, VOX_SUFFIXES, 100)
+    monkeypatch.setattr(sources, "files_below", lambda *_: iter([root / "a.vox", root / "gone.vox"]))
+    seen = sight(root, VOX_SUFFIXES, 100)
+
+    assert seen.fingerprint != before.fingerprint
+    assert seen.touched == before.touched
+
+
+def test_unpacking_old_files_is_touching_them(root: Path) -> None:
+    """Their content is of long ago; they came just now."""
+    os.utime(root / "a.vox", (1, 1))
+
+    assert sight(root, VOX_SUFFIXES, 100).touched > 1_700_000_000
+
+
+@pytest.mark.parametrize(
+    ("touched", "settled"),
+    [(69.0, True), (70.0, True), (70.5, False), (100.0, False), (100.5, True), (0.0, True)],
+    ids=["long ago", "just long enough", "too recent", "now", "in time to come", "no files"],
+)
+def test_a_tree_settles(touched: float, *, settled: bool) -> None:
+    """Thirty seconds without a touch; a clock that was wrong does not hold it up for ever."""
+    assert WatchedState("f", 1, touched).is_settled(now=100.0, seconds=30.0) is settled
+
+
+def test_paths_that_do_not_count_are_passed_over(root: Path) -> None:
+    """Neither their number nor their time counts."""
+    assert sight(root, VOX_SUFFIXES, 0, lambda path: path != "a.vox") == sight(root / "docs", VOX_SUFFIXES, 100)
+
+
+@pytest.mark.seed_row(71)
+@pytest.mark.parametrize(
+    ("path", "is_run"),
+    [("a.vox", True), ("x/a.vox", True), ("docs/src/x/p.md", True), ("docs/p.md", False), ("p.md", False)],
+)
+def test_patterns_say_which_paths_count(path: str, *, is_run: bool) -> None:
+    """Upstream's rule."""
+    assert WatchPolicy(paths=("*.vox", "docs/src/*")).counts(path) is is_run
+
+
+_GIT = ("git", "-c", "user.name=t", "-c", "user.email=t@example.org")
+
+
+def _git(folder: Path, *words: str) -> str:
+    return subprocess.run([*_GIT, *words], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_the_newest_change_is_that_of_a_program_or_a_page(tmp_path: Path) -> None:
+    """None outside a checkout, and before the first commit of a program or a page; other commits do not count."""
+    assert commit_of(tmp_path) is None
+    _git(tmp_path, "init", "-q")
+    assert commit_of(tmp_path) is None
+    _git(tmp_path, "commit", "-q", "--allow-empty", "-m", "x")
+    assert commit_of(tmp_path) is None
+    (tmp_path / "page.md").write_text("# Page")
+    _git(tmp_path, "add", "-A")
+    _git(tmp_path, "commit", "-q", "-m", "y")
+    of_page = _git(tmp_path, "rev-parse", "HEAD")
+    _git(tmp_path, "commit", "-q", "--allow-empty", "-m", "z")
+
+    assert commit_of(tmp_path) == of_page
+
+
+def test_the_head_is_the_commit_that_is_checked_out(tmp_path: Path) -> None:
+    """Whatever it changed, and asked from any folder of the checkout; None outside one and before the first commit."""
+    assert head_commit(tmp_path) is None
+    assert head_commit(tmp_path / "nowhere") is None
+    _git(tmp_path, "init", "-q")
+    assert head_commit(tmp_path) is None
+    heads = []
+    for message in ("x", "y"):
+        _git(tmp_path, "commit", "-q", "--allow-empty", "-m", message)
+        heads.append(head_commit(tmp_path))
+
+    assert heads == _git(tmp_path, "log", "--reverse", "--format=%H").split()
+    (tmp_path / "below").mkdir()
+    assert head_commit(tmp_path / "below") == heads[-1]
+    _git(tmp_path, "checkout", "-q", "--detach", "HEAD~1")
+    assert head_commit(tmp_path) == heads[0]
+
+
+def test_a_checkout_that_keeps_git_waiting_has_no_commit(tmp_path: Path) -> None:
+    """A pipe where git looks for a file."""
+    _git(tmp_path, "init", "-q")
+    (tmp_path / ".git" / "HEAD").unlink()
+    os.mkfifo(tmp_path / ".git" / "HEAD")
+
+    assert sources._run_git(tmp_path, ("rev-parse", "HEAD"), most_seconds=1) is None  # noqa: SLF001 - the limit is 30 s
+
+
+def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no error: a workspace need be no checkout."""
+    _git(tmp_path, "init", "-q")
+    (tmp_path / "page.md").write_text("# Page")
+    _git(tmp_path, "add", "-A")
+    _git(tmp_path, "commit", "-q", "-m", "x")
+    assert commit_of(tmp_path)
+    monkeypatch.setenv("PATH", "")
+
+    assert commit_of(tmp_path) is None
+    assert head_commit(tmp_path) is None

@@ -7,12 +7,12 @@ import pytest
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.curate.overlap import NGRAM
-from mens_pipeline.corpus.curate.pairs import make_pairs
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy, ValidatePolicy
-from mens_pipeline.corpus.curate.repetition import Repetition
-from mens_pipeline.corpus.curate.shingles import ngrams_of, words_of
-from mens_pipeline.corpus.curate.split import Split, SplitReason, group_of, is_held_out, split_pairs
+from mens_pipeline.corpus.curate.repetition import Repetition, ngrams_of, words_of
+from mens_pipeline.corpus.curate.split import Split, group_of, is_held_out, split_pairs
+from mens_pipeline.corpus.curate.validated_pairs import make_pairs
 from mens_pipeline.corpus.extract.workspace import extract_workspace
+from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.corpus.schema.records import ExtractedRecord, Lane, SourceKind
 from mens_pipeline.corpus.schema.training_pair import Lineage, TrainingPair
 from mens_pipeline.settings import PROJECT_ROOT
@@ -125,7 +125,7 @@ def test_no_more_than_the_largest_share_is_held_out() -> None:
     assert (split.num_groups, split.num_heldout_groups, split.num_judging_groups) == (43, 8, 8)
     assert split.shortfall.startswith(f"A small exam: {len(split.heldout)} programs to ask for from ")
     assert split.shortfall.endswith("raise max_heldout_share in config/pipeline.yaml.")
-    assert split.account()["shortfall"] == split.shortfall
+    assert split.report().shortfall == split.shortfall
 
 
 def test_what_cannot_be_asked_for_does_not_make_an_exam_larger() -> None:
@@ -157,8 +157,8 @@ def test_rows_of_no_file_never_judge() -> None:
 def test_what_was_derived_from_a_held_out_file_is_set_aside() -> None:
     """It would tell the answer; one derived from another file trains."""
     held = pair_at(_HELD[0], "p", _ANSWER.format(3))
-    derived = pair_at(_HELD[0], "q", _OTHER, SourceKind.DERIVED, template="mutation/x")
-    free = pair_at(_FREE[0], "r", _OTHER.replace("Good", "Fine"), SourceKind.DERIVED, template="mutation/x")
+    derived = pair_at(_HELD[0], "q", _OTHER, SourceKind.EVOLVED, template="function/x")
+    free = pair_at(_FREE[0], "r", _OTHER.replace("Good", "Fine"), SourceKind.EVOLVED, template="function/x")
     split = _split(_POLICY, None, rows=[held], synthetic=[derived, free])
 
     assert _reasons(split) == [(SplitReason.DERIVED, _HELD[0])]
@@ -229,7 +229,9 @@ def test_repetition_is_set_aside_before_anything_is_held_out() -> None:
 def test_the_account_counts_everything() -> None:
     """Every reason is there, also those that no pair has."""
     held = pair_at(_HELD[0], "p", _ANSWER.format(3))
-    account = _split(rows=[held, pair_at(_FREE[0], "q", _RENAMED), pair_at(_FREE[0], "r", _OTHER)]).account()
+    account = (
+        _split(rows=[held, pair_at(_FREE[0], "q", _RENAMED), pair_at(_FREE[0], "r", _OTHER)]).report().model_dump()
+    )
 
     assert account["train"] == {"rows": 1}
     assert (account["heldout"], account["num_groups"], account["num_heldout_groups"]) == (1, 2, 1)
@@ -319,7 +321,7 @@ def test_a_renamed_and_restructured_copy_of_a_task_does_not_train(number: int) -
     assert _reasons(split) == [(SplitReason.BEHAVIOUR, _HELD[0])]
     assert [row.pair for row in split.aside] == rows[:1]
     assert split.train["rows"] == rows[1:]
-    assert split.account()["tested_functions"] == {
+    assert split.report().tested_functions == {
         "compared": 1,
         "trivial": 0,
         "reference_fails": 0,

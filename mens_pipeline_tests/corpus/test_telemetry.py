@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from mens_pipeline.corpus.schema.reasons import TelemetryDrop
 from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.corpus.telemetry.redaction import SensitiveKind
 from mens_pipeline.corpus.telemetry.table import (
-    TelemetryDrop,
+    TelemetryAccount,
     TelemetryQuery,
     TelemetryRow,
-    TelemetryTally,
     read_telemetry,
     telemetry_fingerprint,
     telemetry_pairs,
@@ -45,10 +45,10 @@ def database(tmp_path: Path) -> Path:
     )
 
 
-def _import(rows: Iterable[TelemetryRow]) -> tuple[list[TrainingPair], TelemetryTally]:
-    tally = TelemetryTally()
+def _import(rows: Iterable[TelemetryRow]) -> tuple[list[TrainingPair], TelemetryAccount]:
+    tally = TelemetryAccount()
     pairs = list(telemetry_pairs(rows, tally, "AgentTelemetry"))
-    assert tally.adds_up()
+    tally.check()
     return pairs, tally
 
 

@@ -8,8 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from mens_pipeline.corpus.schema.records import MAX_TEXT
-from mens_pipeline.corpus.telemetry.limits import beginning
-from mens_pipeline.corpus.telemetry.table import read_telemetry
+from mens_pipeline.corpus.telemetry.table import beginning, read_telemetry
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline_tests.corpus.telemetry_databases import query_of, write_database
 
@@ -35,7 +34,7 @@ def test_no_value_comes_whole(tmp_path: Path, kind: str, value: object) -> None:
 @pytest.mark.threat("R4")
 def test_a_view_without_an_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would count for ever, and fill the disk."""
-    monkeypatch.setattr("mens_pipeline.corpus.telemetry.limits._MOST_STEPS", 3_000_000)
+    monkeypatch.setattr("mens_pipeline.corpus.telemetry.table._MOST_STEPS", 3_000_000)
     path = tmp_path / "endless.db"
     connection = sqlite3.connect(path)
     connection.execute(

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
+from mens_pipeline.corpus.schema.reasons import TelemetryDrop
 from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane
 from mens_pipeline.corpus.telemetry.table import (
-    TelemetryDrop,
+    TelemetryAccount,
     TelemetryQuery,
-    TelemetryTally,
     read_telemetry,
     telemetry_fingerprint,
     telemetry_pairs,
@@ -52,7 +52,7 @@ def _query(url: str, **parts: object) -> TelemetryQuery:
 
 def test_rows_become_pairs(url: str) -> None:
     """A qualified name in mixed case, and ratings that are decimals."""
-    tally = TelemetryTally()
+    tally = TelemetryAccount()
     rows = read_telemetry(_query(url, table="agents.AgentTelemetry", rating_column="rating"))
     pairs = list(telemetry_pairs(rows, tally, "agents.AgentTelemetry"))
 
@@ -61,12 +61,12 @@ def test_rows_become_pairs(url: str) -> None:
         ("Write f for REDACTED_EMAIL", "fn f() { }", 5, Lane.CODEGEN),
     ]
     assert tally.dropped == {TelemetryDrop.BAD_RATING: 1, TelemetryDrop.EMPTY: 1}
-    assert tally.adds_up()
+    tally.check()
 
 
 def test_folded_names_are_found_and_bytes_are_no_text(url: str) -> None:
     """`CREATE TABLE AgentTelemetry` makes `agenttelemetry`; the fingerprint of bytes is that of their content."""
-    tally = TelemetryTally()
+    tally = TelemetryAccount()
 
     assert list(telemetry_pairs(read_telemetry(_query(url)), tally, "AgentTelemetry")) == []
     assert tally.dropped == {TelemetryDrop.NOT_TEXT: 1}
@@ -111,7 +111,7 @@ def test_a_wrong_password_is_not_told(url: str) -> None:
 def test_what_is_no_text_comes_cut_and_does_not_train(url: str) -> None:
     """JSON and lists; a value of a megabyte stays in the database."""
     (row,) = read_telemetry(_query(url, table="agents.odd"))
-    tally = TelemetryTally()
+    tally = TelemetryAccount()
 
     assert all(isinstance(value, bytes) and len(value) == MAX_TEXT + 1 for value in (row.query, row.response))
     assert not list(telemetry_pairs([row], tally, "odd"))

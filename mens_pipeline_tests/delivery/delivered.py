@@ -4,12 +4,10 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from mens_pipeline.jobs.local import run_job
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore, digest_of
-from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.job import MODULE
-from mens_pipeline.training.launch import run_child
-from mens_pipeline.training.manifest import finish_run
+from mens_pipeline.training.qlora_adapter import finish_run
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote
 from mens_pipeline_tests.training.runs import pairs, prepared, resolved
 from mens_pipeline_tests.training.small_folder import Encoder
@@ -30,7 +28,7 @@ def trained_run(folder: Path) -> Path:
     base = write_tiny_base(folder / "base", Encoder().inner)
     write_jsonl(folder / HELDOUT, pairs(12)[8:])
     run = prepared(base, folder, number=8)
-    code = run_child(MODULE, run.job_path, training_environment(), lambda: None, 60, folder / "child.log")
+    code = run_job(run.job_path, grace_seconds=60)
     finish_run(run, resolved(base), "0123abcd", code)
     return folder / "run"
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from mens_pipeline.training.environment import training_environment
+from mens_pipeline.jobs.environment import training_environment
 
 TOKEN = "hf_" + "s" * 34
 _LARGE = 10_000

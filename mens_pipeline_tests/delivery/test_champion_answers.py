@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from mens_pipeline.cli.main import app
 from mens_pipeline.delivery.merged_model import report_in
 from mens_pipeline.delivery.serving.engine import Limits
-from mens_pipeline.inference.prepare import manifest_of
+from mens_pipeline.models.adapter import Adapter
 from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.delivery.serving.running import Running, running
 
@@ -48,4 +48,4 @@ def test_a_champion_answers_merged_as_it_answered_before(
     assert report_in(tmp_path / "model").passed
     assert after == before
     assert all(after)
-    assert told == manifest_of(run)["system_prompt"]
+    assert told == Adapter.open(run).manifest.system_prompt

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mens_pipeline.delivery.chat_form import modelfile, system_of, template_with
+from mens_pipeline.delivery.gguf_model import modelfile
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.chat import TEMPLATE, render_prompt
+from mens_pipeline.models.chat import TEMPLATE, render_prompt, system_of, template_with
 
 
 def _rendered(system: str, *messages: tuple[str, str]) -> str:

@@ -5,17 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.delivery.merge_job import MODULE
-from mens_pipeline.delivery.merge_prompts import prompts_of
-from mens_pipeline.delivery.merge_source import merge_source
+from mens_pipeline.delivery.merge_source import merge_source, prompts_of
 from mens_pipeline.delivery.merged_model import build_merged_model, prepare_merge, report_in
 from mens_pipeline.inference import prepare
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import Conditions
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
+from mens_pipeline.jobs.local import run_job
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline.training.devices import DeviceChoice, resolve_device
-from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.launch import run_child
 from mens_pipeline_tests.delivery.delivered import HELDOUT
 
 pytestmark = pytest.mark.gpu
@@ -45,7 +42,7 @@ def test_what_a_card_judged_is_what_is_handed_on(
     prepared = prepare_merge(source, prompts, conditions, None, store.root / "work")
 
     def launch(job_path: Path) -> int:
-        return run_child(MODULE, job_path, training_environment(), lambda: None, 20, job_path.with_name("child.log"))
+        return run_job(job_path)
 
     report = report_in(build_merged_model(prepared, store, launch)[0].path)
     record_property("led_agreement", f"{report.agreement.led_agreement:.4f}")

@@ -8,21 +8,26 @@ import pytest
 from gguf import GGUFReader
 from pydantic import ValidationError
 
-from mens_pipeline.delivery.gguf_model import DEMANDS, GGUF_REPORT, GgufReport, build_gguf_model, gguf_report_in
-from mens_pipeline.delivery.gguf_support import refuse_unsupported, splitter_of
-from mens_pipeline.delivery.merge_documents import MergeManifest
-from mens_pipeline.delivery.merge_job import COMPARISONS, MODULE, Comparison, GgufJob, GgufType
-from mens_pipeline.delivery.merge_prompts import prompts_of
-from mens_pipeline.delivery.merge_source import merge_source
+from mens_pipeline.delivery.agreement import MergeManifest
+from mens_pipeline.delivery.gguf_model import (
+    DEMANDS,
+    GGUF_REPORT,
+    GgufReport,
+    build_gguf_model,
+    gguf_report_in,
+    refuse_unsupported,
+    splitter_of,
+)
+from mens_pipeline.delivery.merge_job import COMPARISONS, Comparison, GgufJob, GgufType
+from mens_pipeline.delivery.merge_source import merge_source, prompts_of
 from mens_pipeline.delivery.merged_model import PreparedMerge, build_merged_model, prepare_merge
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import Conditions
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
+from mens_pipeline.jobs.local import run_job
 from mens_pipeline.storage.jsonl import read_models, write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.training.devices import DeviceChoice, resolve_device
-from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.launch import run_child
 from mens_pipeline_tests.training.small_folder import Encoder
 
 _CONFIG: dict[str, Any] = {
@@ -106,7 +111,7 @@ def test_another_tokenizer_is_refused_by_name(tmp_path: Path, tokenizer: dict[st
 
 
 def _launch(job_path: Path) -> int:
-    return run_child(MODULE, job_path, training_environment(), lambda: None, 20, job_path.with_name("child.log"))
+    return run_job(job_path)
 
 
 @pytest.fixture(scope="module")

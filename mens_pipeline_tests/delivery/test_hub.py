@@ -2,17 +2,22 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from huggingface_hub import ModelCard
+from huggingface_hub import DatasetCard, ModelCard
 from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.delivery.hub import Target, plan_push
+from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.delivery.hub import Target, plan_benchmark, plan_push, plan_train_set
 from mens_pipeline.delivery.merge_source import merge_source
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
-from mens_pipeline.inference.prepare import adapter_digest
+from mens_pipeline.evaluation.benchmark import load_benchmark
+from mens_pipeline.models.adapter import adapter_digest
+from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.store import ArtifactStore, digest_of
 from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.delivery.hub_server import TOKEN, Hub, push
@@ -134,7 +139,7 @@ def test_an_adapter_that_was_changed_is_not_sent(trained: Path, tmp_path: Path) 
     """What goes out is what was promoted."""
     _, store = promoted_run(trained, tmp_path)
     source = merge_source(None, store)
-    (source.run / "adapter" / "tokenizer_config.json").write_text("{}")
+    (source.adapter.path / "adapter" / "tokenizer_config.json").write_text("{}")
 
     with pytest.raises(RefusedError, match=r"tokenizer_config\.json: changed since it was promoted\. Restore it"):
         plan_push(source, Target(_REPO), None, tmp_path / "staging")
@@ -154,3 +159,97 @@ def test_names_are_looked_at_first(repo: str, revision: str, message: str) -> No
     """Before anything is copied."""
     with pytest.raises(ConfigurationError, match=message):
         Target(repo, revision)
+
+
+_DATASET = "vox/data"
+_BENCH = PROJECT_ROOT / "data" / "heldout_bench"
+
+
+def _taken(hub: Hub, folder: Path) -> Path:
+    """A clone of the repository on the Hub."""
+    folder.mkdir()
+    for name, content in hub.files[_DATASET, "main"].items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def _loaded(folder: Path, cache: Path, name: str | None = None) -> Any:
+    import datasets
+
+    return datasets.load_dataset(str(folder), name, cache_dir=str(cache))
+
+
+@pytest.mark.slow
+def test_the_train_set_of_a_champion_is_sent(hub: Hub, promoted: tuple[Path, ArtifactStore], tmp_path: Path) -> None:
+    """Row by row what trained, with licence and origin, in a private repository for datasets."""
+    run, store = promoted
+    done = push(hub, store.root, _DATASET, "--what", "train-set", "--yes", MENS_DATA_LICENCE="apache-2.0")
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((run / "training_manifest.json").read_text())
+    rows = list(read_pairs(Path(manifest["train_file"])))
+    folder = _taken(hub, tmp_path / "clone")
+    loaded, card = _loaded(folder, tmp_path / "cache")["train"], DatasetCard.load(folder / "README.md")
+
+    assert (hub.private, hub.kinds) == ({_DATASET: True}, {_DATASET: "dataset"})
+    assert loaded["prompt"][:] == [row.prompt for row in rows]
+    assert loaded["response"][:] == [row.response for row in rows]
+    assert card.data.license == "apache-2.0"
+    assert manifest["train_sha256"] in card.text
+    assert merge_source(None, store).adapter.digest in card.text
+    assert str(run.parent) not in card.text
+
+
+@pytest.mark.slow
+def test_the_benchmark_is_loaded_by_datasets(hub: Hub, tmp_path: Path) -> None:
+    """HumanEval-Vox with its hidden tests as texts; also from a folder, before anything is sent."""
+    kept = tmp_path / "kept"
+    done = push(
+        hub, tmp_path, _DATASET, "--what", "benchmark", "--into", str(kept), "--yes", MENS_DATA_LICENCE="apache-2.0"
+    )
+    assert done.returncode == 0, done.stderr
+    tasks = load_benchmark(_BENCH / "humaneval_vox").tasks
+
+    for folder in (_taken(hub, tmp_path / "clone"), kept):
+        loaded = _loaded(folder, tmp_path / f"cache-{folder.name}", "humaneval_vox")["test"]
+        assert loaded["id"][:] == [task.id for task in tasks]
+        assert loaded["tests"][:] == [task.tests for task in tasks]
+        assert loaded["wrong"][:] == [list(task.wrong) for task in tasks]
+        assert json.loads(loaded[0]["requires"])[0]["name"] == "count_odd"
+    assert len(_loaded(kept, tmp_path / "other", "heldout_bench")["test"]) == len(load_benchmark(_BENCH).tasks)
+
+
+def test_nothing_is_sent_without_a_licence(tmp_path: Path) -> None:
+    """A dataset without a licence is refused before anything is sent."""
+    with pytest.raises(ConfigurationError, match=r"MENS_DATA_LICENCE: not set\. Set the licence of the data"):
+        plan_benchmark(_BENCH, Target(_DATASET), None, tmp_path / "staging")
+    assert not (tmp_path / "staging").exists()
+
+
+def test_a_folder_without_a_benchmark_is_refused(tmp_path: Path) -> None:
+    """By its manifest."""
+    with pytest.raises(ConfigurationError, match=r"manifest\.json: not there\. Name a folder"):
+        plan_benchmark(tmp_path, Target(_DATASET), "mit", tmp_path / "staging")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("damage", "found"), [("", "gone"), ("{}\n", "changed since")])
+def test_another_train_set_is_not_sent(trained: Path, tmp_path: Path, damage: str, found: str) -> None:
+    """Only the very rows that trained."""
+    run, store = promoted_run(trained, tmp_path)
+    source = merge_source(run, store)
+    other = tmp_path / "other.jsonl"
+    if damage:
+        other.write_text(damage)
+    manifest = source.adapter.manifest.model_copy(update={"train_file": other})
+    source = replace(source, adapter=replace(source.adapter, manifest=manifest))
+
+    with pytest.raises(RefusedError, match=f"other.jsonl: the train set of this adapter is {found}"):
+        plan_train_set(source, store, Target(_DATASET), "mit", tmp_path / "staging")
+
+
+@pytest.mark.slow
+def test_only_the_train_set_of_what_is_promoted_is_sent(trained: Path, tmp_path: Path) -> None:
+    """As with the adapter itself."""
+    store = ArtifactStore(tmp_path / "store")
+    with pytest.raises(RefusedError, match="not promoted"):
+        plan_train_set(merge_source(trained, store), store, Target(_DATASET), "mit", tmp_path / "staging")

@@ -19,6 +19,7 @@ from mens_pipeline.delivery.lineage import lineage_of, turned
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline_tests.corpus.rows import mix_report
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, fill_trained, judged, promote
 
 
@@ -41,7 +42,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
 
     def mix(folder: Path) -> dict[str, Any]:
         write_jsonl(folder / TRAIN, pairs)
-        return {"sources": [{"path": "pairs.jsonl", "emitted_lines": 4}, {"path": "other.jsonl", "emitted_lines": 1}]}
+        return mix_report({"path": "pairs.jsonl", "emitted_lines": 4}, {"path": "other.jsonl", "emitted_lines": 1})
 
     mixed, _ = store.built("mixed_train_set", {}, mix, [split])
     for weights in ("used", "unused"):

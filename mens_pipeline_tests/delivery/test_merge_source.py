@@ -3,21 +3,25 @@
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
-from mens_pipeline.delivery.merge_prompts import prompts_of
-from mens_pipeline.delivery.merge_source import lane_of, merge_source
+from mens_pipeline.delivery.merge_source import MergeSource, lane_of, merge_source, prompts_of, refuse_misfit
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.prepare import adapter_digest
+from mens_pipeline.models.adapter import MANIFEST, WEIGHTS, Adapter, TrainingManifest, adapter_digest
+from mens_pipeline.models.base import digest_of_folder, shapes_in
 from mens_pipeline.promotion.history import HISTORY, champion_key
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run
+from mens_pipeline_tests.training.manifests import manifest_about
+from mens_pipeline_tests.training.small_folder import described_base, write_folder
 
 pytestmark = pytest.mark.slow
 
@@ -32,8 +36,8 @@ def test_without_a_run_it_is_the_champion(trained: Path, tmp_path: Path) -> None
     source = merge_source(None, store)
 
     assert source.promoted is not None
-    assert source.run == source.promoted.path
-    assert (source.promoted.key, source.adapter_sha256) == (champion_key(store), adapter_digest(run))
+    assert source.adapter.path == source.promoted.path
+    assert (source.promoted.key, source.adapter.digest) == (champion_key(store), adapter_digest(run))
     assert source.receipt is not None
     assert source.receipt.overall_passed
     assert source.verdict_sha256 == source.promoted.manifest["outputs"][RECEIPT]["sha256"]
@@ -65,7 +69,7 @@ def test_a_verdict_on_another_adapter_is_none(trained: Path, tmp_path: Path) -> 
     run, store = promoted_run(trained, tmp_path)
     other = tmp_path / "other"
     shutil.copytree(run, other)
-    receipt = json.loads((merge_source(None, store).run / RECEIPT).read_text())
+    receipt = json.loads((merge_source(None, store).adapter.path / RECEIPT).read_text())
     receipt["subject"]["adapter_sha256"] = "0" * 64
     (other / RECEIPT).write_text(json.dumps(receipt))
 
@@ -78,7 +82,7 @@ def test_a_verdict_that_cannot_be_read_is_refused(trained: Path, tmp_path: Path)
     shutil.copytree(trained, run)
     (run / RECEIPT).write_text("{}")
 
-    with pytest.raises(RefusedError, match=r"gate_receipt\.json: cannot be read\. Run `mens gate"):
+    with pytest.raises(RefusedError, match=r"gate_receipt\.json: no receipt \(.*Run `mens gate` again"):
         merge_source(run, ArtifactStore(tmp_path / "store"))
 
 
@@ -125,17 +129,21 @@ def test_what_is_no_run_is_refused(tmp_path: Path, content: str | None, message:
         merge_source(tmp_path, ArtifactStore(tmp_path))
 
 
+def _with_train_file(source: MergeSource, path: Path) -> MergeSource:
+    manifest = source.adapter.manifest.model_copy(update={"train_file": path})
+    return replace(source, adapter=replace(source.adapter, manifest=manifest))
+
+
 def test_requests_are_those_that_it_was_judged_by(trained: Path, tmp_path: Path) -> None:
     """Beside the train set, or in a split of the store; another file under the same name is not taken."""
     _, store = promoted_run(trained, tmp_path)
     source = merge_source(None, store)
     found = prompts_of(source, None, store, _fits, 2)
-    moved = {**source.manifest, "train_file": str(tmp_path / "train.jsonl")}
     (tmp_path / HELDOUT).write_text("another\n")
     split = store.root / "heldout_split" / "s"
     split.mkdir(parents=True)
     shutil.copy2(trained.parent / HELDOUT, split / HELDOUT)
-    elsewhere = type(source)(source.run, moved, source.adapter_sha256, None, source.receipt, source.receipt_path)
+    elsewhere = replace(_with_train_file(source, tmp_path / "train.jsonl"), promoted=None)
 
     assert [task.id for task in found.tasks] == ["heldout/0000", "heldout/0002"]
     assert prompts_of(elsewhere, None, store, _fits, 2) == found
@@ -147,7 +155,7 @@ def test_requests_are_those_that_it_was_judged_by(trained: Path, tmp_path: Path)
 def test_requests_may_be_named(trained: Path, tmp_path: Path) -> None:
     """Where nothing is beside the train set, or no answer fits."""
     source = merge_source(trained, ArtifactStore(tmp_path))
-    lost = type(source)(trained, {**source.manifest, "train_file": str(tmp_path / "t.jsonl")}, "", None, None, None)
+    lost = replace(_with_train_file(source, tmp_path / "t.jsonl"), promoted=None, receipt=None, receipt_path=None)
     named = trained.parent / HELDOUT
 
     assert len(prompts_of(lost, named, ArtifactStore(tmp_path), _fits, 9).tasks) == 4
@@ -155,3 +163,107 @@ def test_requests_may_be_named(trained: Path, tmp_path: Path) -> None:
         prompts_of(lost, None, ArtifactStore(tmp_path), _fits, 9)
     with pytest.raises(RefusedError, match="no held-out code whose answer fits"):
         prompts_of(lost, named, ArtifactStore(tmp_path), lambda _text: False, 9)
+
+
+_LAYER = "model.layers.0.self_attn.q_proj"
+_A, _B = (f"base_model.model.{_LAYER}.lora_{half}.weight" for half in "AB")
+_FITTING: dict[str, tuple[int, ...]] = {_A: (2, 8), _B: (6, 2)}
+
+
+def _save(path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
+    save_file({name: np.zeros(shape, np.float32) for name, shape in shapes.items()}, path)
+
+
+def _run(folder: Path, adapter: dict[str, tuple[int, ...]], base: str = f"{_LAYER}.weight", **config: Any) -> Adapter:
+    """An adapter and its base of one layer."""
+    write_folder(folder / "base")
+    _save(folder / "base" / "model.safetensors", {base: (6, 8)})
+    (folder / "adapter").mkdir()
+    _save(folder / "adapter" / WEIGHTS, adapter)
+    (folder / "adapter" / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "r": 2, **config}))
+    sha256 = digest_of_folder(folder / "base")
+    about = described_base(folder / "base", name="tiny", sha256=sha256)
+    return Adapter(folder, "", TrainingManifest.model_validate(manifest_about(about)))
+
+
+@pytest.mark.parametrize("base", [f"{_LAYER}.weight", f"model.language_model.{_LAYER[6:]}.weight"])
+def test_what_fits_is_taken(tmp_path: Path, base: str) -> None:
+    """Also where the file of the base puts another word before the layers."""
+    adapter = _run(tmp_path, _FITTING, base)
+    refuse_misfit(adapter)
+
+    assert shapes_in(adapter.weights) == _FITTING
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({_A: (2, 9), _B: (6, 2)}, r"q_proj is \(6, 8\), the adapter has \(6, 2\) by \(2, 9\), of rank 2"),
+        ({_A: (2, 8), _B: (6, 4)}, "of rank 2"),
+        ({_A: (2, 8)}, "q_proj has one matrix of two"),
+        ({_A.replace("0", "7"): (2, 8), _B.replace("0", "7"): (6, 2)}, r"the base has no model\.layers\.7"),
+        ({**_FITTING, "base_model.model.lm_head.weight": (1, 1)}, r"lm_head\.weight is no LoRA matrix"),
+        ({}, "it holds no LoRA matrix at all"),
+    ],
+    ids=["shape", "rank", "half", "layer", "more", "empty"],
+)
+def test_a_foreign_adapter_is_refused(tmp_path: Path, shapes: dict[str, tuple[int, ...]], message: str) -> None:
+    """The message says what does not fit, and where to look."""
+    adapter = _run(tmp_path, shapes)
+
+    with pytest.raises(RefusedError, match=f"(?s)does not fit tiny: .*{message}.*Name the run that it was trained in"):
+        refuse_misfit(adapter)
+
+
+def test_many_misfits_are_counted(tmp_path: Path) -> None:
+    """Three are shown."""
+    shapes: dict[str, tuple[int, ...]] = {
+        f"base_model.model.model.layers.{n}.x.lora_A.weight": (2, 8) for n in range(1, 6)
+    }
+    adapter = _run(tmp_path, shapes)
+
+    with pytest.raises(RefusedError, match=r"and 2 more\. Name the run"):
+        refuse_misfit(adapter)
+
+
+def test_another_kind_of_adapter_is_refused(tmp_path: Path) -> None:
+    """Only LoRA can be added to weights."""
+    adapter = _run(tmp_path, _FITTING, peft_type="PREFIX_TUNING")
+
+    with pytest.raises(RefusedError, match=r"is PREFIX_TUNING, expected LORA\. Only LoRA adapters are merged"):
+        refuse_misfit(adapter)
+
+
+@pytest.mark.parametrize(("content", "found"), [(None, "No such file"), ("[", "no JSON")])
+def test_an_adapter_that_says_nothing_of_itself_is_refused(tmp_path: Path, content: str | None, found: str) -> None:
+    """Weights alone do not tell what they are."""
+    adapter = _run(tmp_path, _FITTING)
+    path = adapter.folder / "adapter_config.json"
+    path.unlink() if content is None else path.write_text(content)
+
+    with pytest.raises(RefusedError, match=rf"{found}.*Name the run that it was trained in"):
+        refuse_misfit(adapter)
+
+
+def test_weights_that_are_none_are_refused(tmp_path: Path) -> None:
+    """A file of another kind under the right name."""
+    adapter = _run(tmp_path, _FITTING)
+    adapter.weights.write_bytes(b"\x08\0\0\0\0\0\0\0no json!")
+
+    with pytest.raises(RefusedError, match=r"no safetensors file\. Fetch or write"):
+        refuse_misfit(adapter)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_another_base_is_refused(tmp_path: Path, *, is_there: bool) -> None:
+    """Changed since, or gone."""
+    adapter = _run(tmp_path, _FITTING)
+    if is_there:
+        (tmp_path / "base" / "config.json").write_text("{ }")
+    else:
+        shutil.move(tmp_path / "base", tmp_path / "elsewhere")
+
+    with pytest.raises(
+        RefusedError, match=f"is {'changed' if is_there else 'gone'}. Restore it, put it below MENS_CACHE_ROOT"
+    ):
+        refuse_misfit(adapter)

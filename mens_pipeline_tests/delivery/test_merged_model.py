@@ -13,20 +13,26 @@ from huggingface_hub import ModelCard
 from typer.testing import Result
 
 from mens_pipeline.delivery.agreement import ROUNDED, STRICT
-from mens_pipeline.delivery.handoff import HANDOFF, ServingHandoff, changed_files
-from mens_pipeline.delivery.merge_job import MODULE, Dtype
-from mens_pipeline.delivery.merge_prompts import prompts_of
-from mens_pipeline.delivery.merge_source import merge_source
+from mens_pipeline.delivery.merge_job import Dtype
+from mens_pipeline.delivery.merge_source import merge_source, prompts_of
 from mens_pipeline.delivery.merged_model import KIND, build_merged_model, manifest_in, prepare_merge, report_in
-from mens_pipeline.delivery.serving_handoff import Delivery, build_serving_handoff, refuse_foreign, write_folder
+from mens_pipeline.delivery.serving_handoff import (
+    HANDOFF,
+    Delivery,
+    ServingHandoff,
+    build_serving_handoff,
+    changed_files,
+    refuse_foreign,
+    write_folder,
+)
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference import prepare
 from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.inference.prepare import Conditions, adapter_digest
+from mens_pipeline.inference.prepare import Conditions
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
+from mens_pipeline.jobs.local import run_job
+from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline.training.devices import DeviceChoice, resolve_device
-from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.launch import run_child
 from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run
 from mens_pipeline_tests.schemas import schema_of
@@ -113,7 +119,7 @@ def test_a_model_that_was_judged_in_bfloat16_is_handed_on(
     prepared = prepare_merge(source, prompts, conditions, dtype, store.root / "work")
 
     def launch(job_path: Path) -> int:
-        return run_child(MODULE, job_path, training_environment(), lambda: None, 20, job_path.with_name("child.log"))
+        return run_job(job_path)
 
     report = report_in(build_merged_model(prepared, store, launch)[0].path)
 

@@ -7,8 +7,7 @@ import jsonschema
 import pytest
 
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS
-from mens_pipeline.promotion.override import Override, signed
-from mens_pipeline.promotion.receipt import FAILED, RECEIPT
+from mens_pipeline.promotion.receipt import FAILED, RECEIPT, Override, signed
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import NOW, evaluated, judged, trained

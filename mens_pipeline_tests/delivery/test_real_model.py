@@ -6,23 +6,19 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.delivery.gguf_model import build_gguf_model, gguf_report_in
-from mens_pipeline.delivery.merge_job import MODULE
-from mens_pipeline.delivery.merge_prompts import prompts_of
-from mens_pipeline.delivery.merge_source import merge_source
+from mens_pipeline.delivery.merge_source import merge_source, prompts_of
 from mens_pipeline.delivery.merged_model import build_merged_model, prepare_merge, report_in
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import Conditions
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
+from mens_pipeline.jobs.local import run_job
 from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.models.adapter import ADAPTER, MANIFEST
+from mens_pipeline.models.base import Base
+from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline.training.base_model import BaseModel, find_base_model
-from mens_pipeline.training.devices import DeviceChoice, resolve_device
-from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.job import ADAPTER
-from mens_pipeline.training.launch import run_child
-from mens_pipeline.training.manifest import MANIFEST
-from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.runs import pairs
 
@@ -33,7 +29,7 @@ pytestmark = [
 ]
 
 
-def _run(folder: Path, base: BaseModel) -> Path:
+def _run(folder: Path, base: Base) -> Path:
     """A run whose adapter was drawn and not trained: it changes what the model says all the same."""
     import torch
     from peft import LoraConfig, get_peft_model
@@ -63,7 +59,7 @@ def test_smollm2_is_the_same_model_merged_and_as_gguf(tmp_path: Path) -> None:
     prepared = prepare_merge(source, prompts, conditions, None, store.root / "work")
 
     def launch(job_path: Path) -> int:
-        return run_child(MODULE, job_path, training_environment(), lambda: None, 20, job_path.with_name("child.log"))
+        return run_job(job_path)
 
     merged, _ = build_merged_model(prepared, store, launch)
     gguf, _ = build_gguf_model(merged, prepared, "f32", store, launch)

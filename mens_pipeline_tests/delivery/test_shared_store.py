@@ -13,13 +13,13 @@ from obstore.store import from_url
 
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.delivery.lineage import lineage_of
-from mens_pipeline.delivery.prune import prune, read_store
-from mens_pipeline.delivery.retention import Plan, load_retention
+from mens_pipeline.delivery.retention import Plan, load_retention, prune, read_store
 from mens_pipeline.promotion.history import champion_of
 from mens_pipeline.settings import RETENTION
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore
+from mens_pipeline_tests.corpus.rows import mix_report
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, fill_trained, judged, promote
 from mens_pipeline_tests.training.runs import pairs
 
@@ -34,7 +34,7 @@ def _machine(folder: Path, url: str) -> ArtifactStore:
 def _mixed(store: ArtifactStore, number: int) -> Artifact:
     def mix(folder: Path) -> dict[str, Any]:
         write_jsonl(folder / TRAIN, pairs(number))
-        return {"sources": [{"path": "pairs.jsonl", "emitted_lines": number}]}
+        return mix_report({"path": "pairs.jsonl", "emitted_lines": number})
 
     return store.built("mixed_train_set", {"n": number}, mix)[0]
 

@@ -9,12 +9,13 @@ import pytest
 
 from mens_pipeline.delivery.trackers import NAME, Trackers, parse_trackers, track_champion
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.jobs.environment import environment_without_secrets
+from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.promotion.history import champion_of
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline.training.environment import environment_without_secrets
-from mens_pipeline.training.telemetry_log import FILE, steps_of
+from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.training.runs import FAST, pairs, prepared
 

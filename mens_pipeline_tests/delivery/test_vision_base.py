@@ -9,9 +9,9 @@ import pytest
 from mens_pipeline.delivery.hub import name_as_published
 from mens_pipeline.inference.generation import Decoding, GenerationJob
 from mens_pipeline.inference.model import load_judged, save_merged
+from mens_pipeline.models.base import shapes_in
 from mens_pipeline.training.qlora import load_base, lora_config
 from mens_pipeline.training.recipe import Recipe
-from mens_pipeline.training.safetensors_header import shapes_in
 from mens_pipeline_tests.delivery.vision_base import write_vision_base
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the libraries warn of their own changes to come

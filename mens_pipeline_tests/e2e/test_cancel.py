@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.training.job import newest_checkpoint
+from mens_pipeline.jobs.protocol import newest_checkpoint
 from mens_pipeline_tests.e2e.server import Server, serving
-from mens_pipeline_tests.training.processes import training_processes
+from mens_pipeline_tests.jobs.processes import job_processes
 from mens_pipeline_tests.training.runs import FAST
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
@@ -31,9 +31,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def _training(server: Server, folder: Path) -> str:
     """A run that trains and has written a checkpoint."""
     run = server.launch("whole_graph", {"ops": {"qlora_adapter": {"config": {"preset": "tiny"}}}})
-    _until(
-        lambda: bool(training_processes(folder)) and _checkpoint(folder) is not None, 300, lambda: server.status(run)
-    )
+    _until(lambda: bool(job_processes(folder)) and _checkpoint(folder) is not None, 300, lambda: server.status(run))
     return run
 
 
@@ -55,7 +53,7 @@ def test_a_cancelled_run_leaves_a_checkpoint_and_no_process(server: Server, tmp_
     server.terminate(run)
 
     assert server.wait(run, 120) == "CANCELED"
-    _until(lambda: not training_processes(tmp_path), 30, lambda: f"still there: {training_processes(tmp_path)}")
+    _until(lambda: not job_processes(tmp_path), 30, lambda: f"still there: {job_processes(tmp_path)}")
     assert _checkpoint(tmp_path) is not None
 
 
@@ -64,5 +62,5 @@ def test_a_killed_server_leaves_no_process(server: Server, tmp_path: Path) -> No
     _training(server, tmp_path)
     os.killpg(server.process.pid, signal.SIGKILL)
 
-    _until(lambda: not training_processes(tmp_path), 60, lambda: f"still there: {training_processes(tmp_path)}")
+    _until(lambda: not job_processes(tmp_path), 60, lambda: f"still there: {job_processes(tmp_path)}")
     assert _checkpoint(tmp_path) is not None

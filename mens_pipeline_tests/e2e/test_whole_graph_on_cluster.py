@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from mens_pipeline.inference.prepare import WEIGHTS
+from mens_pipeline.models.adapter import ADAPTER, WEIGHTS
 from mens_pipeline.promotion.history import champion_of
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.store import ArtifactStore, digest_of
-from mens_pipeline.training.job import ADAPTER
 from mens_pipeline_tests.e2e.whole_graph import mens, write_config
-from mens_pipeline_tests.training.ray_head import RayHead, ray_head
+from mens_pipeline_tests.jobs.ray_head import RayHead, ray_head
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.postgres]

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import yaml
 
+from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline.training.environment import own_environment
 from mens_pipeline_tests.training.runs import FAST
 
 _EXAM: Final = {"max_new_tokens": 100, "base_tasks": 4, "few_shot_tasks": 2, "family_tasks": 2}

@@ -5,12 +5,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from mens_pipeline.language import Token, analyze, tokenize
-from mens_pipeline.language.ast.base import walk
+from mens_pipeline.language.ast.base import GenericType, NamedType, walk
 from mens_pipeline.language.ast.declarations import Module
-from mens_pipeline.language.ast.expressions import Expr, If, Unary
+from mens_pipeline.language.ast.expressions import (
+    Assign,
+    Break,
+    Continue,
+    Expr,
+    ExprStatement,
+    If,
+    Return,
+    Unary,
+    While,
+)
 from mens_pipeline.language.ast.functions import Function
-from mens_pipeline.language.ast.statements import Assign, Break, Continue, ExprStatement, Return, While
-from mens_pipeline.language.ast.types import GenericType, NamedType
 
 _SWAPS: Final = {
     "<": ("<=", ">"),

@@ -11,20 +11,19 @@ from mens_pipeline.evaluation.evaluate import Answers, ChampionAnswers, evaluate
 from mens_pipeline.evaluation.results import Progress, Subject
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.inference.generation import Answer, Decoding
-from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest
 from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.language import Mode
+from mens_pipeline.models.adapter import ADAPTER, CARD, MANIFEST, WEIGHTS, adapter_digest
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.benchmark_gate import build_benchmark_gate
 from mens_pipeline.promotion.history import baseline_of
-from mens_pipeline.promotion.override import Override
+from mens_pipeline.promotion.ledger import Try, record_try
 from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.promotion.promote import CurrentState, Promotion
+from mens_pipeline.promotion.receipt import Override
 from mens_pipeline.storage.signing import signed
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.training.job import ADAPTER
-from mens_pipeline.training.manifest import CARD, MANIFEST
-from mens_pipeline.training.telemetry_log import FILE
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.small_folder import described_base
 
@@ -168,7 +167,9 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
     second = [answer.model_copy(update={"constrained": True}) for answer in _answers(_NUM_TASKS)[num_good:]]
     adapter = (*_answers(num_good), *(second if decoding.syntax is Syntax.FALLBACK else ()))
     answers = Answers(base=_answers(0), adapter=adapter, champion=champion)
-    progress = Progress(attempt=1, round=1, num_rounds=1, num_reserve=0)
+    tried = tried_by(sha256, decoding)
+    attempt = record_try(store, tried, now=NOW)
+    progress = Progress(attempt=attempt, round=1, num_rounds=1, num_reserve=0, try_sha256=tried.sha256)
     evaluation = evaluate_answers(tasks(), answers, subject, decoding, progress)
 
     def write(folder: Path) -> dict[str, Any]:
@@ -178,6 +179,20 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
     inputs = {"adapter": sha256, "good": num_good, "champion": baseline.key if baseline is not None else None}
     inputs["decoding"] = decoding.model_dump()
     return store.built(KIND, *signed(store, KIND, inputs, write))[0]
+
+
+def tried_by(adapter_sha256: str, decoding: Decoding = PRESENT.decoding) -> Try:
+    """A try on an exam that nobody else takes."""
+    rows = hashlib.sha256(f"{adapter_sha256} {decoding}".encode()).hexdigest()
+    return Try(
+        adapter_sha256=adapter_sha256,
+        decoding=decoding,
+        first_heldout_tasks=_NUM_TASKS,
+        max_rounds=1,
+        files=(f"{rows}.vox",),
+        rows_sha256=rows,
+        device="cpu float32 dense",
+    )
 
 
 def judged(

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.curate.overlap import HeldoutTasks, Overlap
+from mens_pipeline.corpus.curate.overlap import HeldoutTasks
+from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.corpus.schema.records import SourceKind
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.evaluation.benchmark import load_benchmark, tasks_as_pairs
-from mens_pipeline.evaluation.manifest import Difficulty
+from mens_pipeline.evaluation.benchmark import Difficulty, load_benchmark, tasks_as_pairs
 from mens_pipeline.language import Mode
 from mens_pipeline_tests.evaluation.benches import SOLUTION, task, write_bench
 
@@ -189,5 +189,5 @@ def test_tasks_are_pairs_that_keep_their_copies_out_of_training(tmp_path: Path) 
     assert pair.tests is None
     assert pair.source is not None
     assert (pair.source.path, pair.source.kind) == ("bench/one.vox", SourceKind.VOX_FILE)
-    assert HeldoutTasks([pair], 0.5, 12).overlap(pair) == (Overlap.PROMPT, "bench/one.vox")
+    assert HeldoutTasks([pair], 0.5, 12).overlap(pair) == (SplitReason.PROMPT, "bench/one.vox")
     assert HeldoutTasks([pair], 0.5, 12).overlap(pair.model_copy(update={"prompt": "x"})) is not None

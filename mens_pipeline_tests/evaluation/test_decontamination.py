@@ -47,7 +47,7 @@ def test_each_solution_is_found(protected: tuple[TrainingPair, ...], functions: 
     tested = [pair for pair in protected if pair.tests is not None]
     missed = {
         str(pair.source and pair.source.path)
-        for pair, found in zip(tested, functions.repeated(tested), strict=True)
+        for pair, found in zip(tested, functions.find_repeats(tested), strict=True)
         if found is None
     }
 
@@ -68,7 +68,7 @@ def test_wrong_answers_are_not_taken_for_solutions(functions: TaskFunctions) -> 
         if _is_one_function(task)
         for wrong in task.wrong
     ]
-    found = functions.repeated([row for _, row in tried])
+    found = functions.find_repeats([row for _, row in tried])
 
     assert len(tried) > 300
     assert [label for (own, _), label in zip(tried, found, strict=True) if label == own] == []
@@ -117,4 +117,4 @@ fn split_money(pot: int, asked: list[int]) to list[int] {
     }
     rows = [TrainingPair(prompt="p", response=copy) for copy in copies.values()]
 
-    assert functions.repeated(rows) == [f"humaneval_vox/solutions/{name}.vox" for name in copies]
+    assert functions.find_repeats(rows) == [f"humaneval_vox/solutions/{name}.vox" for name in copies]

@@ -16,6 +16,7 @@ from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import digest_of
 from mens_pipeline_tests.training.runs import pairs
+from mens_pipeline_tests.training.small_folder import described_base
 
 _TRAIN = Path("gone.jsonl")
 """A train set that is not there any more."""
@@ -112,7 +113,7 @@ def test_prose_alone_is_no_examination(tmp_path: Path) -> None:
 
 def test_a_text_fits_with_the_end_of_its_turn(tiny_base: Path) -> None:
     """Its tokenizer knows single bytes: nine of them and the end fit into ten."""
-    fits = answer_fits({"base_model": {"path": str(tiny_base)}}, Decoding(max_new_tokens=10))
+    fits = answer_fits(described_base(tiny_base), Decoding(max_new_tokens=10))
 
     assert fits("123456789\n")
     assert not fits("1234567890")
@@ -121,7 +122,7 @@ def test_a_text_fits_with_the_end_of_its_turn(tiny_base: Path) -> None:
 def test_a_base_that_is_gone_is_said(tmp_path: Path) -> None:
     """Nothing can be counted without its tokenizer."""
     with pytest.raises(RefusedError, match="the base model of this adapter is gone"):
-        answer_fits({"base_model": {"path": str(tmp_path)}}, Decoding())
+        answer_fits(described_base(tmp_path), Decoding())
 
 
 @pytest.mark.threat("M14")

@@ -25,10 +25,6 @@ def _row(response: str, category: str = "function", prompt: str = "Write it.", *
     return TrainingPair(prompt=prompt, response=response, category=category, **changes)
 
 
-def _manifest(train: Path) -> dict[str, Any]:
-    return {"train_file": str(train), "train_sha256": digest_of(train)}
-
-
 def test_examples_show_two_functions_and_the_most_frequent_constructs() -> None:
     """A function with tests comes before one without; the order of rows decides nothing."""
     tested = _row("fn one(n: int) to int {\n    return 1\n}\n", tests="@test fn a() { assert(one(2) is 1) }\n")
@@ -100,29 +96,29 @@ def test_examples_come_from_the_train_set_of_the_adapter(tmp_path: Path) -> None
     train = tmp_path / "train.jsonl"
     write_jsonl(train, pairs(6))
     asked = [task(number, prompt=f"Write {number}.") for number in range(3)]
-    few_shot = few_shot_of(asked, 2, FEW_SHOT, _manifest(train))
+    few_shot = few_shot_of(asked, 2, FEW_SHOT, train, digest_of(train))
 
     assert few_shot is not None
     assert len(few_shot.tasks) == 2
     assert few_shot.prompt.count("```vox") == 5
-    assert few_shot_of(asked, 0, FEW_SHOT, _manifest(train)) is None
+    assert few_shot_of(asked, 0, FEW_SHOT, train, digest_of(train)) is None
 
 
 def test_a_train_set_that_changed_gives_no_examples(tmp_path: Path) -> None:
     """They may be anything now."""
     train = tmp_path / "train.jsonl"
     write_jsonl(train, pairs(6))
-    manifest = _manifest(train)
+    before = digest_of(train)
     write_jsonl(train, pairs(5))
 
     with pytest.raises(RefusedError, match=r"changed since; .* few_shot_tasks: 0"):
-        few_shot_of([task()], 2, FEW_SHOT, manifest)
+        few_shot_of([task()], 2, FEW_SHOT, train, before)
     train.unlink()
     with pytest.raises(RefusedError, match="gone; "):
-        few_shot_of([task()], 2, FEW_SHOT, manifest)
+        few_shot_of([task()], 2, FEW_SHOT, train, before)
 
 
 def test_a_description_that_is_gone_is_named(tmp_path: Path) -> None:
     """There is no other in its place."""
     with pytest.raises(ConfigurationError, match=r"few_shot\.md: .* Restore the description"):
-        few_shot_of([task()], 2, tmp_path / "few_shot.md", {})
+        few_shot_of([task()], 2, tmp_path / "few_shot.md", tmp_path / "train.jsonl", "")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.curate.pairs import make_pairs
+from mens_pipeline.corpus.curate.validated_pairs import make_pairs
 from mens_pipeline.corpus.schema.records import Lane
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError

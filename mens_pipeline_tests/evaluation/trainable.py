@@ -7,10 +7,8 @@ from mens_pipeline.corpus.curate.overlap import HeldoutTasks
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.validated_pairs import build_validated_pairs
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, build_extracted_corpus
-from mens_pipeline.corpus.schema.reading import read_pairs, read_records
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.corpus.synthesis.generate import bases_of, generate
-from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS, build_synthetic_corpus, coverage_of
+from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs, read_records
+from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS, build_synthetic_corpus, coverage_of, generate
 from mens_pipeline.evaluation.benchmark import Benchmark, tasks_as_pairs
 from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
 from mens_pipeline.storage.jsonl import open_rows
@@ -33,9 +31,7 @@ def rows_that_may_train(folder: Path) -> list[TrainingPair]:
         records = list(read_records(lines, corpus.path / RECORDS))
     coverage = coverage_of(record.constructs for record in records)
     return rows + [
-        row
-        for seed in (1, 2)
-        for row in generate(1000, seed, config.synthesize.shares.model_dump(), coverage, bases=bases_of(records))
+        row for seed in (1, 2) for row in generate(850, seed, config.synthesize.shares.model_dump(), coverage)
     ]
 
 

@@ -9,8 +9,8 @@ from mens_pipeline.corpus.evolution.requests import Request
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.feedback.config import FeedbackConfig
 from mens_pipeline.feedback.reward import Tier
-from mens_pipeline.feedback.samples import build_feedback_samples, prompts_of, read_samples, repetition_of
-from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.feedback.samples import SAMPLES, Sample, build_feedback_samples, prompts_of, repetition_of
+from mens_pipeline.storage.jsonl import read_models, write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline_tests.corpus.evolution.scripted import Scripted
 from mens_pipeline_tests.feedback.asked import RIGHT, pair
@@ -56,7 +56,7 @@ def test_every_answer_says_who_wrote_it_what_it_is_worth_and_why(tmp_path: Path)
     texts = iter(["no Vox", None, *["fn twice() {}"] * 100])
     generator = Scripted(lambda request: next(texts) if "`fn twice_or_zero(" in request.prompt else _right(request))
     samples, told = _built(generator, train, store)
-    rows = read_samples(samples)
+    rows = list(read_models(samples.path / SAMPLES, Sample))
     again, _ = _built(Scripted(lambda _: pytest.fail("asked again")), train, store)
 
     assert len(rows) == samples.manifest["num_samples"] == 10

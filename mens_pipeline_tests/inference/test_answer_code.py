@@ -2,7 +2,7 @@
 
 import pytest
 
-from mens_pipeline.inference.answer_code import has_placeholder, is_refusal, program_in
+from mens_pipeline.inference.generation import has_placeholder, is_refusal, program_in
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 from mens_pipeline_tests.language.examples import golden_programs
 

@@ -1,17 +1,18 @@
 """A model that is held to the language writes programs, whatever it would rather write."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mens_pipeline.inference import constraint as constraints
-from mens_pipeline.inference.answer_code import is_program
 from mens_pipeline.inference.constraint import Constraint, repeats_itself
 from mens_pipeline.inference.decode import Row, Vocabulary, decode
 from mens_pipeline.inference.generate import generate
-from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request, as_served
+from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request, as_served, is_program
 from mens_pipeline.inference.sampling import Sampler, Syntax
+from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.language import Mode, analyze, mode_of
 from mens_pipeline.language.viability import Viability, ViableText
 from mens_pipeline.storage.jsonl import read_models
@@ -127,9 +128,9 @@ def _job(base: Path, folder: Path, decoding: Decoding) -> GenerationJob:
 def test_several_answers_say_how_likely_they_are(tiny_base: Path, tmp_path: Path) -> None:
     """Free ones and second tries, so that one of them can be chosen; a single answer has nothing to be chosen from."""
     decoding = Decoding(max_new_tokens=14, num_samples=2, temperature=0.8, syntax=Syntax.FALLBACK)
-    generate(_job(tiny_base, tmp_path, decoding), lambda _event: None)
+    generate(_job(tiny_base, tmp_path, decoding))
     several = list(read_models(tmp_path / ANSWERS, Answer))
-    generate(_job(tiny_base, tmp_path, Decoding(max_new_tokens=2)), lambda _event: None)
+    generate(_job(tiny_base, tmp_path, Decoding(max_new_tokens=2)))
 
     assert len(several) == 4 * len(_PROMPTS)
     assert all(answer.likelihood is not None and answer.likelihood < 0 for answer in several)
@@ -139,8 +140,8 @@ def test_several_answers_say_how_likely_they_are(tiny_base: Path, tmp_path: Path
 def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path) -> None:
     """Behind the first tries, which stay as they are; served is the second one."""
     job = _job(tiny_base, tmp_path, Decoding(max_new_tokens=16, syntax=Syntax.FALLBACK))
-    events: list[dict[str, Any]] = []
-    generate(job, events.append)
+    generate(job)
+    last = json.loads((tmp_path / FILE).read_text().splitlines()[-1])
     answers = list(read_models(tmp_path / ANSWERS, Answer))
     served = as_served(answers)
 
@@ -150,7 +151,7 @@ def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path
     assert not any(is_program(answer.text, Mode.SOURCE) for answer in answers[: len(_PROMPTS)])
     assert [answer.task for answer in served] == list(_PROMPTS)
     assert [answer for answer in served if not (is_program(answer.text, Mode.SOURCE) and answer.stopped)] == []
-    assert events[-1]["payload"]["num_answers"] == 2 * len(_PROMPTS)
+    assert last["payload"]["num_answers"] == 2 * len(_PROMPTS)
 
 
 @pytest.mark.parametrize(

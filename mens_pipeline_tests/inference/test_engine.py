@@ -1,5 +1,6 @@
 """Servers of a merged model, which answer in place of our own loop: llama.cpp's, and our own."""
 
+import json
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -11,10 +12,12 @@ from mens_pipeline.inference.endpoint import Endpoint
 from mens_pipeline.inference.engine import Prompt, answered, serving
 from mens_pipeline.inference.generate import generate
 from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, Engine, Request
-from mens_pipeline.inference.prepare import Asked, Conditions, prepare_requests
+from mens_pipeline.inference.prepare import Conditions, prepare_generation
 from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
+from mens_pipeline.jobs.progress import FILE
+from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.storage.jsonl import read_models
-from mens_pipeline.training.devices import DeviceChoice, resolve_device
 from mens_pipeline_tests.openai_server import Served
 from mens_pipeline_tests.openai_server import serving as listening
 
@@ -30,10 +33,10 @@ _REQUESTS: Final = tuple(Request(task=f"t{n}", prompt=f"Write a function f{n}.")
 def _answers(run: Path, work: Path, decoding: Decoding, engine: Engine | None = None) -> list[Answer]:
     """What the child writes for a job, in this process."""
     conditions = Conditions(decoding, resolve_device(DeviceChoice.CPU), work / "lock", engine)
-    prepared = prepare_requests("adapter", run, Asked(_REQUESTS), conditions, work)
-    events: list[dict[str, Any]] = []
-    generate(prepared.job, events.append)
-    assert events[-1]["payload"]["num_done"] == events[-1]["payload"]["num_answers"]
+    prepared = prepare_generation("adapter", Adapter.open(run), _REQUESTS, conditions, work)
+    generate(prepared.job)
+    last = json.loads((work / FILE).read_text().splitlines()[-1])["payload"]
+    assert last["num_done"] == last["num_answers"]
     return list(read_models(work / ANSWERS, Answer))
 
 
@@ -79,7 +82,7 @@ def test_what_an_engine_wrote_is_kept_apart(trained: Path, tmp_path: Path) -> No
 
     def inputs(engine: Engine | None) -> dict[str, Any]:
         conditions = Conditions(Decoding(), resolve_device(DeviceChoice.CPU), tmp_path / "lock", engine)
-        return prepare_requests("adapter", trained, Asked(_REQUESTS), conditions, tmp_path / "work").inputs
+        return prepare_generation("adapter", Adapter.open(trained), _REQUESTS, conditions, tmp_path / "work").inputs
 
     ours, one, two = inputs(None), inputs(Engine(command=_LLAMA)), inputs(Engine(command=_LLAMA, copies=2))
     assert "engine" not in ours

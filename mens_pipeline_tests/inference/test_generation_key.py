@@ -7,20 +7,17 @@ import pytest
 
 from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request
 from mens_pipeline.inference.prepare import (
-    WEIGHTS,
-    Asked,
     Conditions,
     Model,
     PreparedGeneration,
     all_generated,
-    prepare_requests,
+    prepare_generation,
 )
+from mens_pipeline.jobs.device import Device
+from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, Adapter
+from mens_pipeline.models.base import digest_of_folder
 from mens_pipeline.storage.jsonl import read_models, write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline.training.base_model import digest_of_folder
-from mens_pipeline.training.devices import Device
-from mens_pipeline.training.job import ADAPTER
-from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.small_folder import described_base, write_folder
 
@@ -40,9 +37,9 @@ def run(tmp_path: Path) -> Path:
 
 
 def _prepared(run: Path, device: Device, batch_tokens: int) -> tuple[object, int]:
-    asked = Asked((Request(task="t", prompt="Write."),))
+    asked = [Request(task="t", prompt="Write.")]
     conditions = Conditions(Decoding(batch_tokens=batch_tokens), device, run / "lock")
-    prepared = prepare_requests("base", run, asked, conditions, run / "work")
+    prepared = prepare_generation("base", Adapter.open(run), asked, conditions, run / "work")
     return prepared.inputs, prepared.job.decoding.batch_tokens
 
 
@@ -73,8 +70,8 @@ def test_what_one_model_has_to_do_takes_one_process(run: Path, tmp_path: Path) -
     launched: list[list[str]] = []
 
     def prepared(model: Model, name: str) -> PreparedGeneration:
-        asked = Asked((Request(task=name, prompt="Write."),))
-        return prepare_requests(model, run, asked, conditions, tmp_path / "work" / name)
+        asked = [Request(task=name, prompt="Write.")]
+        return prepare_generation(model, Adapter.open(run), asked, conditions, tmp_path / "work" / name)
 
     def launch(generation: PreparedGeneration) -> int:
         paths = (generation.job_path, *GenerationJob.model_validate_json(generation.job_path.read_text()).then)

@@ -9,8 +9,9 @@ import pytest
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Decoding, Dtype, GenerationJob
 from mens_pipeline.inference.model import load_judged
-from mens_pipeline.inference.prepare import WEIGHTS, held_on
-from mens_pipeline.training.devices import Device
+from mens_pipeline.inference.prepare import held_on
+from mens_pipeline.jobs.device import Device
+from mens_pipeline.models.adapter import WEIGHTS
 from mens_pipeline.training.qlora import load_base
 from mens_pipeline.training.recipe import Recipe
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.inference.packed_linear import PackedLinear, pack_linear
+from mens_pipeline.inference.generate import PackedLinear, pack_linear
 
 
 @pytest.mark.parametrize("rows", [(1,), (3, 1), (2, 70)])

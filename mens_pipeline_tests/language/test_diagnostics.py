@@ -1,11 +1,11 @@
-"""Every kind of diagnostic: where it points, what it says, what it advises."""
+"""Every kind of diagnostic: where it points, what it says, what it advises; places in a text, verdicts as records."""
 
 from typing import NamedTuple
 
 import pytest
 
-from mens_pipeline.language import Code, Diagnostic, Mode, Severity, analyze, analyze_bytes
-from mens_pipeline.language.front_end import MAX_WARNINGS
+from mens_pipeline.language import Code, Diagnostic, Mode, Position, Severity, SourceText, analyze, analyze_bytes
+from mens_pipeline.language.front_end import MAX_WARNINGS, verdict_record
 from mens_pipeline.language.parser.cursor import MAX_NESTING
 from mens_pipeline.language.parser.modules import MAX_FAILURES
 from mens_pipeline_tests.language.semantics.tables import SEMANTIC_CODES
@@ -207,3 +207,50 @@ def test_accepted_text_has_no_errors_and_rejected_text_has() -> None:
         analysis = analyze(source, Mode.SOURCE)
 
         assert analysis.ok == (not analysis.errors)
+
+
+@pytest.mark.parametrize(
+    ("text", "index", "position"),
+    [
+        ("", 0, Position(0, 1, 0)),
+        ("ab", 2, Position(2, 1, 2)),
+        ("a\nb", 1, Position(1, 1, 1)),
+        ("a\nb", 2, Position(2, 2, 0)),
+        ("a\r\nb", 3, Position(3, 2, 0)),
+        ("a\rb", 2, Position(2, 1, 2)),
+        ("é\n日x", 3, Position(6, 2, 1)),
+        ("\ud800x", 1, Position(3, 1, 1)),
+        ("a\n", 2, Position(2, 2, 0)),
+    ],
+)
+def test_position_of_a_character(text: str, index: int, position: Position) -> None:
+    """LF ends a line, columns are characters, offsets are bytes."""
+    assert SourceText(text).position(index) == position
+
+
+def test_line_is_without_its_end() -> None:
+    """LF and CR LF are no part of a line."""
+    text = SourceText("a\r\nb\n\nc")
+
+    assert [text.line(number) for number in (1, 2, 3, 4)] == ["a", "b", "", "c"]
+
+
+def test_an_accepted_program_has_its_declarations() -> None:
+    """In order and counted, with its warnings."""
+    record = verdict_record(analyze("fn f() -> int { return 1 }\nimport a\n"))
+
+    assert record["ok"] is True
+    assert record["declarations"] == ["Function", "Import"]
+    assert record["constructs"] == {"fn": 1, "import": 1}
+    assert record["diagnostics"] == []
+    assert [(warning["line"], warning["column"]) for warning in record["warnings"]] == [(1, 7)]
+
+
+def test_a_rejected_program_has_its_errors_alone() -> None:
+    """Each with its place, code, message and advice."""
+    record = verdict_record(analyze("é fn ("))
+    (first, *_) = record["diagnostics"]
+
+    assert (record["ok"], record["declarations"], record["constructs"]) == (False, [], {})
+    assert set(first) == {"line", "column", "offset", "code", "message", "advice"}
+    assert first["offset"] > first["column"] >= 0

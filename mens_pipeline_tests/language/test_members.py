@@ -5,8 +5,7 @@ from itertools import pairwise
 import pytest
 
 from mens_pipeline.language import Mode, analyze, mode_of, tokenize
-from mens_pipeline.language.members import members_after
-from mens_pipeline.language.semantics import members_at
+from mens_pipeline.language.semantics import members_after, members_at
 from mens_pipeline_tests.language.examples import right_programs
 
 _POINT = "type P { x: int, near: Option[P] }\n"

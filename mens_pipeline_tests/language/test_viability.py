@@ -14,8 +14,7 @@ from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.language import Mode, analyze, mode_of, tokenize
 from mens_pipeline.language import parser as parser_package
 from mens_pipeline.language.completion import _WORDS, _Growing, complete
-from mens_pipeline.language.probe import Probe, Token
-from mens_pipeline.language.viability import NEXT, WORDS, Viability, ViableText, has_tokens, viable
+from mens_pipeline.language.viability import NEXT, WORDS, Probe, Token, Viability, ViableText, has_tokens
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 from mens_pipeline_tests.language.examples import Case, conformance_cases, golden_programs, reference_examples
 
@@ -24,6 +23,10 @@ _SHORT = 300
 _COMPLETED = 10_000
 _LOOKAHEAD = 40
 """Characters behind an error, within which a text is dead."""
+
+
+def _viable(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> Viability:
+    return ViableText(mode, is_strict=is_strict).would_be(text)
 
 
 @cache
@@ -78,8 +81,8 @@ def test_no_prefix_of_a_long_program_is_dead() -> None:
 
 def test_a_program_is_complete_exactly_if_it_is_accepted() -> None:
     """Rejected texts are open or dead."""
-    wrong = [case.id for case in _rejected() if viable(case.source, case.mode) is Viability.COMPLETE]
-    unfinished = [name for name, source, mode in _accepted() if viable(source, mode) is not Viability.COMPLETE]
+    wrong = [case.id for case in _rejected() if _viable(case.source, case.mode) is Viability.COMPLETE]
+    unfinished = [name for name, source, mode in _accepted() if _viable(source, mode) is not Viability.COMPLETE]
 
     assert (wrong, unfinished) == ([], [])
 
@@ -90,7 +93,7 @@ def test_a_rejected_text_is_dead_soon_after_its_error() -> None:
     for case in _rejected():
         first = analyze(case.source, case.mode).errors[0]
         text = case.source[: first.end.offset + _LOOKAHEAD]
-        is_alive = len(text) < len(case.source) and viable(text, case.mode) is not Viability.DEAD
+        is_alive = len(text) < len(case.source) and _viable(text, case.mode) is not Viability.DEAD
         if is_alive and complete(text, case.mode) is None:
             late.append(case.id)
 
@@ -148,7 +151,7 @@ def test_every_open_prefix_is_completed() -> None:
 )
 def test_what_becomes_of_a_text(text: str, expected: Viability) -> None:
     """The last piece counts as unfinished."""
-    assert viable(text) is expected
+    assert _viable(text) is expected
 
 
 @pytest.mark.parametrize(
@@ -171,8 +174,8 @@ def test_what_becomes_of_a_text(text: str, expected: Viability) -> None:
 )
 def test_what_the_lexer_drops_is_dead_where_that_is_asked_for(text: str, expected: Viability) -> None:
     """A model that writes it means something else."""
-    assert viable(text, is_strict=True) is expected
-    assert expected is not Viability.DEAD or viable(text) is not Viability.DEAD
+    assert _viable(text, is_strict=True) is expected
+    assert expected is not Viability.DEAD or _viable(text) is not Viability.DEAD
 
 
 def test_blanks_and_comments_are_no_tokens() -> None:
@@ -192,7 +195,7 @@ def test_reading_on_says_what_reading_anew_says() -> None:
     for source, mode in programs:
         text = ViableText(mode)
         for start in range(0, len(source), 7):
-            assert text.append(source[start : start + 7]) is viable(source[: start + 7], mode)
+            assert text.append(source[start : start + 7]) is _viable(source[: start + 7], mode)
 
 
 def test_the_cost_of_a_piece_does_not_grow_with_the_text() -> None:
@@ -305,10 +308,10 @@ def test_a_text_that_is_dead_is_not_completed() -> None:
 
 def test_a_search_ends_where_no_token_may_follow() -> None:
     """A number in front of declarations is alive, since one that is too large is dropped; but no token may follow."""
-    assert viable("1") is Viability.OPEN
+    assert _viable("1") is Viability.OPEN
     assert complete("1") is None
-    assert viable("1", is_strict=True) is Viability.DEAD
-    assert viable("1" + "0" * 20 + "\nimport q") is Viability.COMPLETE
+    assert _viable("1", is_strict=True) is Viability.DEAD
+    assert _viable("1" + "0" * 20 + "\nimport q") is Viability.COMPLETE
 
 
 @pytest.mark.parametrize("text", ["fn f() {}\n@mcp", 'let a = "b', "fn f() {}\n/", "let a = 1d", "let a = 1 !"])
@@ -322,7 +325,7 @@ def test_a_program_without_anything_dropped_is_completed_to(text: str) -> None:
 
 def test_deep_texts_are_looked_at_as_well() -> None:
     """Deeper than the recursion limit of Python is at first."""
-    assert viable("let a = " + "(" * 1_500) is Viability.OPEN
+    assert _viable("let a = " + "(" * 1_500) is Viability.OPEN
 
 
 def test_texts_at_the_same_place_of_the_parser_end_the_same_way() -> None:

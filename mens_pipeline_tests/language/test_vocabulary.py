@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 
 import mens_pipeline.language
-from mens_pipeline.language.decorator_keys import KEYED_DECORATORS
 from mens_pipeline.language.vocabulary import (
     BALANCED_DECORATORS,
     BARE_DECORATORS,
     BINARY_POWERS,
     DECORATORS,
     FUNCTION_DECORATORS,
+    KEYED_DECORATORS,
     KEYWORDS,
     LAYOUT_TAGS,
     LLM_DECORATORS,

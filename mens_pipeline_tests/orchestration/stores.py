@@ -7,10 +7,10 @@ from typing import Any
 
 import dagster as dg
 
+from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.orchestration.handover import reference
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
-from mens_pipeline.training.telemetry_log import FILE
 
 
 def store_with(

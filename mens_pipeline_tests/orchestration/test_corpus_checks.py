@@ -16,12 +16,17 @@ from mens_pipeline.corpus.curate.validated_pairs import KIND as PAIRS
 from mens_pipeline.corpus.schema.records import Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.corpus.synthesis.synthetic_corpus import KIND as SYNTHETIC
-from mens_pipeline.orchestration.defs.mix import enough_pairs, mixed_rows_accounted_for, shares_as_asked
-from mens_pipeline.orchestration.defs.pairs import rows_accounted_for
-from mens_pipeline.orchestration.defs.split import no_overlap, pairs_accounted_for
-from mens_pipeline.orchestration.defs.synthesis import as_many_as_asked
+from mens_pipeline.orchestration.defs.pairs import as_many_as_asked, rows_accounted_for
+from mens_pipeline.orchestration.defs.train_set import (
+    enough_pairs,
+    mixed_rows_accounted_for,
+    no_overlap,
+    pairs_accounted_for,
+    shares_as_asked,
+)
 from mens_pipeline.settings import PIPELINE_CONFIG
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline_tests.corpus.rows import mix_report, split_report
 from mens_pipeline_tests.orchestration.stores import artifact_in, store_with
 
 _ANSWER = (
@@ -39,6 +44,11 @@ def _pair(prompt: str, response: str, path: str) -> TrainingPair:
     return TrainingPair(prompt=prompt, response=response, source=source)
 
 
+def _about_pairs(**counts: Any) -> dict[str, Any]:
+    behaviour = {"functions": 0, "observed": 0, "without": {}}
+    return {"num_pairs": {}, "validation": {}, "behaviour": behaviour, "lanes": {}, "categories": {}, **counts}
+
+
 @pytest.mark.parametrize(("missing", "passed"), [(0, True), (1, False)])
 def test_a_synthetic_corpus_with_fewer_rows_is_refused(tmp_path: Path, missing: int, *, passed: bool) -> None:
     """Than config/pipeline.yaml asks for."""
@@ -52,7 +62,7 @@ def test_a_lost_row_is_refused(tmp_path: Path) -> None:
     """Three were seen, two are told of."""
     counts = {"seen": 3, "kept": 1, "rejected": {"schema": 1}, "warned": {"semantic_error": 1}}
     validation = {"records.jsonl": counts}
-    result = _result(rows_accounted_for(*store_with(tmp_path, PAIRS, {"validation": validation})))
+    result = _result(rows_accounted_for(*store_with(tmp_path, PAIRS, _about_pairs(validation=validation))))
 
     assert not result.passed
     assert result.metadata["unaccounted/records.jsonl"].value == 1
@@ -67,7 +77,7 @@ def test_a_leak_into_training_is_refused(tmp_path: Path, prompt: str, *, passed:
         write_jsonl(folder / "pairs.jsonl", [_pair(prompt, "fn hello() { }\n", "a.vox")])
         write_jsonl(folder / HELDOUT, [_pair("Sum prices", _ANSWER, "held.vox")])
 
-    result = _result(no_overlap(*store_with(tmp_path, SPLIT, {"train": {"pairs.jsonl": 1}}, write)))
+    result = _result(no_overlap(*store_with(tmp_path, SPLIT, split_report(train={"pairs.jsonl": 1}), write)))
 
     assert result.passed is passed
     assert result.metadata["near_copies"].value == (0 if passed else 1)
@@ -76,8 +86,8 @@ def test_a_leak_into_training_is_refused(tmp_path: Path, prompt: str, *, passed:
 @pytest.mark.parametrize(("aside", "passed"), [(1, True), (0, False)])
 def test_a_pair_that_the_split_lost_is_refused(tmp_path: Path, aside: int, *, passed: bool) -> None:
     """Five pairs, three train, one judges, one must be set aside."""
-    pairs = artifact_in(tmp_path, PAIRS, {"num_pairs": {"pairs.jsonl": 5}})
-    counts = {"train": {"pairs.jsonl": 3}, "heldout": 1, "aside": {"too_small": aside}}
+    pairs = artifact_in(tmp_path, PAIRS, _about_pairs(num_pairs={"pairs.jsonl": 5}))
+    counts = split_report(train={"pairs.jsonl": 3}, heldout=1, aside={"too_small": aside})
     split, store = store_with(tmp_path, SPLIT, counts)
 
     assert _result(pairs_accounted_for(replace(split, parents=(pairs.ref(),)), store)).passed is passed
@@ -86,13 +96,13 @@ def test_a_pair_that_the_split_lost_is_refused(tmp_path: Path, aside: int, *, pa
 @pytest.mark.parametrize(("num_pairs", "passed"), [(50, True), (49, False)])
 def test_too_few_pairs_are_refused(tmp_path: Path, num_pairs: int, *, passed: bool) -> None:
     """Fifty are enough, forty-nine are not."""
-    assert _result(enough_pairs(*store_with(tmp_path, MIXED, {"total_distinct": num_pairs}))).passed is passed
+    assert _result(enough_pairs(*store_with(tmp_path, MIXED, mix_report(total_distinct=num_pairs)))).passed is passed
 
 
 def _mixed(**changes: Any) -> dict[str, Any]:
     source = {"path": "p", "input_lines": 3, "distinct_lines": 2, "dropped": {"lane": 1}, "emitted_lines": 2}
     shares = {"requested_share": 1.0, "share_of_output": 1.0}
-    return {"sources": [{**source, **shares, **changes}], "total_emitted": 2}
+    return {**mix_report({**source, **shares, **changes}), "total_emitted": 2}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mens_pipeline.orchestration.defs.sensors import Cursor, read_cursor
+from mens_pipeline.orchestration.defs.automation import Cursor, read_cursor
 
 
 def test_a_cursor_survives_its_text() -> None:

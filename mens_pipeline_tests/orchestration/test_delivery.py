@@ -8,9 +8,9 @@ import dagster as dg
 import pytest
 
 from mens_pipeline.definitions import defs
-from mens_pipeline.delivery.handoff import HANDOFF, ServingHandoff
-from mens_pipeline.delivery.merge_documents import MERGE_REPORT
+from mens_pipeline.delivery.agreement import MERGE_REPORT
 from mens_pipeline.delivery.merged_model import KIND, report_in
+from mens_pipeline.delivery.serving_handoff import HANDOFF, ServingHandoff
 from mens_pipeline.delivery.serving_handoff import KIND as HANDED
 from mens_pipeline.orchestration.defs.delivery import (
     handed_files_as_written,
@@ -20,9 +20,8 @@ from mens_pipeline.orchestration.defs.delivery import (
 )
 from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.orchestration.resources.compute import Compute
-from mens_pipeline.orchestration.resources.generator import Merger
+from mens_pipeline.orchestration.launchers import Merger
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.delivery.delivered import promoted_run
 

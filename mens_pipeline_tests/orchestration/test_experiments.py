@@ -18,20 +18,20 @@ from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.definitions import defs
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import remember
-from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest, manifest_of
-from mens_pipeline.orchestration.defs.experiments import recipe_scores
+from mens_pipeline.models.adapter import ADAPTER as FOLDER
+from mens_pipeline.models.adapter import WEIGHTS, Adapter, adapter_digest
+from mens_pipeline.orchestration.choices import RECIPE_TAG, TrainConfig, identify, training_of
+from mens_pipeline.orchestration.defs.evaluation import recipe_scores
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
-from mens_pipeline.orchestration.experiment import RECIPE_TAG, TrainConfig, identify, training_of
 from mens_pipeline.orchestration.handover import ArtifactHandover
+from mens_pipeline.orchestration.headless import progress_logger
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.progress import progress_logger
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.history import champion_key, champion_of
 from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.settings import DOMAINS
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline.training.job import ADAPTER as FOLDER
 from mens_pipeline.training.presets import load_named
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
@@ -61,7 +61,7 @@ def qlora_adapter(
     )
     made, _ = opened.built(ADAPTER, {"n": name}, lambda folder: fill_trained(folder, name))
     context.instance.add_run_tags(context.run.run_id, {RECIPE_TAG: told.label()})
-    facts = identify(context, manifest_of(made.path), adapter_digest(made.path))
+    facts = identify(context, Adapter.open(made.path).manifest, adapter_digest(made.path))
     return dg.MaterializeResult(value=made.ref(split.ref()), metadata={**_TRAINING, **facts})
 
 
@@ -72,7 +72,7 @@ def eval_results(
     """Its evaluation."""
     run = store.artifact(qlora_adapter).path
     made = evaluated(run, store.open(), _ALL[(run / FOLDER / WEIGHTS).read_text()])
-    facts = identify(context, manifest_of(run), adapter_digest(run))
+    facts = identify(context, Adapter.open(run).manifest, adapter_digest(run))
     return dg.MaterializeResult(value=made.ref(qlora_adapter), metadata={"missing_constructs": "none", **facts})
 
 
@@ -353,20 +353,20 @@ def test_two_recipes_are_laid_side_by_side(home: Path, instance: dg.DagsterInsta
     page = tmp_path / "page.html"
     command = ["compare", "default", "wide", "-o", str(page)]
     told, data = CliRunner().invoke(app, command), CliRunner().invoke(app, [*command, "--json"])
-    rows = {row["label"]: row for row in json.loads(data.stdout)["rows"]}
-    (line,) = [line for line in told.stdout.splitlines() if line.startswith("Parse rate, held-out")]
+    (row,) = [row for row in json.loads(data.stdout)["rows"] if row["label"] == "parse rate"]
+    (line,) = [line for line in told.stdout.splitlines() if line.startswith("heldout  parse rate ")]
 
     assert told.exit_code == 0, told.output
     assert "20/40 (50.0 %)" in line
     assert "40/40 (100.0 %)" in line
     assert "+50.0 points" in line
     assert "p < 0.001" in line
-    assert rows["Parse rate"]["num_tasks"] == 40
-    assert rows["Parse rate"]["tone"] == "good"
+    assert [cell["rate"]["denominator"] for cell in row["cells"]] == [40, 40]
+    assert row["cells"][1]["difference"]["tone"] == "good"
     html = page.read_text()
-    assert 'Only the second passes <span class="count">20</span>' in html
-    assert 'Both pass <span class="count">20</span>' in html
-    assert html.count("fn t39() to int") == 1
+    assert 'Only wide passes <span class="count">20</span>' in html
+    assert 'All pass <span class="count">20</span>' in html
+    assert html.count("fn t39() to int") == 2, "by the second, and as the reference"
 
 
 def test_a_recipe_that_was_never_run_is_named(home: Path, instance: dg.DagsterInstance) -> None:

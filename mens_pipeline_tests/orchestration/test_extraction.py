@@ -15,14 +15,13 @@ from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.extract.extracted_corpus import KIND
-from mens_pipeline.corpus.schema.reading import read_pairs
-from mens_pipeline.corpus.synthesis.generate import KINDS
+from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.synthesis.synthetic_corpus import KINDS
 from mens_pipeline.definitions import defs
 from mens_pipeline.language import CONSTRUCTS
-from mens_pipeline.orchestration.charts import bar_chart
 from mens_pipeline.orchestration.defs.extraction import everything_accounted_for
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
+from mens_pipeline.orchestration.metadata import bar_chart
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, VoxWorkspace
 from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
 from mens_pipeline.storage.store import MANIFEST, ArtifactRef, ArtifactStore
 
@@ -129,9 +128,10 @@ def test_an_account_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
     resource = ArtifactStoreResource(root=str(tmp_path))
     with pytest.raises(dg.Failure, match=r"extracted_corpus 0{12} is gone\. Materialise extracted_corpus again"):
         everything_accounted_for(ArtifactRef(KIND, "0" * 64), resource)
-    with store.writing(KIND, {}) as draft:
-        draft.extra = {"units": {"block": {"seen": 3, "kept": 1, "dropped": {"rejected": 1}}}}
-    corpus = store.find(KIND, {})
+    units = {"block": {"seen": 3, "kept": 1, "dropped": {"rejected": 1}}}
+    with store.writing(KIND, {"commit": None}) as draft:
+        draft.extra = {"units": units, "num_records": 1, "telemetry": None, "grammar": "a"}
+    corpus = store.find(KIND, {"commit": None})
     assert corpus is not None
     result = everything_accounted_for(corpus.ref(), resource)
 

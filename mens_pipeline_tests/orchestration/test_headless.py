@@ -12,11 +12,11 @@ import dagster as dg
 import pytest
 import yaml
 
-from mens_pipeline.orchestration.headless import _plain
+from mens_pipeline.models.card import plain
+from mens_pipeline.orchestration.failures import plainly
+from mens_pipeline.orchestration.headless import PROGRESS_LOGGER, _plain, progress_logger, run_graph
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.progress import PROGRESS_LOGGER
-from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline.training.markdown import plain
+from mens_pipeline.settings import PROJECT_ROOT, load_settings
 from mens_pipeline_tests.orchestration.tiny_graph import location
 
 
@@ -72,6 +72,31 @@ def test_a_run_at_work_is_left_alone(tmp_path: Path) -> None:
 
     assert outcome["success"]
     assert still is dg.DagsterRunStatus.STARTED
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_run_that_is_canceled_in_the_ui_is_interrupted(tmp_path: Path, *, is_deleted: bool) -> None:
+    """The UI sends no signal to a terminal; its process ends before the next step, and says that it was interrupted."""
+
+    @dg.asset
+    @plainly
+    def first(context: dg.AssetExecutionContext) -> None:
+        if is_deleted:
+            context.instance.delete_run(context.run.run_id)
+        else:
+            context.instance.report_run_canceled(context.run)
+
+    @dg.asset(deps=[first])
+    @plainly
+    def second() -> None:
+        raise AssertionError
+
+    job = dg.define_asset_job("two")
+    definitions = dg.Definitions(assets=[first, second], jobs=[job], loggers={"progress": progress_logger})
+    outcome = run_graph(definitions, load_settings().model_copy(update={"dagster_home": tmp_path}), "two")
+
+    assert (outcome.success, outcome.is_interrupted) == (False, True)
+    assert set(_statuses(tmp_path).values()) == (set() if is_deleted else {dg.DagsterRunStatus.CANCELED})
 
 
 def test_a_run_that_waits_for_a_slot_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,7 +9,6 @@ from dagster._core.storage.tags import PARENT_RUN_ID_TAG
 
 from mens_pipeline.definitions import defs
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.feedback.method import Method
 from mens_pipeline.orchestration.handover import ArtifactHandover, made_in_run
 from mens_pipeline.orchestration.improve import Plan, improve
 from mens_pipeline.orchestration.instance import open_instance
@@ -50,7 +49,7 @@ def test_a_round_needs_an_adapter_and_its_evaluation(tmp_path: Path) -> None:
     """Told before anything is asked, with what helps; the evaluation of another adapter is none."""
     paths = {"dagster_home": tmp_path / "home", "store_root": tmp_path / "store"}
     settings = load_settings().model_copy(update=paths)
-    plan = Plan(1, Method.RAFT, None, has_control=False)
+    plan = Plan(1, None, has_control=False)
     with pytest.raises(RefusedError, match=r"no adapter was trained yet\. Run `mens run` first"):
         next(improve(defs(), settings, plan))
 

@@ -11,7 +11,7 @@ import pytest
 
 from mens_pipeline.definitions import defs
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore
 
 _OLD = 1_000_000_000

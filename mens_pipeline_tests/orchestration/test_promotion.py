@@ -15,13 +15,14 @@ from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.definitions import defs
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
-from mens_pipeline.inference.prepare import adapter_digest
+from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
 from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.promotion import benchmark_gate as gate_module
-from mens_pipeline.promotion.history import champion_key, champion_of
+from mens_pipeline.promotion import promote as promotion
+from mens_pipeline.promotion.history import champion_key, champion_of, history_of
 from mens_pipeline.promotion.receipt import FAILED, RECEIPT
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
@@ -148,6 +149,26 @@ def test_promotion_without_checks_refuses_too(tmp_path: Path, instance: dg.Dagst
 
     assert not _promoted(_run(store.root, instance, checks=False))
     assert champion_key(store) is None
+
+
+def test_a_run_that_is_canceled_while_it_promotes_promotes_nothing(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though its process never got a signal: its status is looked at before the change itself."""
+    store = _trained(tmp_path / "store", 40)
+    copy = promotion._copy  # noqa: SLF001 - the last that is done before the change
+
+    def cancel_and_copy(source: Path, folder: Path, sha256: str | None) -> None:
+        for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
+            instance.report_run_canceled(run)
+        copy(source, folder, sha256)
+
+    monkeypatch.setattr(promotion, "_copy", cancel_and_copy)
+    result = _run(store.root, instance)
+
+    assert not result.success
+    assert champion_key(store) is None
+    assert history_of(store) == ()
 
 
 def test_promotion_without_a_verdict_refuses(tmp_path: Path, instance: dg.DagsterInstance) -> None:

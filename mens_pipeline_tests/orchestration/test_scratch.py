@@ -18,15 +18,15 @@ from mens_pipeline.orchestration.defs.scratch import (
 )
 from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.orchestration.resources.compute import Compute
-from mens_pipeline.orchestration.resources.trainer import Trainer
+from mens_pipeline.orchestration.launchers import Trainer
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
+from mens_pipeline.scratch.recipe import ScratchConfig
+from mens_pipeline.scratch.run import KIND, LANE, SCHEMA_VERSION, ScratchManifest, ScratchResult
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
-from mens_pipeline.training.scratch.finish import KIND
 from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in, store_with, write_losses
+from mens_pipeline_tests.scratch.runs import FAST
 from mens_pipeline_tests.training.runs import pairs
-from mens_pipeline_tests.training.scratch.runs import FAST
 
 _CHECKED: list[Any] = [dg.AssetSpec(MIXED), scratch_model, scratch_loss_fell, scratch_parameters_as_declared]
 
@@ -97,7 +97,36 @@ def test_it_stands_beside_the_graph() -> None:
 
 
 def _trained(root: Path, losses: list[float], **training: Any) -> tuple[ArtifactRef, ArtifactStoreResource]:
-    return store_with(root, KIND, {"training": training}, partial(write_losses, losses=losses))
+    return store_with(root, KIND, {"training": _manifest() | training}, partial(write_losses, losses=losses))
+
+
+def _manifest() -> dict[str, Any]:
+    """Return a manifest as a run writes it, with figures of no account."""
+    counts = dict.fromkeys(("num_rows", "num_train", "longest", "num_steps", "trained_tokens", "num_parameters"), 1)
+    result = ScratchResult(
+        **counts, skipped={}, seconds=1.0, train_loss=1.0, validation_loss=None, model_sha256="0" * 64
+    )
+    return ScratchManifest(
+        manifest_schema_version=SCHEMA_VERSION,
+        kind=KIND,
+        lane=LANE,
+        name="scratch-model",
+        vcs_sha=None,
+        vox_backend=None,
+        config=ScratchConfig.SMALL,
+        shape={},
+        num_parameters=1,
+        tokenizer={},
+        recipe={},
+        seed=1,
+        contract_digest="0" * 64,
+        train_file="train.jsonl",
+        train_sha256="0" * 64,
+        model_sha256="0" * 64,
+        system_prompt="",
+        libraries={},
+        result=result,
+    ).as_json()
 
 
 @pytest.mark.parametrize(("losses", "passed"), [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])

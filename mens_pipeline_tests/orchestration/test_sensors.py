@@ -14,9 +14,7 @@ from mens_pipeline.corpus.extract.extracted_corpus import KIND as CORPUS
 from mens_pipeline.definitions import defs
 from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.language.fingerprint import grammar_fingerprint
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.orchestration.resources.source_watch import SourceWatch
-from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, SourceWatch, VoxWorkspace
 from mens_pipeline.settings import PIPELINE_CONFIG
 from mens_pipeline.storage.store import ArtifactStore
 
@@ -190,7 +188,7 @@ def test_paths_may_be_left_out(  # noqa: PLR0913 - fixtures and columns
     values = yaml.safe_load(PIPELINE_CONFIG.read_text())
     values["watch"] = {"paths": ["*.vox", "*.vox.ui", "docs/src/*"]}
     (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(values))
-    monkeypatch.setattr("mens_pipeline.orchestration.defs.sensors.PIPELINE_CONFIG", tmp_path / "pipeline.yaml")
+    monkeypatch.setattr("mens_pipeline.orchestration.defs.automation.PIPELINE_CONFIG", tmp_path / "pipeline.yaml")
     ticks.tick()
     (root / path).parent.mkdir(parents=True, exist_ok=True)
     (root / path).touch()
@@ -228,7 +226,8 @@ def grammar(store: ArtifactStore) -> Ticks:
 
 
 def _corpus(store: ArtifactStore, grammar: str) -> None:
-    store.built(CORPUS, {"n": grammar}, lambda _folder: {"grammar": grammar})
+    counts = {"units": {}, "num_records": 0, "telemetry": None}
+    store.built(CORPUS, {"n": grammar, "commit": None}, lambda _folder: {"grammar": grammar, **counts})
 
 
 def test_a_program_and_a_page_together_start_one_run(root: Path, ticks: Ticks, grammar: Ticks) -> None:
@@ -255,7 +254,7 @@ def test_a_change_of_the_grammar_extracts_everything(
     """Once; and back again is a change as well."""
     _corpus(store, grammar_fingerprint())
     same = grammar.tick()
-    monkeypatch.setattr("mens_pipeline.orchestration.defs.sensors.grammar_fingerprint", lambda: "b" * 64)
+    monkeypatch.setattr("mens_pipeline.orchestration.defs.automation.grammar_fingerprint", lambda: "b" * 64)
     changed = _run(grammar.tick())
     quiet = grammar.tick()
     monkeypatch.undo()

@@ -11,11 +11,11 @@ import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
-from mens_pipeline.inference.prepare import adapter_digest
+from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
 from mens_pipeline.orchestration.handover import ARTIFACT, ArtifactHandover
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.promotion.benchmark_gate import receipt_in
 from mens_pipeline.promotion.history import champion_of
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore

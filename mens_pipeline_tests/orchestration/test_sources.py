@@ -7,8 +7,7 @@ import pytest
 
 from mens_pipeline.definitions import defs
 from mens_pipeline.settings import DOMAINS, PRESETS, RECIPES
-from mens_pipeline.training.named_recipes import load_recipes
-from mens_pipeline.training.presets import load_named
+from mens_pipeline.training.presets import load_named, load_recipes
 
 
 @pytest.fixture(autouse=True)

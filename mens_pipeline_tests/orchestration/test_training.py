@@ -1,6 +1,6 @@
 """The adapter and its checks as Dagster sees them."""
 
-from functools import partial
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,18 @@ from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.definitions import defs
-from mens_pipeline.inference.prepare import adapter_digest
+from mens_pipeline.models.adapter import MANIFEST, adapter_digest
 from mens_pipeline.orchestration import choices
 from mens_pipeline.orchestration.defs.promotion import GateConfig
 from mens_pipeline.orchestration.defs.training import base_model, loss_fell, only_the_adapter_changed, qlora_adapter
 from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.orchestration.resources.compute import Compute
-from mens_pipeline.orchestration.resources.trainer import Trainer
+from mens_pipeline.orchestration.launchers import Trainer
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline.training.qlora_adapter import KIND
+from mens_pipeline_tests.evaluation.runs import training_manifest
 from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in, store_with, write_losses
 from mens_pipeline_tests.training.runs import FAST, pairs
 from mens_pipeline_tests.training.small_folder import write_folder
@@ -231,7 +231,13 @@ def test_a_base_is_not_stale_with_every_train_set() -> None:
 
 
 def _trained(root: Path, losses: list[float], **result: Any) -> tuple[ArtifactRef, ArtifactStoreResource]:
-    return store_with(root, KIND, {"training": {"result": result}}, partial(write_losses, losses=losses))
+    def write(folder: Path) -> None:
+        write_losses(folder, losses=losses)
+        manifest = training_manifest()
+        manifest["result"] |= result
+        (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+
+    return store_with(root, KIND, {}, write)
 
 
 @pytest.mark.parametrize(("changed", "matrices", "passed"), [(28, 28, True), (27, 28, False), (0, 0, False)])

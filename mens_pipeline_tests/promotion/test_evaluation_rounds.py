@@ -11,13 +11,13 @@ from mens_pipeline.evaluation.eval_results import Examination
 from mens_pipeline.evaluation.results import RESULTS, EvalResults
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding
-from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, manifest_of
+from mens_pipeline.inference.prepare import Conditions, PreparedGeneration
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
+from mens_pipeline.models.adapter import MANIFEST, Adapter
+from mens_pipeline.models.base import digest_of_folder
 from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline.training.base_model import digest_of_folder
-from mens_pipeline.training.devices import DeviceChoice, resolve_device
-from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, task
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, THRESHOLDS, evaluated, judged, promote, trained
 
@@ -66,11 +66,10 @@ def run(tmp_path: Path, tiny_base: Path) -> Callable[[str], Path]:
 def _evaluated(folder: Path, store: ArtifactStore, models: _Models, tell: Callable[[str], None]) -> EvalResults:
     conditions = Conditions(Decoding(), resolve_device(DeviceChoice.CPU), store.root / "cpu.lock")
     evaluation, _ = evaluate_in_rounds(
-        folder,
+        Adapter.open(folder),
         Examination(_TASKS, "cd" * 32, None),
         conditions,
         store,
-        manifest_of(folder),
         demands=_DEMANDS,
         launch=models,
         tell=tell,

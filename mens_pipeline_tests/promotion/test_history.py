@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -139,6 +140,19 @@ def test_a_damaged_history_stops_every_change(
         roll_back(store, now=NOW, reason="again")
     assert "Delete the folder" not in str(refused.value)
     assert {path.name for path in rolled_back.iterdir()} == left
+
+
+@pytest.mark.parametrize("newer", [{"format_version": 2, "action": "retire"}, {"by": "a maintainer"}])
+def test_a_history_of_a_newer_version_asks_for_an_upgrade(
+    rolled_back: Path, store: ArtifactStore, newer: dict[str, Any]
+) -> None:
+    """It is sound, and whoever deletes it deletes what all champions rest on; also where its end was cut off."""
+    path = rolled_back / HISTORY
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:2], json.dumps(json.loads(lines[2]) | newer)]))
+
+    with pytest.raises(RefusedError, match=r"history\.jsonl:3: written by a newer version .*Upgrade it\.$"):
+        champion_key(store)
 
 
 def test_a_pointer_that_was_mended_by_hand_is_taken(rolled_back: Path, store: ArtifactStore) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.inference.prepare import adapter_digest
-from mens_pipeline.promotion.ledger import FOLDER, LEDGER, Try, record_try, sign_ledger
+from mens_pipeline.inference.generation import Decoding, Engine
+from mens_pipeline.models.adapter import adapter_digest
+from mens_pipeline.promotion.ledger import FOLDER, LEDGER, Try, attempt_of, record_try, sign_ledger
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.signing import Signing
-from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.storage.store import ArtifactStore, key_of
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, trained
 
 _FILES = tuple(f"golden/{number}.vox" for number in range(20))
@@ -27,7 +27,13 @@ def _try(adapter: str = "a", files: tuple[str, ...] = _FILES, rounds: int = 2, *
         first_heldout_tasks=100,
         max_rounds=rounds,
         files=files,
+        rows_sha256=key_of({"rows": files}),
+        device="cpu float32 dense",
     )
+
+
+def _changed(**changes: Any) -> Try:
+    return _try().model_copy(update=changes)
 
 
 def _recorded(store: ArtifactStore, *tries: Try) -> list[int]:
@@ -59,12 +65,59 @@ def test_the_same_again_is_no_new_try(store: ArtifactStore) -> None:
         _try(temperature=0.3),
         _try(max_new_tokens=160),
         _try(rounds=1),
+        _try(files=_FILES[:10]),
+        _try(files=_FILES[10:]),
+        _changed(device="cuda bfloat16 dense"),
+        _changed(engine=Engine(command="vllm serve {folder} --port {port}")),
     ],
-    ids=["seed", "temperature", "limit", "rounds"],
+    ids=["seed", "temperature", "limit", "rounds", "first half", "other half", "device", "engine"],
 )
 def test_drawing_again_is_a_new_try(store: ArtifactStore, again: Try) -> None:
-    """The same weights, and another chance."""
+    """The same weights, and another chance: other numbers, a part of the rows, or another machine."""
     assert _recorded(store, _try(), again) == [1, 2]
+
+
+@pytest.mark.threat("M13")
+def test_on_a_gpu_another_size_of_a_batch_is_a_new_try(store: ArtifactStore) -> None:
+    """Kernels, and so the order of sums, depend on how many rows there are."""
+    gpu = {"device": "cuda bfloat16 dense"}
+    large, small = (_try(batch_tokens=size).model_copy(update=gpu) for size in (12_288, 512))
+
+    assert _recorded(store, large, small, large) == [1, 2, 1]
+
+
+@pytest.mark.threat("M13")
+def test_the_same_rows_in_other_files_are_the_same_exam(store: ArtifactStore) -> None:
+    """Names decide no answer: of the same adapter it is the same try, of another one the second."""
+    renamed = tuple(f"renamed/{number}.vox" for number in range(20))
+
+    assert _recorded(store, _try(), _changed(files=renamed)) == [1, 1]
+    assert _recorded(store, _changed(files=renamed, adapter_sha256="b" * 64)) == [2]
+
+
+def test_a_line_of_an_earlier_version_counts_and_is_no_try_of_today(store: ArtifactStore) -> None:
+    """It says neither on which rows nor on which device it was drawn, so nobody knows that the answers are the same."""
+    _recorded(store, _try("a"))
+    path = store.root / FOLDER / LEDGER
+    entry = json.loads(path.read_text())
+    for added in ("format_version", "rows_sha256", "device", "engine"):
+        del entry[added]
+    path.write_text(json.dumps(entry) + "\n")
+
+    assert _recorded(store, _try("a"), _try("b")) == [2, 3]
+    assert attempt_of(store, None) is None
+
+
+def test_a_ledger_of_a_newer_version_asks_for_an_upgrade(store: ArtifactStore) -> None:
+    """Whether it says so, or has fields that are not known here."""
+    _recorded(store, _try("a"))
+    path = store.root / FOLDER / LEDGER
+    entry = json.loads(path.read_text())
+    assert entry["format_version"] == 1
+    for newer in ({"format_version": 2, "attempt": "first"}, {"machine": "b"}):
+        path.write_text(json.dumps(entry | newer) + "\n")
+        with pytest.raises(RefusedError, match=r"ledger\.jsonl:1: written by a newer version .*Upgrade it\.$"):
+            _recorded(store, _try("b"))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +178,7 @@ def test_a_line_in_the_middle_that_is_none_is_refused(store: ArtifactStore) -> N
     path = store.root / FOLDER / LEDGER
     path.write_text("{}\n" + path.read_text())
 
-    with pytest.raises(RefusedError, match=r"ledger\.jsonl: a line is no entry .* Restore the file from a backup"):
+    with pytest.raises(RefusedError, match=r"ledger\.jsonl:1: no entry .* Restore the file from a backup"):
         _recorded(store, _try("b"))
 
 
@@ -171,7 +224,7 @@ def _signed_by_another(lines: list[str], store: ArtifactStore) -> list[str]:
         (lambda lines, _: [*lines[:3], lines[4]], "ledger.jsonl:3: the end: its signature is not of the key"),
         (lambda lines, _: lines[:3], "ledger.jsonl:3: the end: it is not signed"),
         (lambda lines, _: lines[4:], "ledger.jsonl:1: the end: its signature is not of the key"),
-        (lambda _lines, _: ["cut off"], "ledger.jsonl:1: the end: its signature|ledger.jsonl: a line is no entry"),
+        (lambda _lines, _: ["cut off"], "ledger.jsonl:1: the end: its signature|ledger.jsonl:1: no entry"),
         (lambda lines, _: [*lines[:3], _with_another_attempt(lines[3]), lines[4]], "ledger.jsonl:4: its signature"),
         (lambda lines, _: [*lines[:2], lines[0], *lines[3:]], "ledger.jsonl:3: its signature is not of the key"),
         (lambda lines, _: [*lines[:3], _with_the_files_of(lines[3], lines[2]), lines[4]], "ledger.jsonl:4: its sign"),

@@ -10,15 +10,12 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS
-from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest
+from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, adapter_digest
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.history import champion_key, champion_of, history_of
-from mens_pipeline.promotion.override import Override
 from mens_pipeline.promotion.promote import CurrentState, roll_back
-from mens_pipeline.promotion.receipt import RECEIPT
+from mens_pipeline.promotion.receipt import RECEIPT, Override
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline.training.job import ADAPTER
-from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline_tests.evaluation.runs import (
     NOW,
     PRESENT,
@@ -163,7 +160,8 @@ def test_a_verdict_that_is_out_of_date_is_refused(
 
 def test_a_verdict_about_another_base_is_refused(run: Path, store: ArtifactStore) -> None:
     """The adapter is the one that was judged, and was trained on something else."""
-    other = {**training_manifest(), "base_model": {"name": "tiny", "sha256": "d" * 64}}
+    manifest = training_manifest()
+    other = {**manifest, "base_model": {**manifest["base_model"], "sha256": "d" * 64}}
     evaluation = evaluated(run, store)
     (run / MANIFEST).write_text(json.dumps(other))
 

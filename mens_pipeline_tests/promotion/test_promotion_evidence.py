@@ -1,6 +1,7 @@
 """By what an adapter must have been judged to be promoted, and what the history keeps of it."""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,13 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.inference.prepare import WEIGHTS
 from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, adapter_digest
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.benchmark_gate import PAGE
 from mens_pipeline.promotion.history import champion_key, history_of
+from mens_pipeline.promotion.ledger import LEDGER, Try, record_try
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.training.job import ADAPTER
-from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline_tests.evaluation.runs import (
     NOW,
     PRESENT,
@@ -24,6 +24,7 @@ from mens_pipeline_tests.evaluation.runs import (
     judged,
     promote,
     promoted,
+    tried_by,
     verdict_of,
 )
 
@@ -108,3 +109,38 @@ def test_what_changes_between_check_and_copy_is_not_promoted(
         promote(gate, run, store, PRESENT, now=NOW)
     assert champion_key(store) is None
     assert not list((store.root / "promoted_adapter").glob("?*/adapter"))
+
+
+@pytest.mark.threat("M13")
+def test_an_evaluation_of_a_copy_of_the_store_does_not_count(run: Path, tmp_path: Path, store: ArtifactStore) -> None:
+    """There, without the ledger, it is the first on its exam; laid back, this store knows nothing of it."""
+    copy = ArtifactStore(tmp_path / "copy")
+    gate = verdict_of(run, copy)
+    shutil.copytree(copy.root, store.root, ignore=shutil.ignore_patterns(LEDGER))
+    laid_back = store.get(gate.kind, gate.key)
+    assert laid_back is not None
+
+    with pytest.raises(RefusedError, match=r"ledger of this store knows no such evaluation.*; evaluate again here\."):
+        promote(laid_back, run, store, PRESENT, now=NOW)
+    assert champion_key(store) is None
+    assert promoted(run, store) == champion_key(store), "evaluated again, it counts"
+
+
+@pytest.mark.threat("M13")
+def test_an_evaluation_with_another_number_does_not_count(run: Path, tmp_path: Path, store: ArtifactStore) -> None:
+    """The same try may stand in both ledgers; this one counts how often its exam was taken."""
+    sha256 = adapter_digest(run)
+    record_try(store, _of_exam(sha256, "0" * 64), now=NOW)
+    copy = ArtifactStore(tmp_path / "copy")
+    gate = verdict_of(run, copy)
+    record_try(store, _of_exam(sha256, sha256), now=NOW)
+    shutil.copytree(copy.root, store.root, ignore=shutil.ignore_patterns(LEDGER), dirs_exist_ok=True)
+    laid_back = store.get(gate.kind, gate.key)
+    assert laid_back is not None
+
+    with pytest.raises(RefusedError, match="counts it as the second evaluation on its exam, it was judged as the f"):
+        promote(laid_back, run, store, PRESENT, now=NOW)
+
+
+def _of_exam(exam_of: str, adapter_sha256: str) -> Try:
+    return tried_by(exam_of).model_copy(update={"adapter_sha256": adapter_sha256})

@@ -5,10 +5,9 @@ from random import Random
 import pytest
 
 from mens_pipeline.evaluation.results import EvalResults
-from mens_pipeline.evaluation.statistics import paired
+from mens_pipeline.evaluation.statistics import paired, power_of_regression
 from mens_pipeline.promotion.gate import GateInputs, decide
 from mens_pipeline.promotion.policy import GateName, load_gate_policy
-from mens_pipeline.promotion.power import power_of_regression
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.judged import GOOD, evaluation
 

@@ -11,10 +11,17 @@ from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.inference.generation import Answer
 from mens_pipeline.language import Mode
 from mens_pipeline.language.interpreter import ErrorClass
-from mens_pipeline.promotion.report.answers import LONGEST, Excerpt, excerpt, faults_of, groups_of, task_views
+from mens_pipeline.promotion.report.answers import (
+    LONGEST,
+    Excerpt,
+    excerpt,
+    faults_of,
+    group_by_construct,
+    group_by_passing,
+    task_views,
+)
 from mens_pipeline.promotion.report.curve import HEIGHT, TOP, WIDTH, loss_curve
-from mens_pipeline.promotion.report.page import visible
-from mens_pipeline.promotion.report.parts import construct_rows, difficulty_rows, error_rows
+from mens_pipeline.promotion.report.page import _by_need, _difficulty, _errors, visible
 from mens_pipeline_tests.evaluation.judged import (
     BROKEN,
     GOOD,
@@ -90,8 +97,8 @@ def test_a_curve_keeps_within_its_picture() -> None:
     assert all(0 <= x <= WIDTH and TOP <= y <= HEIGHT for x, y in corners)
     assert corners == sorted(corners)
     assert curve.summary == "Loss from 3.000 at step 1 to 0.002 at step 2000, lowest 0.002"
-    assert [tick.text for tick in curve.x_ticks] == ["500", "1000", "1500", "2000"]
-    assert [tick.text for tick in curve.y_ticks] == ["0", "1", "2", "3"]
+    assert [*curve.x_ticks.values()] == ["500", "1000", "1500", "2000"]
+    assert [*curve.y_ticks.values()] == ["0", "1", "2", "3"]
 
 
 def test_values_that_are_no_numbers_are_counted() -> None:
@@ -156,46 +163,62 @@ def test_a_refusal_and_what_is_unmet_are_said() -> None:
     assert list(faults_of(unmet, "function")) == list(unmet.unmet)
 
 
-def test_requests_without_an_answer_of_the_adapter_are_not_shown() -> None:
-    """And without one of the base there is nothing beside."""
+def test_prompts_that_the_first_model_was_not_asked_are_not_shown() -> None:
+    """And of a model that was not asked there is nothing beside."""
     answers = judged_answers(evaluation())
     base = [judged for judged in answers if judged.model == "base"]
     adapter = [judged for judged in answers if judged.model == "adapter"]
 
-    assert task_views(base) == ()
-    assert [view.base for view in task_views(adapter)] == [None] * 3
+    assert task_views({"adapter": [], "base": base}) == ()
+    assert [list(view.answers) for view in task_views({"adapter": adapter, "base": base[:1]})] == [
+        ["adapter", "base"],
+        ["adapter"],
+        ["adapter"],
+    ]
 
 
 def test_groups_are_sorted_by_size_and_name() -> None:
     """The construct with most of them first."""
-    asked = [task(0, construct="type"), task(1, construct="function"), task(2, construct="actor"), task(3)]
-    answers = judged_answers(evaluation(base=(GOOD,) * 4, adapter=(GOOD,) * 4))
-    renamed = [judged.model_copy(update={"asked": asked[n % 4].construct}) for n, judged in enumerate(answers)]
-    groups = groups_of(task_views(renamed))
+    asked = ["type", "function", "actor", "function"]
+    answers = judged_answers(evaluation(adapter=(GOOD,) * 4, base=(GOOD,) * 4))
+    renamed = [judged.model_copy(update={"asked": asked[n % 4]}) for n, judged in enumerate(answers)]
+    groups = group_by_construct(task_views({"adapter": renamed}), is_open=True)
 
-    assert [(group.construct, len(group.tasks)) for group in groups] == [("function", 2), ("actor", 1), ("type", 1)]
+    assert [(group.title, len(group.tasks)) for group in groups] == [("function", 2), ("actor", 1), ("type", 1)]
+
+
+def test_prompts_on_which_models_differ_come_first() -> None:
+    """Named by the models that pass; and shown at once, as the others are not."""
+    outcomes = {"a": (GOOD, GOOD, BROKEN, GOOD), "b": (BROKEN, GOOD, BROKEN, GOOD), "c": (GOOD, GOOD, BROKEN, BROKEN)}
+    models = {
+        name: [judged for judged in judged_answers(evaluation(texts, texts)) if judged.model == "adapter"]
+        for name, texts in outcomes.items()
+    }
+    groups = group_by_passing(task_views(models))
+
+    assert [(group.title, len(group.tasks), group.is_open) for group in groups] == [
+        ("Only a and b pass", 1, True),
+        ("Only a and c pass", 1, True),
+        ("None passes", 1, False),
+        ("All pass", 1, False),
+    ]
 
 
 def test_parts_come_in_a_useful_order() -> None:
     """Constructs by what goes worst, difficulties from easy to hard, others behind."""
-    asked = [
-        task(0, difficulty="odd"),
-        task(1, difficulty="hard", construct="type", name=None),
-        task(2, difficulty="easy"),
-    ]
+    asked = [task(0), task(1, construct="type", name=None)]
     scores = scores_of_model(asked, [judge(t, answer(GOOD, t)) for t in asked])
-    results = evaluation().results.model_copy(update={"base": scores, "adapter": scores})
 
-    assert [row.name for row in construct_rows(results)] == ["type", "function"]
-    assert [row.name for row in difficulty_rows(results)] == ["easy", "hard", "odd"]
+    assert _by_need(scores) == ["type", "function"]
+    assert sorted(["odd", "hard", "easy"], key=_difficulty) == ["easy", "hard", "odd"]
 
 
 def test_errors_of_both_models_are_listed() -> None:
     """Also those that one alone makes."""
     results = evaluation(base=(BROKEN, BROKEN, "x"), adapter=(GOOD, BROKEN, "//")).results
-    rows = error_rows(results.base.overall.errors, results.adapter.overall.errors)
+    rows = _errors(results.base.overall.errors, results.adapter.overall.errors)
 
-    assert [(row.code, row.base, row.adapter) for row in rows] == [
+    assert rows == [
         ("expected-expression", 2, 1),
         ("declares_nothing", 0, 1),
         ("expected-declaration", 1, 0),
@@ -208,9 +231,9 @@ def test_errors_in_names_and_types_of_accepted_answers_are_listed() -> None:
     evaluated = evaluation(base=(BROKEN, unknown, unknown), adapter=(GOOD, unknown, "fn f() to int { }"))
     passing, failing = evaluated.adapter[1], evaluated.adapter[1].model_copy(update={"stopped": False})
     base, adapter = evaluated.results.base.overall, evaluated.results.adapter.overall
-    rows = error_rows(base.semantic_errors, adapter.semantic_errors)
+    rows = _errors(base.semantic_errors, adapter.semantic_errors)
 
-    assert [(row.code, row.base, row.adapter) for row in rows] == [
+    assert rows == [
         ("unknown-name", 2, 1),
         ("missing-return", 0, 1),
     ]
@@ -242,14 +265,3 @@ def _tested_task() -> Task:
         reference="fn f() { }",
         tests="@test fn hidden() { assert(true) }",
     )
-
-
-def test_a_construct_that_the_base_was_not_asked_for_is_shown_without_its_rate() -> None:
-    """The base is asked a sample."""
-    results = evaluation().results
-    base = results.base.model_copy(update={"constructs": {}, "difficulties": {}})
-    rows = construct_rows(results.model_copy(update={"base": base}))
-
-    assert len(rows) == len(results.adapter.constructs)
-    assert {row.rates[0].value for row in rows} == {None}
-    assert difficulty_rows(results.model_copy(update={"base": base}))

@@ -11,15 +11,15 @@ from mens_pipeline.configured import signing_of
 from mens_pipeline.delivery.serving.served_model import candidate_model, champion_model
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS
-from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest
+from mens_pipeline.models.adapter import ADAPTER, WEIGHTS, adapter_digest
 from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, champion_of, history_of, sign_history
 from mens_pipeline.promotion.history import KIND as PROMOTED
+from mens_pipeline.promotion.ledger import sign_ledger
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.signing import SIGNATURE, Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline.training.job import ADAPTER
 from mens_pipeline_tests.delivery.serving.running import CPU
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, promoted, trained, verdict_of
 
@@ -241,6 +241,7 @@ def test_a_history_of_before_the_key_is_signed_as_it_stands(tmp_path: Path, stor
         sign_history(_with(store, _CHECKING))
 
     assert [event.action for event in sign_history(store)] == ["promote", "promote", "rollback"]
+    assert [entry.attempt for entry in sign_ledger(store)] == [1, 1]
     assert champion_key(_with(store, _CHECKING)) == before
     with pytest.raises(RefusedError, match="taken out of use by a rollback"):
         promote(verdict_of(run, store), run, store, PRESENT, now=NOW)
@@ -280,6 +281,7 @@ def test_an_unsigned_verdict_is_judged_again(run: Path, store: ArtifactStore) ->
     unsigned = verdict_of(run, plain)
     before = promote(unsigned, run, plain, PRESENT, now=NOW).champion
     sign_history(store)
+    sign_ledger(store)
     with pytest.raises(RefusedError, match="The verdict does not count: it is not signed"):
         promote(unsigned, run, store, PRESENT, now=NOW)
     again = promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1)
@@ -295,6 +297,7 @@ def test_only_a_signed_champion_is_served(run: Path, store: ArtifactStore) -> No
     checking = _with(store, _CHECKING)
     promoted(run, _with(store, None))
     sign_history(store)
+    sign_ledger(store)
     with pytest.raises(RefusedError, match=r"it is not signed. Judge and promote it again with MENS_SIGNING_KEY"):
         champion_model(checking, CPU)
     promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1)
@@ -320,6 +323,7 @@ def test_a_rollback_leads_to_no_unsigned_champion(run: Path, store: ArtifactStor
     """It would not be served."""
     promoted(run, _with(store, None))
     sign_history(store)
+    sign_ledger(store)
     second = trained(tmp_path / "second", "other weights")
     promote(verdict_of(second, store), second, store, PRESENT, now=NOW)
 

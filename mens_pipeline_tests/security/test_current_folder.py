@@ -1,5 +1,6 @@
 """A command that is started in the folder of somebody who means harm: whose modules its processes import."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,21 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.jobs.kinds import KINDS
+from mens_pipeline.jobs.local import run_job
+from mens_pipeline.jobs.protocol import ExitCode
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.launch import run_child
 
 
 @pytest.mark.threat("W10")
-@pytest.mark.parametrize(
-    "module",
-    [
-        *("training.child", "training.scratch.child", "training.preference.child", "feedback.grpo.child"),
-        *("inference.child", "delivery.merge_child"),
-    ],
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_child_runs_the_python_files_of_a_workspace(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """A command that is started in the folder of a stranger imports our packages, not theirs."""
     executed = tmp_path / "executed"
@@ -29,11 +25,11 @@ def test_no_child_runs_the_python_files_of_a_workspace(
         (tmp_path / f"{name}.py").write_text(f"open({str(executed)!r}, 'w')\nraise ImportError('of the workspace')")
     monkeypatch.chdir(tmp_path)
     job = tmp_path / "job.json"
-    job.write_text("{}")
+    job.write_text(json.dumps({"kind": kind}))
 
-    run_child(f"mens_pipeline.{module}", job, training_environment(), lambda: None, 5, tmp_path / "child.log")
+    assert run_job(job, grace_seconds=5) == ExitCode.CRASHED
     assert not executed.exists()
-    assert "ValidationError" in (tmp_path / "child.log").read_text()
+    assert "no job" in (tmp_path / "child.log").read_text()
 
 
 @pytest.mark.threat("W10")

@@ -14,13 +14,13 @@ import pytest
 from mens_pipeline.delivery.merge_source import refuse_misfit
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.prepare import judged_model
-from mens_pipeline.training.base_model import WHEEL, described, digest_of_folder, find_base_model
-from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE, control_tokens, encode, escape
-from mens_pipeline.training.devices import Device
-from mens_pipeline.training.job import ADAPTER, mark_complete, newest_checkpoint
-from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.jobs.device import Device
+from mens_pipeline.jobs.protocol import mark_complete, newest_checkpoint
+from mens_pipeline.models.adapter import ADAPTER, MANIFEST, Adapter
+from mens_pipeline.models.base import describe_base, digest_of_folder
+from mens_pipeline.models.chat import IM_END, IM_START, TEMPLATE, FileTokenizer, control_tokens, encode, escape
+from mens_pipeline.models.find_base import WHEEL, find_base_model
 from mens_pipeline.training.prepare import PreparedRun
-from mens_pipeline.training.tokenizer_file import FileTokenizer
 from mens_pipeline_tests.evaluation.runs import trained
 from mens_pipeline_tests.training.runs import prepared
 from mens_pipeline_tests.training.small_folder import Encoder, write_folder
@@ -46,7 +46,7 @@ def _bomb(mark: Path) -> bytes:
 def _train(run: PreparedRun) -> None:
     from mens_pipeline.training.train import train  # noqa: PLC0415 - loads the deep learning stack
 
-    assert train(run.job, lambda _line: None)
+    assert train(run.job)
 
 
 def test_the_bomb_goes_off(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_base_that_is_an_adapter_of_another_is_refused(tmp_path: Path) -> None
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "https://evil.example/model"}))
 
     with pytest.raises(RefusedError, match=r"adapter_config\.json makes it an adapter of another model"):
-        described("base", None, folder, "folder", None)
+        describe_base("base", None, folder, "folder", None)
 
 
 def _adapter_of_another(folder: Path) -> None:
@@ -191,9 +191,9 @@ def test_a_run_that_names_such_a_base_is_not_loaded(
     (run / ADAPTER / "adapter_config.json").write_text(json.dumps({"r": 4, "peft_type": "LORA"}))
 
     with pytest.raises(RefusedError, match=message):
-        judged_model("adapter", run, Device("cpu", "tests", None, has_bfloat16=False))
+        judged_model("adapter", Adapter.open(run), Device("cpu", "tests", None, has_bfloat16=False))
     with pytest.raises(RefusedError, match=message):
-        refuse_misfit(run / ADAPTER, manifest)
+        refuse_misfit(Adapter.open(run))
 
 
 def _pipe(path: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_hostile_configuration_is_a_refusal(tmp_path: Path, config: str) -> No
     (folder / "config.json").write_text(config)
 
     with pytest.raises(RefusedError, match=r"base: "):
-        described("base", None, folder, "folder", None)
+        describe_base("base", None, folder, "folder", None)
 
 
 def _with_header(header: bytes, length: int | None = None) -> bytes:
@@ -283,7 +283,7 @@ def _with_header(header: bytes, length: int | None = None) -> bytes:
 def test_an_absurd_header_is_refused(tmp_path: Path, weights: bytes) -> None:
     """By name, before anything is loaded."""
     with pytest.raises(RefusedError, match=r"model\.safetensors: no safetensors file\. Fetch or write the file again"):
-        described("base", None, write_folder(tmp_path / "base", weights), "folder", None)
+        describe_base("base", None, write_folder(tmp_path / "base", weights), "folder", None)
 
 
 _WIDE = "<\uff5cend\u2581of\u2581sentence\uff5c>"

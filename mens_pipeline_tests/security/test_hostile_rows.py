@@ -13,20 +13,14 @@ from typer.testing import CliRunner
 
 from mens_pipeline.cli.check import MAX_REQUEST_BYTES, check_stream
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.curate.mix_config import MixConfig, MixSource, RecordFormat
-from mens_pipeline.corpus.curate.mix_files import read_sources
+from mens_pipeline.corpus.curate.mix import MixConfig, MixSource, RecordFormat
+from mens_pipeline.corpus.curate.mixed_train_set import read_sources
 from mens_pipeline.corpus.curate.repetition import Repetition
 from mens_pipeline.corpus.curate.validate import Quarantined, ValidationReport, validate_rows
-from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.schema.reasons import RejectReason, TelemetryDrop
 from mens_pipeline.corpus.schema.records import MAX_TEXT
-from mens_pipeline.corpus.schema.reject_reasons import RejectReason
-from mens_pipeline.corpus.telemetry.table import (
-    TelemetryDrop,
-    TelemetryQuery,
-    TelemetryTally,
-    read_telemetry,
-    telemetry_pairs,
-)
+from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.telemetry.table import TelemetryAccount, TelemetryQuery, read_telemetry, telemetry_pairs
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import Mode
 from mens_pipeline.storage.files import MAX_LINE_BYTES, bounded_lines
@@ -83,7 +77,7 @@ def test_a_line_of_gigabytes_takes_a_megabyte() -> None:
 
     assert [row.reason for row in refused] == [RejectReason.TOO_LARGE]
     assert len(kept) == 1
-    assert report.adds_up()
+    report.check()
     assert peak < 8 * MAX_LINE_BYTES
 
 
@@ -194,7 +188,7 @@ def test_a_value_of_gigabytes_stays_in_the_database(tmp_path: Path) -> None:
     query = _database(
         tmp_path / "t.db", [("x" * 50_000_000, "a"), ("x" + " " * 50_000_000, "a"), ("Write f", "fn f() { }")]
     )
-    tally = TelemetryTally()
+    tally = TelemetryAccount()
     tracemalloc.start()
     pairs = list(telemetry_pairs(read_telemetry(query), tally, query.table))
     peak = tracemalloc.get_traced_memory()[1]
@@ -209,7 +203,7 @@ def test_a_value_of_gigabytes_stays_in_the_database(tmp_path: Path) -> None:
 def test_the_longest_text_is_read_whole(tmp_path: Path) -> None:
     """The bound is where it was."""
     query = _database(tmp_path / "t.db", [("x" * MAX_TEXT, "a"), ("y" * (MAX_TEXT + 1), "a")])
-    tally = TelemetryTally()
+    tally = TelemetryAccount()
     pairs = list(telemetry_pairs(read_telemetry(query), tally, query.table))
 
     assert [len(pair.prompt) for pair in pairs] == [MAX_TEXT]

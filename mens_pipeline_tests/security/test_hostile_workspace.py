@@ -10,18 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.extract.checkout import commit_of, head_commit
-from mens_pipeline.corpus.extract.docs import MAX_PAGE_LINES, PageExtraction, extract_docs
 from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
-from mens_pipeline.corpus.extract.file_outcome import FileOutcome
-from mens_pipeline.corpus.extract.includes import Allowance, IncludeError, resolve_includes
-from mens_pipeline.corpus.extract.metadata_comments import training_prompt
-from mens_pipeline.corpus.extract.programs import extract_vox
+from mens_pipeline.corpus.extract.extractors import MAX_PAGE_LINES, PageExtraction, extract_docs, extract_vox
+from mens_pipeline.corpus.extract.metadata import training_prompt
+from mens_pipeline.corpus.extract.page import Allowance, IncludeError, resolve_includes
 from mens_pipeline.corpus.extract.source_file import SourceFile
-from mens_pipeline.corpus.extract.source_roots import FILE_NAME
-from mens_pipeline.corpus.extract.sources import files_below, vox_files
-from mens_pipeline.corpus.extract.workspace import extract_workspace
-from mens_pipeline.corpus.schema.drops import Drop, DropReason
+from mens_pipeline.corpus.extract.sources import ROOTS_FILE, commit_of, files_below, head_commit, vox_files
+from mens_pipeline.corpus.extract.workspace import FileOutcome, extract_workspace
+from mens_pipeline.corpus.schema.account import Drop
+from mens_pipeline.corpus.schema.reasons import DropReason
 from mens_pipeline.corpus.schema.records import MAX_FILE_RECORDS
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.storage.store import ArtifactStore
@@ -106,7 +103,7 @@ def test_no_header_ends_the_extraction_or_makes_an_object(
 def test_a_hostile_file_of_roots_is_refused_at_once(workspace: Path, content: str, problem: str) -> None:
     """In a message, in little time and memory."""
     (workspace / "loop").symlink_to("loop")
-    (workspace / FILE_NAME).write_text(content)
+    (workspace / ROOTS_FILE).write_text(content)
     started = time.process_time()
 
     with pytest.raises(ConfigurationError, match=re.escape(problem)):
@@ -119,7 +116,7 @@ def test_a_hostile_file_of_roots_is_refused_at_once(workspace: Path, content: st
 @pytest.mark.parametrize("roots", ["[/etc]", "[../../..]", "['~/..', '*']"])
 def test_roots_read_nothing_wherever_they_lead(workspace: Path, roots: str) -> None:
     """They say what is left out; they can leave out too much, and never add a file."""
-    (workspace / FILE_NAME).write_text(f"negative_roots: {roots}\ngolden_roots: {roots}\ndoc_roots: {roots}\n")
+    (workspace / ROOTS_FILE).write_text(f"negative_roots: {roots}\ngolden_roots: {roots}\ndoc_roots: {roots}\n")
 
     assert set(_outcomes(workspace)) == {"ok.vox"}
 
@@ -128,7 +125,7 @@ def test_roots_read_nothing_wherever_they_lead(workspace: Path, roots: str) -> N
 def test_a_file_of_roots_is_no_link(workspace: Path, tmp_path: Path) -> None:
     """What lies outside would be read, and a piece of it shown in the message."""
     (tmp_path / "secret.txt").write_text("password: [hunter2")
-    (workspace / FILE_NAME).symlink_to(tmp_path / "secret.txt")
+    (workspace / ROOTS_FILE).symlink_to(tmp_path / "secret.txt")
 
     with pytest.raises(ConfigurationError, match="a link, which may lead anywhere") as refusal:
         _outcomes(workspace)
@@ -225,7 +222,7 @@ def test_an_include_leads_nowhere_outside(workspace: Path, tmp_path: Path, path:
     (workspace / "loop.vox").symlink_to("loop.vox")
 
     with pytest.raises(IncludeError, match=r"outside the workspace|does not exist"):
-        resolve_includes(f"{{{{#include {path}}}}}\n", workspace / "page.md", workspace)
+        resolve_includes(f"{{{{#include {path}}}}}\n", workspace / "page.md", workspace, Allowance())
 
 
 @pytest.mark.threat("W6")

@@ -13,7 +13,7 @@ import pytest
 
 import mens_pipeline
 from mens_pipeline.corpus.telemetry.redaction import redact
-from mens_pipeline.inference.answer_code import has_placeholder, is_refusal, program_in
+from mens_pipeline.inference.generation import has_placeholder, is_refusal, program_in
 from mens_pipeline_tests.every import every
 
 _ROOT = Path(mens_pipeline.__file__).parent

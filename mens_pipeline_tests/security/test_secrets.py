@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.jobs.environment import go_offline, training_environment
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline.training.environment import go_offline, training_environment
 from mens_pipeline_tests.evaluation.runs import evaluated, judged, trained
 
 _PLANTED = {

@@ -7,20 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.curate.mix_config import load_mix_config
+from mens_pipeline.corpus.curate.mix import load_mix_config
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import FILE, remembered
-from mens_pipeline.inference.prepare import CONFIGURATION, WEIGHTS, adapter_digest
+from mens_pipeline.models.adapter import ADAPTER, CONFIGURATION, MANIFEST, WEIGHTS, adapter_digest
 from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, champion_of
-from mens_pipeline.promotion.override import Override, read_override, signed
 from mens_pipeline.promotion.promote import roll_back
-from mens_pipeline.promotion.receipt import RECEIPT
+from mens_pipeline.promotion.receipt import RECEIPT, Override, read_override, signed
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline.training.job import ADAPTER
-from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, trained
 

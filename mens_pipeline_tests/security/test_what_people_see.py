@@ -13,11 +13,13 @@ from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app, main
 from mens_pipeline.cli.run import _Line
-from mens_pipeline.language.visible_text import visible_text
+from mens_pipeline.language.diagnostics import visible_text
+from mens_pipeline.models.adapter import TrainingManifest
+from mens_pipeline.models.card import DataSource, model_card, plain
 from mens_pipeline.promotion.report import report_page
-from mens_pipeline.training.markdown import plain
-from mens_pipeline.training.model_card import DataSource, model_card
 from mens_pipeline_tests.evaluation.judged import BROKEN, evaluation, judged_answers
+from mens_pipeline_tests.training.manifests import manifest_about
+from mens_pipeline_tests.training.small_folder import described_base
 
 _ESCAPES = "\x1b]0;owned\x07\x1b[2J\x1b[31m\x9b1m\u202egnp.exe\u2066\x08\x00\r"
 _STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
@@ -164,39 +166,11 @@ def test_a_reason_is_no_markdown() -> None:
 def test_a_card_is_no_markdown_of_strangers() -> None:
     """The name and the licence of a base model come from its folder."""
     hostile = f"x\nevil: true\n---\n{_LINKS}"
+    manifest = TrainingManifest.model_validate(manifest_about(described_base()))
+    fields = dict.fromkeys(("name", "architecture", "licence", "revision"), hostile)
+    base = manifest.base_model.model_copy(update=fields)
     card = model_card(
-        {
-            "name": "lora-adapter",
-            "base_model": {
-                "name": hostile,
-                "architecture": hostile,
-                "sha256": "b" * 64,
-                "licence": hostile,
-                "revision": hostile,
-                "origin": "hub",
-            },
-            "recipe": {
-                "bnb_4bit_use_double_quant": True,
-                "lora_r": 1,
-                "lora_alpha": 1,
-                "target_modules": "all-linear",
-                "learning_rate": 1e-3,
-                "lr_scheduler_type": "cosine",
-            },
-            "result": {
-                "validation_loss": None,
-                "num_train": 1,
-                "num_rows": 1,
-                "longest": 1,
-                "num_steps": 1,
-                "trained_tokens": 1,
-                "seconds": 1.0,
-                "train_loss": 1.0,
-            },
-            "train_sha256": "c" * 64,
-            "contract_digest": "d" * 64,
-            "system_prompt": "Write Vox.",
-        },
+        manifest.model_copy(update={"base_model": base}),
         sources=[DataSource(hostile, 1, 1.0)],
         data_licence=hostile,
     )

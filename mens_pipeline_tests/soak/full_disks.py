@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline.training.environment import own_environment
 from mens_pipeline_tests.soak.figures import Budget, Figure
 from mens_pipeline_tests.soak.processes import Command, digests
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from mens_pipeline.models.adapter import ADAPTER
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline.training.job import ADAPTER
 from mens_pipeline_tests.soak.figures import Budget, Figure
 from mens_pipeline_tests.soak.processes import Command, digests, processes_about
 from mens_pipeline_tests.training.runs import FAST, pairs

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.store import digest_of
-from mens_pipeline.training.environment import own_environment
 
 _LAST_SECONDS: Final = 20.0
 _LIMIT_SECONDS: Final = 900.0

@@ -9,35 +9,33 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from mens_pipeline.corpus.curate.mix_config import load_mix_config
+from mens_pipeline.corpus.curate.mix import load_mix_config
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.repetition import Repetition
 from mens_pipeline.corpus.curate.validate import ValidationReport, validate_rows
-from mens_pipeline.corpus.extract.source_roots import FILE_NAME, find_source_roots
-from mens_pipeline.corpus.schema.reading import read_pairs
-from mens_pipeline.corpus.telemetry.table import TelemetryQuery, TelemetryTally, read_telemetry, telemetry_pairs
+from mens_pipeline.corpus.extract.source_roots import find_source_roots
+from mens_pipeline.corpus.extract.sources import ROOTS_FILE
+from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.telemetry.table import TelemetryAccount, TelemetryQuery, read_telemetry, telemetry_pairs
 from mens_pipeline.delivery.retention import load_retention
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.results import RESULTS
-from mens_pipeline.inference.adapter_config import read_adapter_config
-from mens_pipeline.inference.prepare import CONFIGURATION, WEIGHTS
+from mens_pipeline.jobs.progress import FILE
+from mens_pipeline.jobs.protocol import RESULT, mark_complete, newest_checkpoint, result_of
+from mens_pipeline.models.adapter import CONFIGURATION, MANIFEST, WEIGHTS, TrainingManifest, read_adapter_config
+from mens_pipeline.models.base import configuration_of
+from mens_pipeline.models.chat import read_tokenizer
 from mens_pipeline.promotion.benchmark_gate import receipt_in
 from mens_pipeline.promotion.history import CHAMPION, HISTORY, KIND, champion_key, history_of
-from mens_pipeline.promotion.override import Override, read_override, signed
 from mens_pipeline.promotion.policy import load_gate_policy
-from mens_pipeline.promotion.receipt import RECEIPT, read_results
+from mens_pipeline.promotion.receipt import RECEIPT, Override, read_override, read_results, signed
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, PRESETS, PROJECT_ROOT, RETENTION
 from mens_pipeline.storage.files import MAX_LINE_BYTES
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl
 from mens_pipeline.storage.store import MANIFEST as OF_STORE
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline.training.base_model import configuration_of
-from mens_pipeline.training.job import RESULT, mark_complete, newest_checkpoint, result_of
-from mens_pipeline.training.manifest import MANIFEST
-from mens_pipeline.training.manifest_file import read_manifest
 from mens_pipeline.training.presets import load_named
-from mens_pipeline.training.telemetry_log import FILE, seconds_trained, steps_of
-from mens_pipeline.training.tokenizer_file import read_tokenizer
+from mens_pipeline.training.telemetry_log import seconds_trained, steps_of
 from mens_pipeline_tests.delivery.serving.talkative import write_run
 from mens_pipeline_tests.evaluation.runs import promoted, trained
 from mens_pipeline_tests.training.runs import pairs
@@ -58,9 +56,9 @@ def readers(folder: Path) -> Readers:
 
 def _of_data(folder: Path) -> Readers:
     folder.mkdir(parents=True)
-    rows, roots, database = folder / "train.jsonl", folder / FILE_NAME, folder / "telemetry.sqlite"
+    rows, roots, database = folder / "train.jsonl", folder / ROOTS_FILE, folder / "telemetry.sqlite"
     write_jsonl(rows, pairs(20))
-    shutil.copy(PROJECT_ROOT / "data" / FILE_NAME, roots)
+    shutil.copy(PROJECT_ROOT / "data" / ROOTS_FILE, roots)
     connection = sqlite3.connect(database)
     connection.execute("CREATE TABLE AgentTelemetry (query TEXT, optimal_response TEXT)")
     connection.execute("INSERT INTO AgentTelemetry VALUES ('Write f.', 'fn f() {}')")
@@ -99,7 +97,7 @@ def _of_models(folder: Path) -> Readers:
     return {
         "configuration of a base": (base / "config.json", lambda path: configuration_of(path.parent)),
         "tokenizer": (base / "tokenizer.json", lambda path: read_tokenizer(path.parent)),
-        "training manifest": (run / MANIFEST, read_manifest),
+        "training manifest": (run / MANIFEST, TrainingManifest.read),
         "result of a training": (run / RESULT, lambda path: result_of(path.parent)),
         "log of a training": (run / FILE, lambda path: (list(steps_of(path)), seconds_trained(path))),
         "mark of a checkpoint": (checkpoint / "complete", lambda _path: newest_checkpoint(run)),
@@ -146,4 +144,4 @@ def _validated(path: Path) -> None:
 
 def _imported(path: Path) -> None:
     query = TelemetryQuery(url=SecretStr(f"sqlite:///{path}"))
-    list(telemetry_pairs(read_telemetry(query), TelemetryTally(), query.table))
+    list(telemetry_pairs(read_telemetry(query), TelemetryAccount(), query.table))

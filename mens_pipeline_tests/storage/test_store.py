@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.storage import draft as draft_module
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.storage import documents
 from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.stage import Stage
-from mens_pipeline.storage.store import MANIFEST, ArtifactRef, ArtifactStore, key_of
+from mens_pipeline.storage.store import MANIFEST, ArtifactRef, ArtifactStore, Details, key_of
 from mens_pipeline_tests.corpus.full_disk import full_after
 
 _INPUTS = {"b": [1, 2], "a": "ä"}
@@ -39,6 +39,20 @@ def test_what_was_written_is_found_by_its_inputs(store: ArtifactStore) -> None:
         "rows.txt": {"sha256": "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03", "bytes": 6}
     }
     assert store.find("corpus", {**_INPUTS, "a": "b"}) is None
+
+
+class _Counts(Details):
+    num_rows: int
+
+
+def test_what_a_stage_adds_is_read_by_a_model(store: ArtifactStore) -> None:
+    """A manifest that lacks it is named, with what to do."""
+    made, _ = store.built("pairs", {"of": 1}, lambda _folder: {"num_rows": 3, "more": True})
+    other, _ = store.built("pairs", {"of": 2}, lambda _folder: {})
+
+    assert _Counts.of(made).num_rows == 3
+    with pytest.raises(RefusedError, match=r"manifest\.json: num_rows: Field required\. Delete the folder"):
+        _Counts.of(other)
 
 
 def test_outputs_that_are_not_as_written_are_named(store: ArtifactStore) -> None:
@@ -244,6 +258,21 @@ def test_what_is_damaged_is_made_anew(store: ArtifactStore, spoil: Callable[[Pat
     assert store.built("corpus", _INPUTS, write) == (again, True)
 
 
+def test_an_artifact_of_newer_code_asks_for_an_upgrade(store: ArtifactStore) -> None:
+    """It is not taken for damaged, and nothing takes its place; what says no version is of the first."""
+    _fill(store)
+    (path,) = store.root.glob(f"*/*/{MANIFEST}")
+    kind, key = path.parts[-3:-1]
+    manifest = json.loads(path.read_text())
+    assert manifest.pop("format_version") == 1
+    path.write_text(json.dumps(manifest))
+    assert store.get(kind, key) is not None
+    path.write_text(json.dumps(manifest | {"format_version": 2}))
+
+    with pytest.raises(RefusedError, match=rf"{MANIFEST}: written by a newer version .*Upgrade it\.$"):
+        store.get(kind, key)
+
+
 def test_a_manifest_names_parents(store: ArtifactStore) -> None:
     """Those that files lie in, each once; nothing else has a parent."""
     _fill(store)
@@ -318,7 +347,7 @@ def test_drafts_of_killed_processes_are_removed(tmp_path: Path) -> None:
     fcntl.flock(held, fcntl.LOCK_EX)
     with store.writing("corpus", _INPUTS) as draft:
         os.utime(draft.path, (0, 0))
-        draft_module._LOOKED.clear()  # noqa: SLF001 - as if a minute had gone by
+        documents._LOOKED.clear()  # noqa: SLF001 - as if a minute had gone by
         with store.writing("corpus", {"other": 1}):
             assert draft.path.is_dir()
     os.close(held)

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from mens_pipeline.training import launch
+from mens_pipeline.jobs import local
 
 
 @pytest.fixture
 def watched_closely(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small models take many steps a second; a signal must not come too late."""
-    monkeypatch.setattr(launch, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(local, "_POLL_SECONDS", 0.01)
 
 
 @pytest.fixture

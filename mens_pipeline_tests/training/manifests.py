@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from mens_pipeline.training.base_model import BaseModel
+from mens_pipeline.models.base import Base
 from mens_pipeline.training.recipe import Recipe
 
 
-def manifest_about(base: BaseModel, **changes: Any) -> dict[str, Any]:
+def manifest_about(base: Base, **changes: Any) -> dict[str, Any]:
     """The manifest of a run on a base, as `mens train` writes it but for what no reader asks for.
 
     Args:
@@ -31,6 +31,11 @@ def manifest_about(base: BaseModel, **changes: Any) -> dict[str, Any]:
             "num_rows": 16,
             "longest": 77,
             "num_steps": 4,
+            "planned_steps": 4,
+            "num_trained_parameters": 100,
+            "num_adapter_matrices": 28,
+            "num_changed_matrices": 28,
+            "frozen_sha256": "f" * 64,
             "trained_tokens": 1234,
             "seconds": 61.7,
             "train_loss": 0.5,

@@ -5,9 +5,10 @@ from typing import Any
 
 from mens_pipeline.corpus.schema.records import Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
+from mens_pipeline.jobs.protocol import result_of
+from mens_pipeline.models.adapter import ADAPTER
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline.training.devices import DeviceChoice, resolve_device
-from mens_pipeline.training.job import ADAPTER, result_of
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe, resolve_recipe
 
@@ -103,7 +104,7 @@ def train_here(run: PreparedRun) -> dict[str, Any]:
     """
     from mens_pipeline.training.train import train  # noqa: PLC0415 - loads the deep learning stack
 
-    assert train(run.job, lambda _line: None)
+    assert train(run.job)
     return left_by(run)
 
 

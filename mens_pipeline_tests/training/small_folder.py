@@ -8,8 +8,8 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
 from tokenizers.decoders import ByteLevel
 
-from mens_pipeline.training.base_model import BaseModel
-from mens_pipeline.training.chat import IM_END, IM_START
+from mens_pipeline.models.base import Base
+from mens_pipeline.models.chat import IM_END, IM_START
 
 _TEXTS = (
     "fn add(a: int, b: int) to int {\n    return a + b\n}\n\n\nsystem\nuser\nassistant\n",
@@ -85,7 +85,7 @@ def write_folder(folder: Path, weights: bytes | None = None, **config: Any) -> P
     return folder
 
 
-def described_base(path: Path = Path("base"), **fields: Any) -> BaseModel:
+def described_base(path: Path = Path("base"), **fields: Any) -> Base:
     """A base model as it would be described.
 
     Args:
@@ -106,4 +106,4 @@ def described_base(path: Path = Path("base"), **fields: Any) -> BaseModel:
         "vocab_size": 100,
         "num_values": 2000,
     }
-    return BaseModel(**{**usual, **fields})
+    return Base(**{**usual, **fields})

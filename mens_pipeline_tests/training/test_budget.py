@@ -7,14 +7,16 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
-from mens_pipeline.training.job import ADAPTER, RESULT
+from mens_pipeline.jobs.progress import FILE, TelemetryLog
+from mens_pipeline.jobs.protocol import RESULT
+from mens_pipeline.models.adapter import ADAPTER
 from mens_pipeline.training.prepare import PreparedRun
-from mens_pipeline.training.schedule import Decision
-from mens_pipeline.training.step_plan import StepPlan
-from mens_pipeline.training.telemetry_log import FILE, steps_of
+from mens_pipeline.training.step_plan import Decision, StepPlan
+from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.training.runs import left_by, prepared, weights_of
 
 pytestmark = [
@@ -67,13 +69,16 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> _Machine:
 
 def _train(run: PreparedRun, machine: _Machine, at: int | None = None, do: Callable[[], None] | None = None) -> bool:
     """Train; when the log tells of a step, something may happen."""
-    from mens_pipeline.training.train import train  # noqa: PLC0415 - loads the deep learning stack
+    from mens_pipeline.training import train  # noqa: PLC0415 - loads the deep learning stack
 
-    def listen(line: dict[str, Any]) -> None:
-        if do is not None and line["event"] == "step" and line["payload"]["step"] == at:
-            do()
+    class Log(TelemetryLog):
+        def write(self, event: str, payload: dict[str, Any]) -> None:
+            super().write(event, payload)
+            if do is not None and event == "step" and payload["step"] == at:
+                do()
 
-    return train(run.job, listen, machine)
+    with patch.object(train, "TelemetryLog", Log):
+        return train.train(run.job, machine)
 
 
 def _killed() -> None:

@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training import launch
-from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.job import ADAPTER, CHECKPOINTS, MODULE, Continued, ExitCode
-from mens_pipeline.training.launch import run_child
-from mens_pipeline.training.manifest import finish_run
+from mens_pipeline.jobs import local
+from mens_pipeline.jobs.local import run_job
+from mens_pipeline.jobs.progress import FILE
+from mens_pipeline.jobs.protocol import CHECKPOINTS, ExitCode
+from mens_pipeline.models.adapter import ADAPTER
+from mens_pipeline.training.job import Continued
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.qlora import checksums
-from mens_pipeline.training.qlora_adapter import continued, further
-from mens_pipeline.training.telemetry_log import FILE, steps_of
-from mens_pipeline_tests.training.processes import training_children
+from mens_pipeline.training.qlora_adapter import continue_from, finish_run, further
+from mens_pipeline.training.telemetry_log import steps_of
+from mens_pipeline_tests.jobs.processes import job_children
 from mens_pipeline_tests.training.runs import prepared, resolved, train_here
 
 pytestmark = [pytest.mark.usefixtures("own_signals"), pytest.mark.filterwarnings("ignore")]
@@ -46,13 +47,13 @@ def _next(recipe: ResolvedRecipe, before: PreparedRun, folder: Path) -> tuple[Re
         _cpu(),
         cache=folder.parent / "cache",
         min_rows=1,
-        continues=continued(before.job.run_dir),
+        continues=continue_from(before.job.run_dir),
     )
     return longer, run
 
 
 def _cpu() -> Any:
-    from mens_pipeline.training.devices import DeviceChoice, resolve_device  # noqa: PLC0415 - loads torch
+    from mens_pipeline.jobs.device import DeviceChoice, resolve_device  # noqa: PLC0415 - loads torch
 
     return resolve_device(DeviceChoice.CPU)
 
@@ -111,16 +112,17 @@ def test_a_run_that_goes_on_twice_counts_all_of_it(tiny_base: Path, tmp_path: Pa
     longer, second = _next(recipe, first, tmp_path / "second")
     result = train_here(second)
     manifest = finish_run(second, longer, None, ExitCode.DONE)
-    stands = continued(second.job.run_dir)
+    stands = continue_from(second.job.run_dir)
     again = _next(recipe, first, tmp_path / "again")[1]
     train_here(again)
 
-    assert manifest["continues"]["num_steps"] == 2
+    assert manifest.continues is not None
+    assert manifest.continues.num_steps == 2
     assert stands.num_steps == 2 + result["num_steps"]
-    assert stands.num_batches == continued(first.job.run_dir).num_batches + result["num_batches"]
+    assert stands.num_batches == continue_from(first.job.run_dir).num_batches + result["num_batches"]
     assert stands.seconds > result["seconds"]
-    assert manifest["recipe"]["max_minutes"] == _MINUTES
-    assert manifest["recipe_origins"]["max_minutes"] == "more"
+    assert manifest.recipe.max_minutes == _MINUTES
+    assert manifest.recipe_origins["max_minutes"] == "more"
     assert len({run.job.contract_digest for run in (first, second, again)}) == 2
     assert (again.job.run_dir / ADAPTER / _WEIGHTS).read_bytes() == stands.adapter.read_bytes()
 
@@ -130,7 +132,7 @@ def test_what_goes_on_can_be_interrupted_as_well(
     tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends with the adapter that it would have had."""
-    monkeypatch.setattr(launch, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(local, "_POLL_SECONDS", 0.01)
     recipe, first = _first(tiny_base, tmp_path)
     runs = [_next(recipe, first, tmp_path / name)[1] for name in ("whole", "stopped")]
     train_here(runs[0])
@@ -140,14 +142,11 @@ def test_what_goes_on_can_be_interrupted_as_well(
     def stop() -> None:
         path = run.job.run_dir / FILE
         if not sent and path.is_file() and '"step"' in path.read_text():
-            sent.extend(training_children())
+            sent.extend(job_children())
             for child in sent:
                 os.kill(child, signal.SIGTERM)
 
-    codes = [
-        run_child(MODULE, run.job_path, training_environment(), poll, 60, run.job.run_dir / "child.log")
-        for poll in (stop, lambda: None)
-    ]
+    codes = [run_job(run.job_path, poll, grace_seconds=60) for poll in (stop, lambda: None)]
 
     assert codes == [ExitCode.INTERRUPTED, ExitCode.DONE]
     assert list((run.job.run_dir / CHECKPOINTS).glob("checkpoint-*"))
@@ -159,7 +158,7 @@ def test_another_adapter_than_the_run_ended_with_is_refused(tiny_base: Path, tmp
     """Changed, of another rank, or of a run that did not count what it showed."""
     recipe, first = _first(tiny_base, tmp_path)
     _, second = _next(recipe, first, tmp_path / "second")
-    stands = continued(first.job.run_dir)
+    stands = continue_from(first.job.run_dir)
     changed = second.job.model_copy(update={"continues": stands.model_copy(update={"adapter_sha256": "0" * 64})})
     with pytest.raises(RefusedError, match="changed since it was trained"):
         _train_job(changed)
@@ -172,13 +171,13 @@ def test_another_adapter_than_the_run_ended_with_is_refused(tiny_base: Path, tmp
     del manifest["result"]["num_batches"]
     path.write_text(json.dumps(manifest))
     with pytest.raises(RefusedError, match="num_batches is missing"):
-        continued(first.job.run_dir)
+        continue_from(first.job.run_dir)
 
 
 def _train_job(job: Any) -> None:
     from mens_pipeline.training.train import train  # noqa: PLC0415 - loads the deep learning stack
 
-    train(job, lambda _line: None)
+    train(job)
 
 
 def _fewer_matrices(stands: Continued, path: Path) -> Continued:

@@ -6,12 +6,13 @@ from typing import Any, Final
 
 import pytest
 
-from mens_pipeline.training.devices import DeviceChoice
-from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.job import ADAPTER, MODULE, ExitCode, newest_checkpoint
-from mens_pipeline.training.launch import run_child
+from mens_pipeline.jobs.device import DeviceChoice
+from mens_pipeline.jobs.local import run_job
+from mens_pipeline.jobs.progress import FILE
+from mens_pipeline.jobs.protocol import ExitCode, newest_checkpoint
+from mens_pipeline.models.adapter import ADAPTER
 from mens_pipeline.training.prepare import PreparedRun
-from mens_pipeline.training.telemetry_log import FILE, steps_of
+from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.training.runs import left_by, prepared
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
@@ -37,8 +38,7 @@ def _train(run: PreparedRun, stop_at: int | None = None) -> int:
         if stop_at is not None and log.is_file() and any(step["step"] >= stop_at for step in steps_of(log)):
             raise _KilledError
 
-    devices, words = run.job.recipe.devices, run.job.run_dir / "child.log"
-    return run_child(MODULE, run.job_path, training_environment(devices), poll, 0, words, devices)
+    return run_job(run.job_path, poll, grace_seconds=0, num_ranks=run.job.recipe.devices)
 
 
 class _KilledError(Exception):

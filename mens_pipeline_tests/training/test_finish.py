@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.job import FAILURE, RESULT, ExitCode
-from mens_pipeline.training.manifest import finish_run
-from mens_pipeline.training.model_card import model_card
+from mens_pipeline.jobs.protocol import FAILURE, RESULT, ExitCode
+from mens_pipeline.models.card import model_card
 from mens_pipeline.training.prepare import PreparedRun
+from mens_pipeline.training.qlora_adapter import finish_run
 from mens_pipeline_tests.training.runs import prepared, resolved
 from mens_pipeline_tests.training.small_folder import write_folder
 from mens_pipeline_tests.training.test_manifest import RESULT as RESULT_VALUES
@@ -33,8 +33,8 @@ def test_a_complete_run_gets_its_manifest(run: PreparedRun) -> None:
     (run_dir / RESULT).write_text(json.dumps(RESULT_VALUES))
     manifest = finish_run(run, resolved(run.job.base_path), "0123abcd", ExitCode.DONE)
 
-    assert json.loads((run_dir / "training_manifest.json").read_text()) == manifest
-    assert manifest["name"] == "lora-adapter-0123abcd"
+    assert json.loads((run_dir / "training_manifest.json").read_text()) == manifest.as_json()
+    assert manifest.name == "lora-adapter-0123abcd"
     assert (run_dir / "adapter" / "README.md").read_text() == model_card(manifest)
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.environment import training_environment
-from mens_pipeline.training.job import MODULE, ExitCode, newest_checkpoint
-from mens_pipeline.training.launch import run_child
-from mens_pipeline_tests.training.processes import run_signalled, steps_told, training_children
+from mens_pipeline.jobs.local import run_job
+from mens_pipeline.jobs.protocol import ExitCode, newest_checkpoint
+from mens_pipeline_tests.jobs.processes import job_children, run_signalled, steps_told
 from mens_pipeline_tests.training.runs import prepared, weights_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watched_closely")]
@@ -61,11 +60,11 @@ def test_whoever_ends_the_wait_ends_the_child(tiny_base: Path, tmp_path: Path) -
 
     def poll() -> None:
         if steps_told(run) >= 2:
-            children.extend(training_children())
+            children.extend(job_children())
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_child(MODULE, run.job_path, training_environment(), poll, 60, run.job.run_dir / "child.log")
+        run_job(run.job_path, poll, grace_seconds=60)
     time.sleep(0.2)
 
     assert children

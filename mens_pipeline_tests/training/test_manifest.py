@@ -6,14 +6,20 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.training.contract import LIBRARIES
-from mens_pipeline.training.manifest import data_sources, training_manifest
-from mens_pipeline.training.model_card import DataSource
-from mens_pipeline.training.prepare import PreparedRun
+from mens_pipeline.models.card import DataSource, data_sources
+from mens_pipeline.training.prepare import LIBRARIES, PreparedRun
+from mens_pipeline.training.qlora_adapter import training_manifest
+from mens_pipeline_tests.corpus.rows import mix_report
 from mens_pipeline_tests.training.runs import prepared, resolved
 from mens_pipeline_tests.training.small_folder import write_folder
 
 RESULT: dict[str, Any] = {
+    "compute_dtype": "float32",
+    "planned_steps": 4,
+    "num_trained_parameters": 100,
+    "num_adapter_matrices": 28,
+    "num_changed_matrices": 28,
+    "frozen_sha256": "f" * 64,
     "n_layers": 2,
     "n_heads": 4,
     "num_rows": 16,
@@ -39,7 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> PreparedRun:
 
 
 def _manifest(run: PreparedRun, vcs_sha: str | None = None, **result: Any) -> dict[str, Any]:
-    return training_manifest(run, resolved(run.job.base_path), {**RESULT, **result}, vcs_sha)
+    return training_manifest(run, resolved(run.job.base_path), {**RESULT, **result}, vcs_sha).as_json()
 
 
 @pytest.mark.seed_row(13, 15, 58)
@@ -52,7 +58,7 @@ def test_the_manifest_says_all_that_made_the_adapter(run: PreparedRun) -> None:
     assert (manifest["recipe_origins"]["lora_r"], manifest["recipe_origins"]["seed"]) == ("flag", "default")
     assert (manifest["preset"], manifest["domain"]) == (None, None)
     assert manifest["vox_backend"] is None
-    assert training_manifest(run, resolved(run.job.base_path), RESULT, None, "cpu")["vox_backend"] == "cpu"
+    assert training_manifest(run, resolved(run.job.base_path), RESULT, None, "cpu").vox_backend == "cpu"
     assert manifest["contract_digest"] == run.job.contract_digest
     assert manifest["train_sha256"] == run.contract["train_sha256"]
     assert manifest["base_model"]["sha256"] == run.base.sha256
@@ -79,9 +85,10 @@ def test_the_sources_of_a_train_set_are_read_beside_it(run: PreparedRun, tmp_pat
         {"path": "pairs.jsonl", "distinct_lines": 12, "share_of_output": 0.75, "emitted_lines": 12},
         {"path": "telemetry.jsonl", "distinct_lines": 0, "share_of_output": 0.0, "emitted_lines": 0},
     ]
-    (tmp_path / "train.mix_report.json").write_text(json.dumps({"sources": sources}))
-    manifest = {**_manifest(run), "train_file": str(train)}
+    (tmp_path / "train.mix_report.json").write_text(json.dumps(mix_report(*sources)))
+    manifest = training_manifest(run, resolved(run.job.base_path), RESULT, None)
+    beside = manifest.model_copy(update={"train_file": train})
 
-    assert data_sources(manifest) == (DataSource("pairs.jsonl", 12, 0.75),)
-    assert data_sources({**manifest, "train_sha256": "0" * 64}) == ()
-    assert data_sources(_manifest(run)) == ()
+    assert data_sources(beside) == (DataSource("pairs.jsonl", 12, 0.75),)
+    assert data_sources(beside.model_copy(update={"train_sha256": "0" * 64})) == ()
+    assert data_sources(manifest) == ()

@@ -21,11 +21,10 @@ pytestmark = [
 
 def _trainer(base: Path, folder: Path) -> tuple[Any, dict[str, Any]]:
     """A trainer as on a GPU but for what only a GPU can: the library's loss, activations computed again."""
+    from mens_pipeline.jobs.progress import SilentLog  # noqa: PLC0415 - likewise
     from mens_pipeline.training import train as module  # noqa: PLC0415 - loads the deep learning stack
     from mens_pipeline.training.progress import Progress, StopRequest  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.schedule import Schedule  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.step_plan import take_up  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.telemetry_log import SilentLog  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
 
     run = prepared(base, folder, lora_dropout=0.01)  # with dropout, no fused adapters of a CPU
     tokenizer = module.tokenizer_of(base)

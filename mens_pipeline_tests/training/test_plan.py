@@ -9,9 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mens_pipeline.training.examples import Example
-from mens_pipeline.training.plan import Plan, category_weights, hardest_of, plan_further, plan_run
+from mens_pipeline.training.plan import MOST_PASSES, Plan, category_weights, hardest_of, plan_further, plan_run
 from mens_pipeline.training.recipe import Recipe
-from mens_pipeline.training.token_shares import MOST_PASSES
 
 _ROWS = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 10)), max_size=40)
 _SIZES: dict[str, st.SearchStrategy[Any]] = {

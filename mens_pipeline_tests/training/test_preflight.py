@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs.device import Device
+from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.settings import PRESETS
-from mens_pipeline.training.chat import IM_END, IM_START
-from mens_pipeline.training.devices import Device
 from mens_pipeline.training.examples import Example, Examples, NotShown
 from mens_pipeline.training.plan import Plan
 from mens_pipeline.training.preflight import (

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs.progress import Follower, TelemetryLog
 from mens_pipeline.training import telemetry_log
-from mens_pipeline.training.telemetry_log import Follower, TelemetryLog, losses_of, seconds_trained, steps_of, totals_of
+from mens_pipeline.training.telemetry_log import format_plan, losses_of, seconds_trained, steps_of, totals_of
 
 
 def _line(number: int, **payload: Any) -> str:
@@ -23,18 +24,19 @@ def _start(checkpoint: str | None) -> str:
 
 
 def _log(path: Path) -> TelemetryLog:
-    return TelemetryLog(path, lambda _line: None)
+    return TelemetryLog(path)
 
 
 def test_each_event_is_a_line_at_once(tmp_path: Path) -> None:
-    """With the time in milliseconds; whoever listens gets the same."""
+    """With the time in milliseconds; whoever follows gets the same."""
     heard: list[dict[str, Any]] = []
-    log = TelemetryLog(tmp_path / "log", heard.append)
+    log, follower = _log(tmp_path / "log"), Follower(tmp_path / "log", heard.append)
     before = time.time_ns() // 1_000_000
     log.write("train_start", {"num_rows": 3})
     first = (tmp_path / "log").read_text()
     log.write("step", {"step": 1, "note": "a\nb"})
     lines = (tmp_path / "log").read_text().splitlines()
+    follower.poll()
 
     assert first == lines[0] + "\n"
     assert [json.loads(line) for line in lines] == heard
@@ -239,3 +241,29 @@ def test_a_curve_of_many_steps_is_thinned_out(
     (tmp_path / "log").write_text("".join(_line(step, loss=float(step)) for step in range(1, number + 1)))
 
     assert losses_of(tmp_path / "log") == expected
+
+
+def _event(**fields: Any) -> dict[str, Any]:
+    usual = {"num_steps": 150, "target_steps": 150, "end_seconds": 540.0, "budget_seconds": 1200.0, "reason": None}
+    return {**usual, **fields}
+
+
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"budget_seconds": None}, "150 steps, about 9 min"),
+        ({}, "150 steps, about 9 min; budget 20 min"),
+        ({"end_seconds": 90.0}, "150 steps, about 1.5 min; budget 20 min"),
+        (
+            {
+                "num_steps": 118,
+                "end_seconds": 1190.0,
+                "reason": "150 steps would take 25.4 of 20.0 min, at 10.16 s a step",
+            },
+            "118 of 150 steps, about 20 min; budget 20 min: 150 steps would take 25.4 of 20.0 min, at 10.16 s a step",
+        ),
+    ],
+)
+def test_a_plan_says_how_many_steps_and_how_long(fields: dict[str, Any], line: str) -> None:
+    """And why there are fewer than the recipe asks for."""
+    assert format_plan(_event(**fields)) == line

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mens_pipeline.training.examples import Example, Examples
-from mens_pipeline.training.plan import Plan, plan_run
+from mens_pipeline.models.adapter import ShownKind
+from mens_pipeline.models.card import format_kinds
+from mens_pipeline.training.examples import Example, Examples, format_too_long
+from mens_pipeline.training.plan import MOST_PASSES, Plan, plan_run, shares_of
 from mens_pipeline.training.recipe import Recipe
-from mens_pipeline.training.token_shares import MOST_PASSES, shares_of
-from mens_pipeline.training.told import told_kinds, told_too_long
 
 _CHECKED = settings(max_examples=60, deadline=None, derandomize=True)
 _SIZES = {"max_length": 256, "max_tokens_per_batch": 1024, "per_device_train_batch_size": 64, "num_train_epochs": 1}
@@ -96,7 +96,7 @@ def test_every_beginning_of_a_run_has_the_shares(
 @pytest.mark.parametrize("num_steps", [20, 50, 80, 118, 150])
 def test_a_short_run_shows_what_a_long_one_shows(num_steps: int) -> None:
     """In the sizes of `cpu_demo`: within three points of every share from 50 steps on, five before."""
-    rows = _rows(vox_codegen=1500, task=600, mutation=200, repair=150, raw=60)
+    rows = _rows(vox_codegen=1500, task=600, template=200, repair=150, raw=60)
     named = {"task": 0.45, "raw": 0.1, "repair": 0.05}
     plan = plan_run(rows, Recipe(**_SIZES, token_shares=named, max_steps=num_steps))
     found = _shares(rows, plan)
@@ -210,7 +210,7 @@ def test_the_account_by_kind_adds_up() -> None:
             "epochs": 0.0,
         },
     }
-    assert told_kinds(kinds) == (
+    assert format_kinds({name: ShownKind.model_validate(kind) for name, kind in kinds.items()}) == (
         "b 80 % (40 tokens, 2.0 epochs), a 20 % (10 tokens, 0.2 epochs), c 0 % (0 tokens, 0.0 epochs)"
     )
-    assert told_too_long(kinds) == "a 1 rows (60 % of its tokens), c 2 rows (100 % of its tokens)"
+    assert format_too_long(kinds) == "a 1 rows (60 % of its tokens), c 2 rows (100 % of its tokens)"

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mens_pipeline.training.chat import IM_END, IM_START, TEMPLATE
+from mens_pipeline.models.chat import IM_END, IM_START, TEMPLATE
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -7,13 +7,10 @@ from itertools import combinations
 from random import Random
 from typing import Final
 
-from mens_pipeline.language.ast.base import walk
-from mens_pipeline.language.ast.data import Table, TypeDef, Url
-from mens_pipeline.language.ast.data import Variant as VariantSyntax
-from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.ast.base import DecimalType, GenericType, LiteralPattern, NamedType, Param, Type, walk
+from mens_pipeline.language.ast.declarations import Module, Table, TypeDef, Url
+from mens_pipeline.language.ast.declarations import Variant as VariantSyntax
 from mens_pipeline.language.ast.expressions import DecimalLit, FloatLit, IntLit, ObjectField, StringLit
-from mens_pipeline.language.ast.patterns import LiteralPattern
-from mens_pipeline.language.ast.types import DecimalType, GenericType, NamedType, Param, Type
 from mens_pipeline.language.interpreter.values import NONE, Value, Variant, error, ok, some
 
 _INTS: Final = (0, 1, 2, 3, 4, 5, 7, 10, 12, -1, -2, -5)
@@ -39,6 +36,7 @@ _LIST_NAMES: Final = frozenset(("List", "list"))
 _EMPTY_NAMES: Final = _LIST_NAMES | {"Option"}
 """Types that have a value whatever lies in them."""
 _MAP_NAMES: Final = frozenset(("Map", "map"))
+_PLAIN: Final = frozenset(("int", "float", "bool", "str"))
 
 
 class UndrawableError(Exception):
@@ -52,7 +50,7 @@ class Drawing:
         """Read the types and the literals of the program."""
         self._structs = {d.name: d.fields for d in module.declarations if isinstance(d, TypeDef | Table) and d.fields}
         self._sums = {d.name: d.variants for d in module.declarations if isinstance(d, TypeDef | Url) and d.variants}
-        self._heights = self._found_heights()
+        self._heights = self._find_heights()
         self.literal_share = 1 / 2
         """Of the numbers and strings, how many are taken from the code, where it has any."""
         self._deck: list[int] = []
@@ -80,19 +78,15 @@ class Drawing:
                 _relate(values, keys, random)
             yield tuple(values)
 
-    def _found_heights(self) -> dict[str, float]:
+    def _find_heights(self) -> dict[str, float]:
         """Name of each user type -> its height; recursive types need as many rounds as they are nested."""
         heights = dict.fromkeys((*self._structs, *self._sums), math.inf)
         while True:
-            found = {name: self._user_height(name, heights) for name in heights}
+            found = {name: 1 + min(_variant_height(v, heights) for v in vs) for name, vs in self._sums.items()}
+            found |= {name: 1 + max(_height(f.type, heights) for f in fs) for name, fs in self._structs.items()}
             if found == heights:
                 return heights
             heights = found
-
-    def _user_height(self, name: str, heights: Mapping[str, float]) -> float:
-        if name in self._structs:
-            return 1 + max(_height(field.type, heights) for field in self._structs[name])
-        return 1 + min(_variant_height(variant, heights) for variant in self._sums[name])
 
     def _is_drawable(self, annotation: Type) -> bool:
         """Return whether there are values, and for lists and options more than the empty one."""
@@ -106,8 +100,12 @@ class Drawing:
         if isinstance(annotation, GenericType):
             return self._drawn_generic(annotation, random, level)
         name = getattr(annotation, "name", "")
+        if name == "bool":
+            return random.random() < 1 / 2
+        if name == "float":
+            return self._number(_FLOATS, self._floats, random)
         if name in _PLAIN:
-            return self._plain(name, random)
+            return self._int(random) if name == "int" else self._string(random)
         if name in self._structs:
             return {field.name: self._draw(field.type, random, level + 1) for field in self._structs[name]}
         variants: Sequence[VariantSyntax] = self._sums[name]
@@ -140,13 +138,6 @@ class Drawing:
             return error(random.choice(_MESSAGES) if is_text else self._draw(inner, random, level + 1))
         keys = random.sample(("a", "b", "key", "Ann", *self._strings), random.randint(0, 3))
         return {key: self._draw(inner, random, level + 1) for key in keys}
-
-    def _plain(self, name: str, random: Random) -> Value:
-        if name == "bool":
-            return random.random() < 1 / 2
-        if name == "str":
-            return self._string(random)
-        return self._int(random) if name == "int" else self._number(_FLOATS, self._floats, random)
 
     def _int(self, random: Random) -> int:
         coin = random.random()
@@ -195,15 +186,10 @@ class _First(Random):
     """Draws that take nothing from the code and the first of everything else: the smallest arguments."""
 
     def random(self) -> float:
-        """Draw values with all shares above zero."""
         return 0.99
 
     def getrandbits(self, _k: int, /) -> int:
-        """Return 0, the smallest draw."""
         return 0
-
-
-_PLAIN: Final = frozenset(("int", "float", "bool", "str"))
 
 
 def type_key(annotation: Type | None, generics: Sequence[str] = ()) -> str:
@@ -261,10 +247,7 @@ def _leaves(value: Value) -> Iterator[Value]:
         yield from _leaves(part)
 
 
-_Literals = tuple[tuple[int, ...], tuple[float, ...], tuple[Decimal, ...], tuple[str, ...]]
-
-
-def _literals(module: Module) -> _Literals:
+def _literals(module: Module) -> tuple[tuple[int, ...], tuple[float, ...], tuple[Decimal, ...], tuple[str, ...]]:
     """Collect the ints, floats, decimals and strings of a program, numbers with their neighbours."""
     ints: dict[int, None] = {}
     floats: dict[float, None] = {}

@@ -1,13 +1,13 @@
 """Changes of the body of a function that most likely change what it does, and probes that tell which branches ran."""
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from decimal import Decimal
 from random import Random
 from typing import Any, Final, TypeVar
 
-from mens_pipeline.language.ast.base import Node
+from mens_pipeline.language.ast.base import LiteralPattern, Node
 from mens_pipeline.language.ast.declarations import Declaration
 from mens_pipeline.language.ast.expressions import (
     Argument,
@@ -16,19 +16,21 @@ from mens_pipeline.language.ast.expressions import (
     BoolLit,
     Call,
     DecimalLit,
+    ExprStatement,
     FloatLit,
     For,
     Ident,
     If,
     IntLit,
+    Loop,
     Match,
     MatchArm,
     MethodCall,
+    Statement,
     StringLit,
     Unary,
+    While,
 )
-from mens_pipeline.language.ast.patterns import LiteralPattern
-from mens_pipeline.language.ast.statements import ExprStatement, Loop, Statement, While
 
 PROBE: Final = "branch reached"
 """The name of the function that probes call; no program can write it."""
@@ -84,10 +86,10 @@ def mutants_of(declaration: Declaration, most: int, seed: str) -> tuple[Declarat
     while kinds and len(chosen) < most:
         chosen += [sites.pop() for sites in kinds.values()]
         kinds = {kind: sites for kind, sites in kinds.items() if sites}
-    return tuple(_rebuilt(path, changed) for path, changed in chosen[:most])
+    return tuple(_rebuild(path, changed) for path, changed in chosen[:most])
 
 
-def probed(declaration: Declaration) -> Declaration:
+def with_probes(declaration: Declaration) -> Declaration:
     """Return a copy of a function that calls `PROBE` with a number where a branch begins, and does the same."""
     return _Probes().inside(declaration)
 
@@ -106,11 +108,10 @@ def _sites(declaration: Declaration) -> Iterator[tuple[_Path, Node]]:
             if isinstance(value, Node):
                 pending.append(((path, node, name, None), value))
             elif isinstance(value, tuple):
-                below = [((path, node, name, i), item) for i, item in enumerate(value) if isinstance(item, Node)]
-                pending.extend(below)
+                pending += [((path, node, name, i), item) for i, item in enumerate(value) if isinstance(item, Node)]
 
 
-def _rebuilt(path: _Path, node: Node) -> Any:
+def _rebuild(path: _Path, node: Node) -> Any:
     """Return the declaration with the node at a path replaced."""
     while path is not None:
         above, parent, name, index = path
@@ -136,8 +137,7 @@ def _field_names(node: Node) -> tuple[str, ...]:
 
 
 def _changes(node: Any) -> Iterator[Node]:
-    change = _CHANGES.get(type(node))
-    if change is not None:
+    if (change := _CHANGES.get(type(node))) is not None:
         yield from change(node)
     for name in ("body", "then", "otherwise", "statements"):
         statements = getattr(node, name, None)
@@ -160,10 +160,6 @@ def _number(node: Any) -> Iterator[Node]:
         yield replace(node, value=node.value - 1)
 
 
-def _pattern(node: LiteralPattern) -> Iterator[Node]:
-    yield replace(node, value=node.value + 1 if isinstance(node.value, int) else node.value + "x")
-
-
 def _if(node: If) -> Iterator[Node]:
     """Yield mutants of an `if`: branches swapped, or the same branch taken in both cases."""
     yield replace(node, then=node.otherwise or (), otherwise=node.then)
@@ -180,24 +176,18 @@ def _match(node: Match) -> Iterator[Node]:
         yield replace(node, arms=node.arms[:index] + swapped + node.arms[index + 2 :])
 
 
-def _method(node: MethodCall) -> Iterator[Node]:
-    other = _METHODS.get(node.method)
-    if other is not None:
-        yield replace(node, method=other)
-
-
-_CHANGES: Final[dict[type, Callable[[Any], Iterator[Node]]]] = {
+_CHANGES: Final[dict[type, Callable[[Any], Iterable[Node]]]] = {
     Binary: _binary,
     IntLit: _number,
     FloatLit: _number,
-    DecimalLit: lambda node: iter((replace(node, text=str(Decimal(node.text) + 1)),)),
-    StringLit: lambda node: iter((replace(node, value=node.value + "x"),)),
-    BoolLit: lambda node: iter((replace(node, value=not node.value),)),
-    Unary: lambda node: iter((node.operand,)),
-    LiteralPattern: _pattern,
+    DecimalLit: lambda node: [replace(node, text=str(Decimal(node.text) + 1))],
+    StringLit: lambda node: [replace(node, value=node.value + "x")],
+    BoolLit: lambda node: [replace(node, value=not node.value)],
+    Unary: lambda node: [node.operand],
+    LiteralPattern: lambda node: [replace(node, value=node.value + (1 if isinstance(node.value, int) else "x"))],
     If: _if,
     Match: _match,
-    MethodCall: _method,
+    MethodCall: lambda node: [replace(node, method=_METHODS[node.method])] if node.method in _METHODS else [],
 }
 
 Syntax = TypeVar("Syntax", bound=Node)
@@ -212,11 +202,13 @@ class _Probes:
     def inside(self, node: Syntax) -> Syntax:
         changed: dict[str, Any] = {}
         for name in _field_names(node):
-            value = getattr(node, name)
+            value: Any = getattr(node, name)
             if isinstance(value, Node):
-                is_branch = name == "body" and isinstance(node, _BRANCHING)
-                new: object = self._branch(value) if is_branch else self.inside(value)
-                if new is not value:
+                probe = self._probe(value) if name == "body" and isinstance(node, MatchArm | For) else None
+                new: Any = self.inside(value)
+                if probe is not None:
+                    changed[name] = Block(value.start, value.end, (probe, ExprStatement(value.start, value.end, new)))
+                elif new is not value:
                     changed[name] = new
             elif isinstance(value, tuple) and value and isinstance(value[0], Node):
                 items = tuple(map(self.inside, value))
@@ -229,16 +221,8 @@ class _Probes:
             changed["body"] = (self._probe(node), *changed.get("body", node.body))
         return replace(node, **changed) if changed else node
 
-    def _branch(self, body: Node) -> Node:
-        probe = self._probe(body)
-        inner: Any = self.inside(body)
-        return Block(body.start, body.end, (probe, ExprStatement(body.start, body.end, inner)))
-
     def _probe(self, node: Node) -> Statement:
         start, end = node.start, node.end
         self.number += 1
         number = Argument(start, end, None, IntLit(start, end, self.number))
         return ExprStatement(start, end, Call(start, end, Ident(start, end, PROBE), (number,)))
-
-
-_BRANCHING: Final = (MatchArm, For)

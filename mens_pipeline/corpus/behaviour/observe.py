@@ -10,35 +10,33 @@ interpreter alone: step, size and depth limits bound it. Programs of strangers a
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import islice
 from typing import Any, Final
 
 from mens_pipeline.corpus.behaviour.arguments import Drawing, UndrawableError
-from mens_pipeline.corpus.behaviour.mutants import PROBE, mutants_of, probed
-from mens_pipeline.corpus.behaviour.selection import (
+from mens_pipeline.corpus.behaviour.examples import (
     FEWEST_RESULTS,
     FEWEST_TESTS,
     MOST_EXAMPLES,
     Goal,
+    Observation,
     SeenCall,
     chosen_examples,
     chosen_tests,
     goals_of,
     rivals,
 )
+from mens_pipeline.corpus.behaviour.mutants import PROBE, mutants_of, with_probes
+from mens_pipeline.corpus.schema.reasons import NoBehaviour
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import analyze
 from mens_pipeline.language.ast.base import walk
-from mens_pipeline.language.ast.behaviour import Activity, Workflow
 from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.ast.functions import Forall, Function, Test
+from mens_pipeline.language.ast.functions import Activity, Forall, Function, Test, Workflow
 from mens_pipeline.language.interpreter import Features, LimitKind, Limits, Outcome, Refusal, run_with_tests
-from mens_pipeline.language.interpreter.calls import CallableProgram, CallResult
-from mens_pipeline.language.interpreter.equality import equal
-from mens_pipeline.language.interpreter.literals import literal_of
+from mens_pipeline.language.interpreter.case import CallableProgram, CallResult
 from mens_pipeline.language.interpreter.machine import Machine
-from mens_pipeline.language.interpreter.values import UNIT, Native, Value
+from mens_pipeline.language.interpreter.values import UNIT, Native, Value, equal, literal_of
 from mens_pipeline.language.outline import name_of
 
 FEATURES: Final = Features(check_contracts=True, database=False)
@@ -64,33 +62,6 @@ _ENOUGH_KILLS: Final = 3
 """Calls that tell a mutant from the function; more are not looked for."""
 
 
-class NoBehaviour(StrEnum):
-    """Why a function gives no behaviour."""
-
-    NOT_PURE = "not_pure"
-    """It needs what the interpreter refuses: files, network, a model, another module."""
-    NONDETERMINISTIC = "nondeterministic"
-    """It asks for the time, or for something random."""
-    UNDRAWABLE = "undrawable"
-    """A parameter has no type, or one that no values are drawn of."""
-    NO_PARAMETERS = "no_parameters"
-    NO_BODY = "no_body"
-    TOO_LARGE = "too_large"
-    DOES_NOT_END = "does_not_end"
-    FAILS = "fails"
-    """Hardly any call returns."""
-    NO_LITERAL = "no_literal"
-    """It returns functions, or values too long to write down."""
-    CONSTANT = "constant"
-    IDENTITY = "identity"
-    TOO_FEW_INPUTS = "too_few_inputs"
-    """Its parameters have too few values for examples and hidden tests."""
-    ENTANGLED = "entangled"
-    """The declarations that it needs do not run without it, so that it cannot be tested separately."""
-    STOPPED = "stopped"
-    """The process that observed it had to be ended."""
-
-
 _COMPARED_BY_PYTHON: Final = frozenset((int, bool, str))
 """Kinds of value that nearly everything returns, and that Python compares as the language does."""
 
@@ -99,23 +70,11 @@ _LASTING: Final = frozenset((NoBehaviour.NOT_PURE, NoBehaviour.NONDETERMINISTIC)
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
-    """One call that returned, as Vox text: `area(Rect(2, 3))`, and its result: `6`."""
-
-    call: str
-    result: str
-
-
-@dataclass(frozen=True, slots=True)
 class Behaviour:
-    """The observed behaviour of a function.
+    """The observed behaviour of a function: 1 to 3 examples for its prompt, and at least 5 hidden observations.
 
-    Attributes:
-        examples: 1 to 3 observations with short, different results, for the prompt.
-        hidden: At least 5 observations with other arguments.
-        tests: The hidden ones as a Vox text of `@test` functions.
-        num_mutants: Changed bodies that at least one observed call tells from the function.
-        num_killed: Those that the hidden tests refuse.
+    `tests` are the hidden ones as `@test` functions; they refuse `num_killed` of the `num_mutants` changed bodies that
+    at least one observed call tells from the function.
     """
 
     examples: tuple[Observation, ...]
@@ -133,13 +92,9 @@ class Behaviour:
 def behaviour_of(
     source: str, function: str, *, seed: str, arguments: Iterable[tuple[Value, ...]] | None = None
 ) -> Behaviour | NoBehaviour:
-    """Observe a function.
+    """Observe a function; the same arguments give the same behaviour, or reason why it has none to speak of.
 
-    `seed` decides the drawn arguments and the choice of mutants; `arguments` are drawn by the types of the parameters
-    when they are not given.
-
-    Returns:
-        Its behaviour, or why it has none to speak of. The same for the same arguments.
+    `seed` decides the choice of mutants, and the `arguments` where they are not given.
 
     Raises:
         RefusedError: The front end rejects the program, or it declares no such function.
@@ -153,11 +108,7 @@ def behaviour_of(
 def behaviour_in(
     module: Module, function: str, *, seed: str, arguments: Iterable[tuple[Value, ...]] | None = None
 ) -> Behaviour | NoBehaviour:
-    """Observe a function of a parsed program; as `behaviour_of`.
-
-    Raises:
-        RefusedError: There is no such function.
-    """
+    """Observe a function of a parsed program, as `behaviour_of`."""
     declaration = function_in(module, function)
     syntax: Any = getattr(declaration, "function", declaration)
     if not syntax.body:
@@ -175,12 +126,15 @@ def behaviour_in(
 
 
 def passes(program: str, tests: str) -> bool:
-    """Return whether a program passes hidden tests, all of them.
-
-    Raises:
-        ConfigurationError: The tests are rejected, or there are none.
-    """
+    """Return whether a program passes all of its hidden tests, which the front end accepts."""
     return run_with_tests(program, tests, features=Features(check_contracts=True, database=True)).passed
+
+
+def callable_syntax(declaration: Declaration) -> Function | Workflow | Activity | None:
+    """Return what a declaration declares that tests can call, below its decorators; None for tests and all else."""
+    syntax = getattr(declaration, "function", declaration)
+    is_test = isinstance(declaration, Test | Forall)
+    return syntax if isinstance(syntax, Function | Workflow | Activity) and not is_test else None
 
 
 def function_in(module: Module, function: str) -> Declaration:
@@ -190,9 +144,8 @@ def function_in(module: Module, function: str) -> Declaration:
         RefusedError: There is no such function.
     """
     for declaration in reversed(module.declarations):
-        inner: Any = getattr(declaration, "function", declaration)
-        is_callable = isinstance(inner, Function | Workflow | Activity)
-        if is_callable and not isinstance(declaration, Test | Forall) and inner.name == function:
+        syntax = callable_syntax(declaration)
+        if syntax is not None and syntax.name == function:
             return declaration
     raise RefusedError(f"the program declares no function `{function}`. Name one that it declares.")
 
@@ -205,7 +158,7 @@ class _Observing:
         self.declaration = declaration
         self.function = function
         self.syntax: Any = getattr(declaration, "function", declaration)
-        self.probed = declaration
+        self.probed = with_probes(declaration)
         self.program = CallableProgram(module, LIMITS, FEATURES)
         self.judge = Machine(LIMITS)
         self.reached = reached = set[Goal]()
@@ -222,7 +175,6 @@ class _Observing:
         self.seen: set[str] = set()
 
     def behaviour(self, seed: str, arguments: Iterable[tuple[Value, ...]] | None) -> Behaviour | NoBehaviour:
-        self.probed = probed(self.declaration)
         drawing = None
         if arguments is None:
             drawing = Drawing(self.module)
@@ -265,13 +217,10 @@ class _Observing:
             result = self.program.call(self.function, values)
             self.ends.append(result)
             text = literal_of(result.value) if result.returned else None
-            if text is not None and len(call) + len(text) <= _LONGEST_TEST and self._equals_itself(result.value):
+            if text is not None and len(call) + len(text) <= _LONGEST_TEST and self._same(result.value, result.value):
                 self.calls.append(SeenCall(values, result.value, call, text, result.num_steps, set(self.reached)))
             if isinstance(result.reason, Refusal):
                 return
-
-    def _equals_itself(self, value: Value) -> bool:
-        return self._same(value, value)
 
     def _same(self, left: Value, right: Value) -> bool:
         if type(left) is not type(right):
@@ -332,23 +281,19 @@ class _Observing:
         """Note which calls refuse which mutants, and give those that none of them refuses."""
         # The fastest first: a mutant without end is stopped by the steps of the first call that it does not end.
         ordered = sorted(calls, key=lambda call: call.num_steps)
-        survivors = {}
+        survivors = dict(mutants)
         for number, mutant in mutants.items():
             self.program.redefine(mutant)
-            if not self._is_refused((_MUTANT, number), ordered):
-                survivors[number] = mutant
+            num_kills = 0
+            for call in ordered:
+                result = self.program.call(self.function, call.arguments, 10 * call.num_steps + 1_000)
+                if not result.returned or not self._same(result.value, call.value):
+                    call.goals.add((_MUTANT, number))
+                    survivors.pop(number, None)
+                    num_kills += 1
+                if num_kills == _ENOUGH_KILLS or result.outcome is Outcome.LIMIT:
+                    break
         return survivors
-
-    def _is_refused(self, goal: Goal, calls: Sequence[SeenCall]) -> bool:
-        num_kills = 0
-        for call in calls:
-            result = self.program.call(self.function, call.arguments, 10 * call.num_steps + 1_000)
-            if not result.returned or not self._same(result.value, call.value):
-                call.goals.add(goal)
-                num_kills += 1
-            if num_kills == _ENOUGH_KILLS or result.outcome is Outcome.LIMIT:
-                break
-        return num_kills > 0
 
 
 def _observations(calls: Iterable[SeenCall]) -> tuple[Observation, ...]:

@@ -1,36 +1,29 @@
 """Find training rows whose function passes the hidden tests of a held-out or benchmark task."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from mens_pipeline.corpus.behaviour.arguments import type_key
+from mens_pipeline.corpus.behaviour.observe import callable_syntax
 from mens_pipeline.corpus.behaviour.screening import TaskFunction, TaskStatus
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.curate.validate import judged_code
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import Mode, analyze
 from mens_pipeline.language.ast.base import Node, walk
-from mens_pipeline.language.ast.behaviour import Activity, Workflow
 from mens_pipeline.language.ast.declarations import Module
 from mens_pipeline.language.ast.expressions import Ident
-from mens_pipeline.language.ast.functions import Forall, Function, Test
 from mens_pipeline.language.front_end import DEEP_STACK
-from mens_pipeline.language.interpreter.hidden_tests import GIVEN_END, hidden_module
+from mens_pipeline.language.interpreter.running import GIVEN_END, hidden_module
 from mens_pipeline.language.outline import name_of
 
 _Signature = tuple[str, ...]
 """Types of the parameters in order, then the return type."""
-
 _MOST_TASKS_AT_ONCE: Final = 64
 """Tasks in one request to a worker, so that one slow function cannot use up the time of all."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    task: TaskFunction
-    label: str
+_Entry = tuple[TaskFunction, str]
+"""A function that tests call, and the task it is of."""
 
 
 class TaskFunctions:
@@ -41,15 +34,7 @@ class TaskFunctions:
         self._workers = workers
         self._entries: defaultdict[_Signature, list[_Entry]] = defaultdict(list)
         self.counts: Counter[str] = Counter()
-        found = list(self._found(tasks))
-        statuses = workers.statuses(entry.task for _, entry in found)
-        for (signature, entry), status in zip(found, statuses, strict=True):
-            self.counts[status] += 1
-            if status is TaskStatus.COMPARED:
-                self._entries[signature].append(entry)
-
-    def _found(self, tasks: Iterable[TrainingPair]) -> Iterator[tuple[_Signature, _Entry]]:
-        seen: set[TaskFunction] = set()
+        found: dict[TaskFunction, tuple[_Signature, str]] = {}
         for pair in tasks:
             program = _program_of(pair)
             module = analyze(program).module if program is not None and pair.tests is not None else None
@@ -58,45 +43,42 @@ class TaskFunctions:
                 continue
             label = pair.source.path if pair.source is not None else "a row without a source"
             signatures = _signatures(module)
-            for name in _asked(module, signatures, hidden_module(pair.tests)):
-                task = TaskFunction(program, pair.tests, name)
-                if task not in seen:
-                    seen.add(task)
-                    yield signatures[name], _Entry(task, label)
+            for name in _tested_functions(module, signatures, hidden_module(pair.tests)):
+                found.setdefault(TaskFunction(program, pair.tests, name), (signatures[name], label))
+        for (task, (signature, label)), status in zip(found.items(), workers.statuses(found), strict=True):
+            self.counts[status] += 1
+            if status is TaskStatus.COMPARED:
+                self._entries[signature].append((task, label))
 
     def account(self) -> dict[str, int]:
         """Return how many tested functions were or were not compared with others, and how many tasks have no tests."""
         return {str(status): self.counts[status] for status in (*TaskStatus, "without_tests")}
 
-    def repeated(self, rows: Sequence[TrainingPair]) -> list[str | None]:
+    def find_repeats(self, rows: Sequence[TrainingPair]) -> list[str | None]:
         """Return for each row the task that one of its functions solves; None where it solves none."""
         tried: dict[tuple[str, str, int], list[_Entry]] = {}
         functions: list[list[tuple[str, str, int]]] = []
         for row in rows:
-            found = list(self._tried(row))
-            tried.update(found)
-            functions.append([key for key, _ in found])
-        requests = ((program, name, [e.task for e in entries]) for (program, name, _), entries in tried.items())
+            functions.append([])
+            program = _program_of(row) if self._entries else None
+            module = analyze(program).module if program is not None else None
+            if program is None or module is None:
+                continue
+            for name, signature in _signatures(module).items():
+                entries = self._entries.get(signature, [])
+                for first in range(0, len(entries), _MOST_TASKS_AT_ONCE):
+                    tried[program, name, first] = entries[first : first + _MOST_TASKS_AT_ONCE]
+                    functions[-1].append((program, name, first))
+        requests = ((program, name, [task for task, _ in entries]) for (program, name, _), entries in tried.items())
         passed = dict(zip(tried, self._workers.first_passed(requests), strict=True))
         labels: list[str | None] = []
         for keys in functions:
-            solved = [tried[key][place].label for key in keys if (place := passed[key]) is not None]
+            solved = [tried[key][place][1] for key in keys if (place := passed[key]) is not None]
             labels.append(solved[0] if solved else None)
         return labels
 
-    def _tried(self, row: TrainingPair) -> Iterator[tuple[tuple[str, str, int], list[_Entry]]]:
-        """Yield the functions of a row, each with tasks of its signature in batches."""
-        program = _program_of(row) if self._entries else None
-        module = analyze(program).module if program is not None else None
-        if program is None or module is None:
-            return
-        for name, signature in _signatures(module).items():
-            entries = self._entries.get(signature, [])
-            for first in range(0, len(entries), _MOST_TASKS_AT_ONCE):
-                yield (program, name, first), entries[first : first + _MOST_TASKS_AT_ONCE]
 
-
-def _asked(reference: Module, signatures: Iterable[str], tests: Module) -> list[str]:
+def _tested_functions(reference: Module, signatures: Iterable[str], tests: Module) -> list[str]:
     """Return the functions that tests call, without helpers that others of them call: a helper alone solves no task."""
     called = (_names_in(tests) - _signatures(tests).keys()) & set(signatures)
     uses = {name: set[str]() for name in called}
@@ -126,9 +108,8 @@ def _signatures(module: Module) -> dict[str, _Signature]:
     with DEEP_STACK.parse():
         DEEP_STACK.deepen()
         for declaration in module.declarations:
-            syntax: Any = getattr(declaration, "function", declaration)
-            is_callable = isinstance(syntax, Function | Workflow | Activity)
-            if is_callable and not isinstance(declaration, Test | Forall) and syntax.params:
+            syntax = callable_syntax(declaration)
+            if syntax is not None and syntax.params:
                 generics = getattr(syntax, "generics", ())
                 types = [*(param.type for param in syntax.params), syntax.return_type]
                 signatures[syntax.name] = tuple(type_key(annotation, generics) for annotation in types)

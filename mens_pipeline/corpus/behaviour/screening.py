@@ -3,20 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
 from mens_pipeline.language import analyze
 from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.diagnostics import SourceText
 from mens_pipeline.language.front_end import DEEP_STACK
 from mens_pipeline.language.interpreter import Features, Limits, TextName
 from mens_pipeline.language.interpreter.case import CaseRunner, error_of
 from mens_pipeline.language.interpreter.compiler.calls import CALLABLE
-from mens_pipeline.language.interpreter.hidden_tests import given_module, hidden_module, without_tests
-from mens_pipeline.language.interpreter.literals import literal_of
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.program import Program
-from mens_pipeline.language.interpreter.values import Native, Value
-from mens_pipeline.language.source_text import SourceText
+from mens_pipeline.language.interpreter.running import given_module, hidden_module, without_tests
+from mens_pipeline.language.interpreter.values import Native, Value, literal_of
 
 FEATURES: Final = Features(check_contracts=True, database=True)
 """As where answers are judged."""
@@ -59,7 +59,7 @@ class Screening:
         """Return whether passing the tests of a function is evidence."""
         with DEEP_STACK.parse():
             DEEP_STACK.deepen()
-            return self._task(task).status()
+            return self._task(task).status
 
     def first_passed(self, program: str, function: str, tasks: Sequence[TaskFunction]) -> int | None:
         """Return the place of the first task whose tests a function passes; None where it passes the tests of none."""
@@ -92,17 +92,13 @@ class _Task:
         self._machine = machine
         given = given_module(task.tests)
         lowest = _program(given, machine) if given is not None else None
-        self._reference = _program(without_tests(_accepted(task.reference)), machine, lowest)
+        reference = analyze(task.reference).module
+        assert reference is not None, "a reference is accepted before it becomes a task"  # noqa: S101 - our own mistake
+        self._reference = _program(without_tests(reference), machine, lowest)
         self._program = Program(hidden_module(task.tests), TextName.TESTS, machine, FEATURES, self._reference)
         texts = {TextName.PROGRAM: SourceText(task.reference), TextName.TESTS: SourceText(task.tests)}
         self._runner = CaseRunner(self._program, machine, TextName.TESTS, texts, task.tests)
         self._limits = LIMITS
-        self._status: TaskStatus | None = None
-
-    def status(self) -> TaskStatus:
-        if self._status is None:
-            self._status = self._found_status()
-        return self._status
 
     def is_passed_by(self, value: Value) -> bool:
         """Return whether all tests pass where the name of the function means another value."""
@@ -111,7 +107,8 @@ class _Task:
         tests = self._program.tests.values()
         return all(self._runner.result_of(test, LIMITS.test_seconds).passed for test in tests)
 
-    def _found_status(self) -> TaskStatus:
+    @cached_property
+    def status(self) -> TaskStatus:
         results: dict[str | None, Value] = {}
         most_arguments = most_steps = 0
         self._machine.limits = LIMITS
@@ -144,12 +141,6 @@ class _Task:
 
 def _program(module: Module, machine: Machine, below: Program | None = None) -> Program:
     return Program(module, TextName.PROGRAM, machine, FEATURES, below)
-
-
-def _accepted(reference: str) -> Module:
-    module = analyze(reference).module
-    assert module is not None, "a reference was accepted before it became a task"  # noqa: S101 - our own impossibility
-    return module
 
 
 def _constant(name: str, value: Value) -> Native:

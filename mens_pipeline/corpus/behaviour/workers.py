@@ -5,24 +5,35 @@ regular expression can take for ever and a counted value can still be large: a w
 it says nothing in time, and is replaced. So no program can stop or harm the stage that looks at it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass
 from itertools import islice
-from typing import Any, Final
+from math import ceil
+from typing import Any, BinaryIO, Final
 
-from mens_pipeline.corpus.behaviour.observe import Behaviour, NoBehaviour
-from mens_pipeline.corpus.behaviour.screening import TaskFunction, TaskStatus
-from mens_pipeline.corpus.behaviour.worker import behaviour_from
+from pydantic import TypeAdapter
+
+from mens_pipeline.corpus.behaviour.arguments import Drawing, UndrawableError
+from mens_pipeline.corpus.behaviour.observe import FEATURES, LIMITS, Behaviour, behaviour_of, function_in, passes
+from mens_pipeline.corpus.behaviour.screening import Screening, TaskFunction, TaskStatus
+from mens_pipeline.corpus.schema.reasons import NoBehaviour
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language import analyze
 from mens_pipeline.language.interpreter import Limits
-from mens_pipeline.language.interpreter.worker_process import WorkerPool, WorkerStoppedError, worker_command
+from mens_pipeline.language.interpreter.case import CallableProgram
+from mens_pipeline.language.interpreter.running import with_given
+from mens_pipeline.language.interpreter.sandbox import WorkerPool, WorkerStoppedError, worker_command
+from mens_pipeline.language.interpreter.values import MOST_LEVELS, Value, Variant, literal_of
+from mens_pipeline.language.interpreter.worker import confine, serve
 
-WORKER_COMMAND: Final = worker_command("mens_pipeline.corpus.behaviour.worker")
+WORKER_COMMAND: Final = worker_command("mens_pipeline.corpus.behaviour.workers")
 
 _LIMITS: Final = Limits()
 """Of which the memory counts."""
 
-_SECONDS: Final = 60.0
+_SECONDS_OF_REQUEST: Final = 60.0
 """Of one request, unless told otherwise."""
 _AT_ONCE: Final = 64
 """Requests taken up at once, so that sources of any length are read as they are used."""
@@ -42,34 +53,29 @@ class Job:
     seed: str
 
 
+_REPLIES: Final[TypeAdapter[Behaviour | NoBehaviour]] = TypeAdapter(Behaviour | NoBehaviour)
+
+
 class BehaviourWorkers(WorkerPool):
     """Worker processes that observe and try functions."""
 
     def __init__(
-        self, num_workers: int = 2, *, command: Sequence[str] = WORKER_COMMAND, seconds: float = _SECONDS
+        self, num_workers: int = 2, *, command: Sequence[str] = WORKER_COMMAND, seconds: float = _SECONDS_OF_REQUEST
     ) -> None:
-        """Set the number of processes; nothing is started yet.
-
-        A worker may take so many seconds for one request.
-        """
+        """Set the number of processes, and the seconds that one may take for a request; nothing is started yet."""
         super().__init__(num_workers, command, _LIMITS)
         self._seconds = seconds
 
     def observe(self, jobs: Iterable[Job]) -> Iterator[Behaviour | NoBehaviour]:
-        """Observe functions.
-
-        Yields:
-            What was observed, in the same order; `STOPPED` where the worker had to be replaced.
-        """
+        """Yield what was observed of functions, in order; `STOPPED` where the worker had to be replaced."""
         requests = ({"kind": "observe", **asdict(job)} for job in jobs)
         for answer in self._answers(requests):
-            yield NoBehaviour.STOPPED if answer is None else behaviour_from(answer)
+            yield NoBehaviour.STOPPED if answer is None else _REPLIES.validate_python(answer)
 
     def statuses(self, tasks: Iterable[TaskFunction]) -> Iterator[TaskStatus]:
-        """Return whether the tests of tasks say something about functions that pass them.
+        """Yield whether the tests of tasks say something about functions that pass them.
 
-        Yields:
-            The status of each; that of a task that stops its worker is that its reference fails.
+        Of a task that stops its worker the reference fails.
         """
         for answer in self._answers({"kind": "status", "tasks": [astuple(task)]} for task in tasks):
             yield TaskStatus.FAILS if answer is None else TaskStatus(answer[0])
@@ -77,8 +83,7 @@ class BehaviourWorkers(WorkerPool):
     def first_passed(self, tried: Iterable[tuple[str, str, Sequence[TaskFunction]]]) -> Iterator[int | None]:
         """Try functions, each by its program and its name, on the tests of tasks.
 
-        Yields:
-            The place of the first task whose tests it passes; None where it passes none, or stops its worker.
+        Yields the place of the first task whose tests it passes; None where it passes none, or stops its worker.
         """
         requests = (
             {"kind": "try", "program": program, "function": function, "tasks": [astuple(task) for task in tasks]}
@@ -87,11 +92,7 @@ class BehaviourWorkers(WorkerPool):
         yield from self._answers(requests)
 
     def outputs(self, programs: Sequence[str], function: str, seed: str) -> Iterator[list[str | None] | None]:
-        """Call a function of several programs with the same arguments.
-
-        Yields:
-            For each program what `outputs_of` says; None where the program stops its worker.
-        """
+        """Yield for each of several programs what `outputs_of` gives; None where the program stops its worker."""
         common = {"kind": "outputs", "programs": list(programs), "function": function, "seed": seed}
         yield from self._answers({**common, "number": number} for number in range(len(programs)))
 
@@ -108,3 +109,108 @@ class BehaviourWorkers(WorkerPool):
                 return worker.exchange(request, self._seconds)
             except WorkerStoppedError:
                 return None
+
+
+_NUM_CALLS: Final = 24
+_SECONDS_OF_CALLS: Final = 2.0
+"""Of all calls of one program; steps end nearly everything far sooner."""
+_LONGEST: Final = 1_000
+"""Characters of a result that is compared."""
+
+
+def outputs_of(programs: Sequence[str], number: int, function: str, seed: str) -> list[str | None]:
+    """Call the function of one of several programs, that at the place `number`.
+
+    The arguments are drawn from all programs that are not rejected, about as many from each; they are the same
+    whichever is called.
+
+    Returns:
+        What each call returned, as Vox text; None where it did not, or where that cannot be written. Nothing where
+        nothing can be drawn.
+    """
+    modules = [analyze(program).module for program in programs]
+    arguments: dict[str, tuple[Value, ...]] = {}
+    each = ceil(_NUM_CALLS / len(programs))
+    for place, module in enumerate(modules):
+        if module is None:
+            continue
+        with suppress(RefusedError, UndrawableError):  # there is no such function, or nothing to draw
+            declaration = function_in(module, function)
+            syntax: Any = getattr(declaration, "function", declaration)
+            generics = getattr(syntax, "generics", ())
+            drawn = Drawing(module).lists(syntax.params, generics, f"{seed}:{place}:{function}")
+            for values in islice(drawn, each):
+                arguments.setdefault(str([literal_of(value) for value in values]), values)
+    called = modules[number]
+    if called is None:
+        return [None] * len(arguments)
+    program = CallableProgram(called, LIMITS, FEATURES)
+    with program.running(_SECONDS_OF_CALLS):
+        results = [program.call(function, values) for values in arguments.values()]
+        # Equal for equal records, in whatever order their fields were written.
+        texts = [literal_of(_order_fields(result.value)) if result.returned else None for result in results]
+        return [text if text is not None and len(text) <= _LONGEST else None for text in texts]
+
+
+def _order_fields(value: Value, level: int = 0) -> Value:
+    """Return a value whose records have their fields in order, as deep as values are written."""
+    kind = type(value)
+    if level > MOST_LEVELS:
+        return value
+    if kind is dict:
+        return {key: _order_fields(value[key], level + 1) for key in sorted(value)}
+    if kind is list or kind is tuple:
+        return kind(_order_fields(part, level + 1) for part in value)
+    if kind is Variant:
+        return Variant(value.name, tuple(_order_fields(part, level + 1) for part in value.fields))
+    return value
+
+
+_WARM_UP = "fn f(n: int, s: str) to str { if n > 3 { return s } return str(1.5dec) + s.to_upper() }"
+
+
+class Responder:
+    """Answers the requests of one worker."""
+
+    def __init__(self) -> None:
+        """Begin without any task."""
+        self._screening = Screening()
+
+    def respond(self, request: dict[str, Any]) -> Any:
+        """Answer a request in JSON types.
+
+        Its `kind` decides what it takes: `observe` a function, `outputs` of a function of several programs, `status` of
+        a tested function, `try` a function on tests.
+        """
+        if request["kind"] == "observe":
+            return _observe(request)
+        if request["kind"] == "outputs":
+            return outputs_of(request["programs"], request["number"], request["function"], request["seed"])
+        tasks = [TaskFunction(*task) for task in request["tasks"]]
+        if request["kind"] == "status":
+            return [self._screening.status(task) for task in tasks]
+        return self._screening.first_passed(request["program"], request["function"], tasks)
+
+
+def main(memory_bytes: int, requests: BinaryIO, answers: BinaryIO, give_up: Callable[[int], object] = confine) -> None:
+    """Warm up, give everything up, answer.
+
+    Of the address space, `memory_bytes` remain; `give_up` confines this process and says what is kept from it.
+    """
+    responder = Responder()
+    warm = responder.respond({"kind": "observe", "source": _WARM_UP, "function": "f", "given": "", "seed": ""})
+    responder.respond({"kind": "status", "tasks": [[_WARM_UP, warm["tests"], "f"]]})
+    kept = give_up(memory_bytes)
+    serve(requests, answers, responder.respond, kept)
+
+
+def _observe(request: dict[str, Any]) -> Any:
+    """Observe a function; its tests hold the declarations that it needs and a completion need not repeat."""
+    given, alone = request["given"], request["source"]
+    behaviour = behaviour_of(f"{given}\n\n{alone}", request["function"], seed=request["seed"])
+    if isinstance(behaviour, NoBehaviour):
+        return behaviour
+    tests = with_given(given, behaviour.tests)
+    if given and not passes(alone, tests):
+        return NoBehaviour.ENTANGLED
+    return {**asdict(behaviour), "tests": tests}

@@ -1,127 +1,198 @@
 """Sources of pairs to one train set, in the shares that were asked for."""
 
-import hashlib
 import math
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from pathlib import Path, PurePosixPath
 from random import Random
-from typing import Any
+from typing import Annotated, Final
 
-from mens_pipeline.corpus.curate.mix_config import MixConfig, MixSource
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from pydantic import AfterValidator, Field, model_validator
+
+from mens_pipeline.corpus.schema.account import Account, counts_of
+from mens_pipeline.corpus.schema.reasons import MixDrop, SkippedReason
+from mens_pipeline.corpus.schema.records import Lane
+from mens_pipeline.corpus.schema.training_pair import TrainingPair, pair_digest
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.store import Details
+from mens_pipeline.storage.validation import Strict
+from mens_pipeline.storage.yaml_file import load_model
+
+BESIDE: Final = ("heldout.jsonl", "families.jsonl", "aside.jsonl")
+"""Files that `mens corpus mix` writes beside the train set; no source and no train set may have these names."""
 
 
-class MixDrop(StrEnum):
-    """Why a row of a source is not mixed."""
+class RecordFormat(StrEnum):
+    """Rows of other tools that are turned into pairs."""
 
-    UNREADABLE = "unreadable"
-    """No row of the source's format."""
-    LANE = "lane"
-    """Its lane does not train."""
-    SAMPLED_OUT = "sampled_out"
-    DUPLICATE = "duplicate"
-    """The same pair came before, perhaps from another source."""
+    TOOL_TRACE = "tool_trace"
+    ASR_REFINE = "asr_refine"
+    SPEECH_TO_CODE = "speech_to_code"
+    WORKFLOW_TRACE = "workflow_trace"
 
 
-class SkippedReason(StrEnum):
-    """Why a source gives nothing; upstream's words."""
+def _below(path: str) -> str:
+    pure = PurePosixPath(path)
+    if "\0" in path or "\\" in path or pure.is_absolute() or ".." in pure.parts:
+        raise ValueError("expected a path below the data folder, with forward slashes and without `..`")
+    return path
 
-    MISSING_FILE_OPTIONAL = "missing_file_optional"
-    WEIGHT_ZERO = "weight_zero"
-    EMPTY_FILE = "empty_file"
-    NO_LINES_PASSED_FILTERS = "no_lines_passed_filters"
+
+FilePath = Annotated[str, AfterValidator(_below)]
+"""A file of a mix; one that a stranger wrote reads and writes nothing outside the data folder."""
+
+
+class MixSource(Strict):
+    """One file of rows."""
+
+    path: FilePath = Field(min_length=1, description="JSON lines, relative to the data folder.")
+    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False, description="Its share, beside other weights; 0 out.")
+    optional: bool = Field(default=False, description="Whether it may be missing or empty.")
+    sample_rate: float = Field(default=1.0, gt=0, le=1, description="Share of its rows that is used at all; seeded.")
+    record_format: RecordFormat | None = Field(default=None, description="What its rows are, if they are no pairs.")
+
+
+class MixConfig(Strict):
+    """The whole mix."""
+
+    sources: tuple[MixSource, ...] = Field(min_length=1, description="In the order of the report.")
+    output: FilePath = Field(
+        default="train.jsonl", pattern=r"\.jsonl$", description="The train set, relative to the data folder."
+    )
+    include_lanes: tuple[Lane, ...] = Field(default=(), description="Lanes that train; none means vox_codegen alone.")
+    exclude_lanes: tuple[Lane, ...] = Field(default=(), description="Lanes that do not, whatever is included.")
+    max_repeats: float = Field(default=2.0, ge=1, le=100, description="How often a row may be used.")
+    seed: int = Field(default=0, ge=0, description="Decides samples, repeats and order.")
+
+    @model_validator(mode="after")
+    def _paths_differ(self) -> "MixConfig":
+        paths = [*(source.path for source in self.sources), self.output, *BESIDE]
+        twice = sorted({path for path in paths if paths.count(path) > 1})
+        if twice:
+            raise ValueError(f"named more than once: {', '.join(twice)}")
+        return self
+
+    @property
+    def lanes(self) -> frozenset[Lane]:
+        """The lanes that train."""
+        return frozenset(self.include_lanes or (Lane.CODEGEN,)) - frozenset(self.exclude_lanes)
+
+
+def load_mix_config(path: Path) -> MixConfig:
+    """Read and check a mix; the message of a ConfigurationError names all mistakes."""
+    return load_model(path, MixConfig)
 
 
 @dataclass
 class SourceRows:
-    """The rows of one source.
-
-    Without the file, `pairs` and its `sha256` are None; `unreadable` rows are no pairs.
-    """
+    """The rows of one source; without the file, `pairs` and its `sha256` are None."""
 
     pairs: list[TrainingPair] | None
     unreadable: int = 0
     sha256: str | None = None
 
 
-@dataclass
-class MixedSource:
-    """Counts of one source of the mix.
+class SourceReport(Strict):
+    """Upstream's report of a source, with its shares and drops."""
 
-    `distinct` are the pairs that are used, `emitted` counts the rows of the train set that come of them;
+    path: str
+    weight: float
+    optional: bool
+    record_format: RecordFormat | None
+    source_fingerprint: str | None
+    input_lines: int
+    distinct_lines: int
+    dropped: dict[str, int]
+    emitted_lines: int
+    repeats: float
+    requested_share: float
+    share_of_output: float
+    skipped_reason: SkippedReason | None
+
+    @property
+    def num_unaccounted(self) -> int:
+        """Rows that were neither used nor dropped with a reason."""
+        return self.input_lines - self.distinct_lines - sum(self.dropped.values())
+
+
+class MixReport(Details):
+    """Counts of a mix, by source; its file and its manifest also hold paths and configuration."""
+
+    sources: tuple[SourceReport, ...]
+    total_emitted: int
+    total_distinct: int
+
+
+@dataclass(kw_only=True)
+class MixedSource(Account[MixDrop]):
+    """The rows of one source of the mix.
+
+    `distinct` are those that are kept, `emitted` counts the rows of the train set that come of them;
     `requested_share` is by its weight, among the sources that give anything.
     """
 
     source: MixSource
     sha256: str | None = None
-    num_rows: int = 0
     distinct: list[TrainingPair] = field(default_factory=list)
-    dropped: Counter[MixDrop] = field(default_factory=Counter)
     emitted: int = 0
     requested_share: float = 0.0
     skipped_reason: SkippedReason | None = None
 
-    def adds_up(self) -> bool:
-        """Return whether nothing disappeared."""
-        return self.num_rows == len(self.distinct) + self.dropped.total()
-
-    def as_json(self, total: int) -> dict[str, Any]:
-        """Return upstream's report of a source, with its shares and drops."""
-        return {
-            "path": self.source.path,
-            "weight": self.source.weight,
-            "optional": self.source.optional,
-            "record_format": self.source.record_format,
-            "source_fingerprint": self.sha256,
-            "input_lines": self.num_rows,
-            "distinct_lines": len(self.distinct),
-            "dropped": {str(reason): self.dropped[reason] for reason in MixDrop},
-            "emitted_lines": self.emitted,
-            "repeats": self.emitted / len(self.distinct) if self.distinct else 0.0,
-            "requested_share": self.requested_share,
-            "share_of_output": self.emitted / total if total else 0.0,
-            "skipped_reason": self.skipped_reason,
-        }
+    def report(self, total: int) -> SourceReport:
+        """Return what is reported of it in a train set of so many rows."""
+        return SourceReport(
+            path=self.source.path,
+            weight=self.source.weight,
+            optional=self.source.optional,
+            record_format=self.source.record_format,
+            source_fingerprint=self.sha256,
+            input_lines=self.seen,
+            distinct_lines=self.kept,
+            dropped=counts_of(MixDrop, self.dropped),
+            emitted_lines=self.emitted,
+            repeats=self.emitted / len(self.distinct) if self.distinct else 0.0,
+            requested_share=self.requested_share,
+            share_of_output=self.emitted / total if total else 0.0,
+            skipped_reason=self.skipped_reason,
+        )
 
 
 @dataclass
 class Mix:
-    """A train set and how it came about.
-
-    `rows` is the train set in order.
-    """
+    """A train set, its rows in order, and how it came about."""
 
     rows: list[TrainingPair]
     sources: list[MixedSource]
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the report in JSON types, without paths and configuration."""
-        return {
-            "sources": [source.as_json(len(self.rows)) for source in self.sources],
-            "total_emitted": len(self.rows),
-            "total_distinct": sum(len(source.distinct) for source in self.sources),
-        }
+    def report(self) -> MixReport:
+        """Return how it came about."""
+        return MixReport(
+            sources=tuple(source.report(len(self.rows)) for source in self.sources),
+            total_emitted=len(self.rows),
+            total_distinct=sum(len(source.distinct) for source in self.sources),
+        )
 
 
 def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
-    """Mix sources by their weights.
+    """Mix sources by their weights; `rows` has the path of each.
 
     The train set is as small as it can be while every pair is used at least once and the shares are met; a source that
     would have to be repeated more than `max_repeats` times falls short of its share, which the report shows.
-
-    `rows` has the path of each source.
 
     Raises:
         RefusedError: A source that is not optional gives nothing, or nothing is left to train on.
     """
     seen: set[bytes] = set()
-    mixed = [_selected(source, rows[source.path], config, seen) for source in config.sources]
+    mixed = [_select(source, rows[source.path], config, seen) for source in config.sources]
     for source in mixed:
-        _refuse_if_needed(source)
+        if source.skipped_reason not in {None, SkippedReason.WEIGHT_ZERO} and not source.source.optional:
+            dropped = ", ".join(f"{count} {name}" for name, count in source.dropped.items() if count)
+            used = f"no row of {source.seen} is used" + (f" ({dropped})" if dropped else "")
+            what = "the file is missing" if source.sha256 is None else used
+            advice = "Make it, or mark the source optional in the mix."
+            raise RefusedError(f"{source.source.path}: {what}. {advice}")
     giving = [source for source in mixed if source.distinct]
     if not giving:
         raise RefusedError("mix: no source gives any row. Check the paths, the weights and include_lanes.")
@@ -132,67 +203,41 @@ def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
     for source, weight in zip(giving, weights, strict=True):
         share = weight / sum(weights)
         source.requested_share = float(share)
-        repeated = _repeated(source, round(total * share), config)
-        source.emitted = len(repeated)
-        emitted += repeated
+        # As often as its share asks for; the seed draws which pairs come once more.
+        most = math.floor(len(source.distinct) * config.max_repeats)
+        whole, rest = divmod(min(round(total * share), most), len(source.distinct))
+        extra = _random(config, f"repeat {source.source.path}").sample(source.distinct, rest)
+        source.emitted = whole * len(source.distinct) + rest
+        emitted += [*(source.distinct * whole), *extra]
     _random(config, "order").shuffle(emitted)
     return Mix(emitted, mixed)
 
 
-def _selected(source: MixSource, rows: SourceRows, config: MixConfig, seen: set[bytes]) -> MixedSource:
+def _select(source: MixSource, rows: SourceRows, config: MixConfig, seen: set[bytes]) -> MixedSource:
     """Select the pairs of a source that are used, each once, and count the others by reason."""
-    mixed = MixedSource(source, rows.sha256)
+    mixed = MixedSource(source=source, sha256=rows.sha256)
     if rows.pairs is None or source.weight == 0:
         mixed.skipped_reason = SkippedReason.MISSING_FILE_OPTIONAL if rows.pairs is None else SkippedReason.WEIGHT_ZERO
         return mixed
-    mixed.num_rows = len(rows.pairs) + rows.unreadable
+    mixed.seen = len(rows.pairs) + rows.unreadable
     mixed.dropped[MixDrop.UNREADABLE] = rows.unreadable
-    random = _random(config, f"sample {source.path}")
+    random, lanes = _random(config, f"sample {source.path}"), config.lanes
     for pair in rows.pairs:
-        reason = _objection(pair, source, config, random, seen)
-        if reason is None:
-            mixed.distinct.append(pair)
+        key = pair_digest(pair.prompt, pair.response)
+        if pair.lane not in lanes:
+            mixed.dropped[MixDrop.LANE] += 1
+        elif source.sample_rate < 1 and random.random() >= source.sample_rate:
+            mixed.dropped[MixDrop.SAMPLED_OUT] += 1
+        elif key in seen:
+            mixed.dropped[MixDrop.DUPLICATE] += 1
         else:
-            mixed.dropped[reason] += 1
+            seen.add(key)
+            mixed.distinct.append(pair)
+            mixed.kept += 1
     if not mixed.distinct:
-        is_empty = mixed.num_rows == 0
-        mixed.skipped_reason = SkippedReason.EMPTY_FILE if is_empty else SkippedReason.NO_LINES_PASSED_FILTERS
-    assert mixed.adds_up(), "a row was neither used nor dropped"  # noqa: S101 - our own impossibility
+        mixed.skipped_reason = SkippedReason.NO_LINES_PASSED_FILTERS if mixed.seen else SkippedReason.EMPTY_FILE
+    mixed.check()
     return mixed
-
-
-def _objection(
-    pair: TrainingPair, source: MixSource, config: MixConfig, random: Random, seen: set[bytes]
-) -> MixDrop | None:
-    if pair.lane not in config.lanes:
-        return MixDrop.LANE
-    if source.sample_rate < 1 and random.random() >= source.sample_rate:
-        return MixDrop.SAMPLED_OUT
-    key = hashlib.sha256(f"{pair.prompt}\0{pair.response}".encode()).digest()
-    if key in seen:
-        return MixDrop.DUPLICATE
-    seen.add(key)
-    return None
-
-
-def _refuse_if_needed(source: MixedSource) -> None:
-    reason = source.skipped_reason
-    if reason is None or source.source.optional or reason is SkippedReason.WEIGHT_ZERO:
-        return
-    dropped = ", ".join(f"{count} {name}" for name, count in source.dropped.items() if count)
-    used = f"no row of {source.num_rows} is used" + (f" ({dropped})" if dropped else "")
-    what = "the file is missing" if source.sha256 is None else used
-    advice = "Make it, or mark the source optional in the mix."
-    raise RefusedError(f"{source.source.path}: {what}. {advice}")
-
-
-def _repeated(source: MixedSource, wanted: int, config: MixConfig) -> list[TrainingPair]:
-    """Repeat the pairs of a source as often as its share asks for; the seed draws which ones come once more."""
-    pairs: Sequence[TrainingPair] = source.distinct
-    most = math.floor(len(pairs) * config.max_repeats)
-    whole, rest = divmod(min(wanted, most), len(pairs))
-    extra = _random(config, f"repeat {source.source.path}").sample(pairs, rest)
-    return [*(pair for _ in range(whole) for pair in pairs), *extra]
 
 
 def _random(config: MixConfig, purpose: str) -> Random:

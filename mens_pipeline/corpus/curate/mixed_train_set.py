@@ -1,13 +1,182 @@
-"""The train set as an artifact."""
+"""The train set as an artifact: sources read in the formats of their rows, mixed, and written with a report."""
 
+import json
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from mens_pipeline.corpus.curate.mix import mix_sources
-from mens_pipeline.corpus.curate.mix_config import MixConfig
-from mens_pipeline.corpus.curate.mix_files import read_sources, write_mix
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic_core import from_json
+
+from mens_pipeline.corpus.curate.mix import Mix, MixConfig, MixReport, MixSource, RecordFormat, SourceRows, mix_sources
+from mens_pipeline.corpus.schema.records import Lane
+from mens_pipeline.corpus.schema.training_pair import Lineage, TrainingPair
+from mens_pipeline.storage.jsonl import open_rows, replacing, write_jsonl, write_text
 from mens_pipeline.storage.stage import Stage
-from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
+
+_Text = Annotated[str, Field(min_length=1)]
+
+
+class _Row(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+    rating: int = Field(default=3, ge=1, le=5, strict=True)
+
+
+class _ToolTrace(_Row):
+    task_prompt: _Text
+    tool_name: _Text
+    arguments_json: str
+    result_json: str
+    success: bool
+    followup_text: str | None = None
+
+    def texts(self) -> tuple[str, str]:
+        call = json.dumps({"tool": self.tool_name, "arguments": _parse_json(self.arguments_json)})
+        result = json.dumps({"success": self.success, "result": _parse_json(self.result_json)})
+        if not self.followup_text:
+            return self.task_prompt, call
+        return f"{self.task_prompt}\n\nTool call: {call}\nTool result: {result}", self.followup_text
+
+
+class _AsrRefine(_Row):
+    noisy_text: _Text
+    corrected_text: _Text
+
+    def texts(self) -> tuple[str, str]:
+        return f"Correct this transcript of speech:\n\n{self.noisy_text}", self.corrected_text
+
+
+class _SpeechToCode(_Row):
+    transcript: _Text = Field(validation_alias=AliasChoices("refined_transcript", "transcript"))
+    code: _Text = Field(validation_alias=AliasChoices("vox_code", "code"))
+    transcript_alternatives: tuple[str, ...] = ()
+    diagnostics_snapshot: str | None = None
+
+    def texts(self) -> tuple[str, str]:
+        parts = [self.transcript]
+        if self.transcript_alternatives:
+            parts.append("It may also have been: " + "; ".join(self.transcript_alternatives))
+        if self.diagnostics_snapshot:
+            parts.append(f"Diagnostics:\n{self.diagnostics_snapshot}")
+        return "\n\n".join(parts), self.code
+
+
+class _WorkflowTrace(_Row):
+    intent: _Text
+    execution_log_excerpt: _Text
+    routing_efficiency: float | None = None
+
+    def texts(self) -> tuple[str, str]:
+        return f"What does a workflow for this intent do, step by step? {self.intent}", self.execution_log_excerpt
+
+
+_FORMATS: Final[Mapping[RecordFormat, tuple[type[_ToolTrace | _AsrRefine | _SpeechToCode | _WorkflowTrace], Lane]]] = {
+    RecordFormat.TOOL_TRACE: (_ToolTrace, Lane.TOOLING),
+    RecordFormat.ASR_REFINE: (_AsrRefine, Lane.SPEECH),
+    RecordFormat.SPEECH_TO_CODE: (_SpeechToCode, Lane.SPEECH),
+    RecordFormat.WORKFLOW_TRACE: (_WorkflowTrace, Lane.TOOLING),
+}
+
+
+def pair_reader(record_format: RecordFormat | None) -> Callable[[dict[str, Any]], TrainingPair]:
+    """Return a function that converts a row of a format to a pair; None is for rows that are pairs.
+
+    It raises pydantic's ValidationError for a row that does not fit.
+    """
+    if record_format is None:
+        return TrainingPair.model_validate
+    model, lane = _FORMATS[record_format]
+
+    def read(row: dict[str, Any]) -> TrainingPair:
+        fitting = model.model_validate(row)
+        prompt, response = fitting.texts()
+        return TrainingPair(
+            prompt=prompt,
+            response=response,
+            category=record_format,
+            rating=fitting.rating,
+            lane=lane,
+            response_mode="code_only" if record_format is RecordFormat.SPEECH_TO_CODE else "prose_only",
+            task_family=record_format,
+        )
+
+    return read
+
+
+def _parse_json(text: str) -> object:
+    """Parse the JSON value in a string; return the string when it holds none."""
+    try:
+        return from_json(text)
+    except ValueError:
+        return text
+
+
+REPORT_SUFFIX: Final = ".mix_report.json"
+
+
+def read_sources(config: MixConfig, folder: Path) -> dict[str, SourceRows]:
+    """Read the rows of all sources of a mix, by their paths as the mix writes them."""
+    return {source.path: _read(source, folder) for source in config.sources}
+
+
+def _read(source: MixSource, folder: Path) -> SourceRows:
+    path = folder / source.path
+    if not path.exists():
+        return SourceRows(None)
+    read = pair_reader(source.record_format)
+    pairs: list[TrainingPair] = []
+    unreadable = 0
+    with open_rows(path) as lines:
+        for line in lines:
+            if not line.strip():
+                continue
+            try:
+                pairs.append(read(from_json(line)))
+            except ValueError:  # pydantic's ValidationError is a ValueError
+                unreadable += 1
+    return SourceRows(pairs, unreadable, digest_of(path))
+
+
+def write_mix(mix: Mix, output: Path, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a train set as JSON lines and, beside `output`, as Parquet and with a report, which is returned.
+
+    `about` is what else the report says.
+    """
+    write_jsonl(output, mix.rows)
+    write_parquet(mix.rows, output.with_suffix(".parquet"))
+    report = {**about, **mix.report().model_dump(mode="json")}
+    write_text(output.with_suffix(REPORT_SUFFIX), json.dumps(report, indent=2) + "\n")
+    return report
+
+
+def write_parquet(rows: Iterable[TrainingPair], path: Path) -> None:
+    """Write a train set as Parquet, the same bytes for the same rows."""
+    import pyarrow as pa  # noqa: PLC0415 - only this needs it, and the code location loads without
+    import pyarrow.parquet as pq  # noqa: PLC0415 - likewise
+
+    source = pa.struct(
+        [
+            *((name, pa.string()) for name in ("path", "blob")),
+            *((name, pa.list_(pa.int64())) for name in ("span", "lines")),
+            *((name, pa.string()) for name in ("commit", "kind")),
+        ]
+    )
+    counted = {"generation", "seed"}
+    lineage = pa.struct((name, pa.int64() if name in counted else pa.string()) for name in Lineage.model_fields)
+    types = {"rating": pa.int64(), "difficulty": pa.int64(), "source": source, "lineage": lineage}
+    schema = pa.schema([(name, types.get(name, pa.string())) for name in TrainingPair.model_fields])
+    table = pa.Table.from_pylist([row.model_dump(mode="json") for row in rows], schema=schema)
+    with replacing(path) as target:
+        pq.write_table(table, target, compression="zstd")
+
+
+def report_beside(train_file: Path) -> MixReport | None:
+    """Read how a train set came about; None where that does not stand beside it."""
+    path = train_file.with_suffix(REPORT_SUFFIX)
+    return MixReport.model_validate_json(path.read_bytes()) if path.is_file() else None
+
 
 KIND: Final = "mixed_train_set"
 STAGE: Final = Stage(KIND, (__name__,))
@@ -25,7 +194,6 @@ def build_mixed_train_set(split: Artifact, config: MixConfig, store: ArtifactSto
 
     Raises:
         RefusedError: A source that is not optional gives nothing.
-        ConfigurationError: The store cannot be written.
     """
     params = {"config": config.model_dump(mode="json")}
 

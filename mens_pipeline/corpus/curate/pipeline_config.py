@@ -1,22 +1,16 @@
 """Settings of the corpus stages: `config/pipeline.yaml`."""
 
 from fnmatch import fnmatchcase
+from math import isclose
 from pathlib import Path
-from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
 
-_ROUNDING: Final = 1e-9
-"""What a sum of shares may be off by."""
 
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ValidatePolicy(_Strict):
+class ValidatePolicy(Strict):
     """Thresholds for duplicates, and rows that one origin may give."""
 
     near_duplicate_threshold: float = Field(gt=0, le=1, description="Jaccard similarity of five-word shingles.")
@@ -24,25 +18,22 @@ class ValidatePolicy(_Strict):
     max_per_template: int = Field(ge=1, description="Rows of one template of synthetic data.")
 
 
-class KindShares(_Strict):
+class KindShares(Strict):
     """Shares of the kinds of synthetic rows; a share that is missing is a mistake."""
 
     task: float = Field(ge=0, le=1, description="Functions with a behaviour, examples and hidden tests.")
     template: float = Field(ge=0, le=1, description="Programs that show constructs, the scarcest first.")
     combination: float = Field(ge=0, le=1, description="Programs that show several constructs.")
-    mutation: float = Field(ge=0, le=1, description="Changes to accepted programs.")
-    repair: float = Field(ge=0, le=1, description="Rejected programs, mended.")
 
     @model_validator(mode="after")
     def _is_whole(self) -> "KindShares":
         total = sum(self.model_dump().values())
-        if abs(total - 1) > _ROUNDING:
-            message = f"the shares add up to {total:g}, not to 1"
-            raise ValueError(message)
+        if not isclose(total, 1):
+            raise ValueError(f"the shares add up to {total:g}, not to 1")
         return self
 
 
-class SynthesizePolicy(_Strict):
+class SynthesizePolicy(Strict):
     """Amount of synthetic rows."""
 
     limit: int = Field(ge=0, description="Rows.")
@@ -50,7 +41,7 @@ class SynthesizePolicy(_Strict):
     shares: KindShares = Field(description="Share of each kind of row; together they are 1.")
 
 
-class SplitPolicy(_Strict):
+class SplitPolicy(Strict):
     """Size of the held-out set, and the similarity above which a row may not train."""
 
     heldout_share: float = Field(ge=0, lt=1, description="Share of the source files, at least.")
@@ -63,7 +54,7 @@ class SplitPolicy(_Strict):
     num_family_tasks: int = Field(default=0, ge=0, description="Synthetic tasks of each group that judge beside those.")
 
 
-class TelemetryPolicy(_Strict):
+class TelemetryPolicy(Strict):
     """Filter for rows of a telemetry table."""
 
     table: str = Field(default="AgentTelemetry", min_length=1, description="Table or view, perhaps SCHEMA.NAME.")
@@ -76,7 +67,7 @@ class TelemetryPolicy(_Strict):
     limit: int = Field(default=5000, ge=1, le=1_000_000, description="Rows to read at most, the newest first.")
 
 
-class WatchPolicy(_Strict):
+class WatchPolicy(Strict):
     """Path patterns of the files whose change starts a run."""
 
     paths: tuple[str, ...] = Field(
@@ -88,7 +79,7 @@ class WatchPolicy(_Strict):
         return any(fnmatchcase(path, pattern) for pattern in self.paths)
 
 
-class PipelineConfig(_Strict):
+class PipelineConfig(Strict):
     """Settings of all corpus stages."""
 
     validate_: ValidatePolicy = Field(alias="validate", description="What `validate` keeps.")
@@ -99,9 +90,5 @@ class PipelineConfig(_Strict):
 
 
 def load_pipeline_config(path: Path) -> PipelineConfig:
-    """Read and check the configuration.
-
-    Raises:
-        ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.
-    """
+    """Read and check the configuration; the message of a ConfigurationError names all mistakes."""
     return load_model(path, PipelineConfig)

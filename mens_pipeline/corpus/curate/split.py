@@ -4,8 +4,6 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -14,31 +12,11 @@ from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.curate.overlap import HeldoutTasks, structures_in
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
 from mens_pipeline.corpus.curate.repetition import Repetition
+from mens_pipeline.corpus.schema.account import counts_of
+from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.corpus.schema.records import Lane, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-
-
-class SplitReason(StrEnum):
-    """Why a pair neither trains nor judges."""
-
-    DUPLICATE = "duplicate"
-    """The same pair came before, perhaps from another source."""
-    NEAR_DUPLICATE = "near_duplicate"
-    SOURCE_CAP = "source_cap"
-    TEMPLATE_CAP = "template_cap"
-    DERIVED = "derived_from_heldout"
-    """Synthetic or evolved, from a held-out file."""
-    TOO_SMALL = "too_small"
-    """Of a held-out file, and so small that others are like it by chance."""
-    PROMPT = "same_prompt"
-    WORDS = "shared_ngrams"
-    STRUCTURE = "same_structure"
-    BEHAVIOUR = "same_behaviour"
-    """One of its functions passes the hidden tests of a held-out task or of the benchmark."""
-
-
-_NEVER_JUDGE: Final = frozenset((SourceKind.DERIVED, SourceKind.EVOLVED))
-"""Rows that nobody wrote by hand, although a file stands behind them."""
+from mens_pipeline.storage.store import Details
 
 
 class SetAside(BaseModel):
@@ -51,20 +29,26 @@ class SetAside(BaseModel):
     pair: TrainingPair
 
 
+class SplitReport(Details):
+    """The counts of a split: pairs that train by their source, that judge, and that are set aside by their reason."""
+
+    train: dict[str, int]
+    heldout: int
+    aside: dict[str, int]
+    num_groups: int
+    num_heldout_groups: int
+    num_judging_groups: int
+    shortfall: str
+    tested_functions: dict[str, int]
+
+
 @dataclass
 class Split:
-    """The outcome of a split.
+    """The outcome of a split: pairs that train by the label of their source, pairs that judge, and the others.
 
-    Attributes:
-        train: Label of the source -> pairs that train, in order.
-        heldout: Pairs that judge, in order; each prompt once.
-        aside: Pairs that do neither.
-        num_groups: Source files that may judge.
-        num_heldout_groups: Those held out.
-        num_judging_groups: Those of them with a program to ask for.
-        shortfall: Why the exam is smaller than asked for, a sentence with advice; empty when it is not.
-        tested: Functions that hidden tests of held-out tasks and of the benchmark call, by whether rows were tried on
-            them.
+    Groups are source files that may judge, `num_judging_groups` those held out with a program to ask for. `shortfall`
+    says why the eval suite is smaller than asked for, with advice; empty when it is not. `tested` counts functions that
+    hidden tests of held-out tasks and of the benchmark call, by whether rows were tried on them.
     """
 
     train: dict[str, list[TrainingPair]] = field(default_factory=dict)
@@ -76,19 +60,18 @@ class Split:
     shortfall: str = ""
     tested: dict[str, int] = field(default_factory=dict)
 
-    def account(self) -> dict[str, Any]:
-        """Return the counts in JSON types."""
-        reasons = Counter(str(row.reason) for row in self.aside)
-        return {
-            "train": {label: len(pairs) for label, pairs in self.train.items()},
-            "heldout": len(self.heldout),
-            "aside": {str(reason): reasons[reason] for reason in SplitReason},
-            "num_groups": self.num_groups,
-            "num_heldout_groups": self.num_heldout_groups,
-            "num_judging_groups": self.num_judging_groups,
-            "shortfall": self.shortfall,
-            "tested_functions": self.tested,
-        }
+    def report(self) -> SplitReport:
+        """Return the counts."""
+        return SplitReport(
+            train={label: len(pairs) for label, pairs in self.train.items()},
+            heldout=len(self.heldout),
+            aside=counts_of(SplitReason, Counter(row.reason for row in self.aside)),
+            num_groups=self.num_groups,
+            num_heldout_groups=self.num_heldout_groups,
+            num_judging_groups=self.num_judging_groups,
+            shortfall=self.shortfall,
+            tested_functions=self.tested,
+        )
 
 
 def split_pairs(
@@ -100,11 +83,9 @@ def split_pairs(
 ) -> Split:
     """Split pairs, without those that repeat earlier ones of any source.
 
-    Which files are held out first depends on their paths and the seed alone; where those give too small an exam, files
-    with programs to ask for are added in the same order, so that an exam only grows. Other files could not judge, and
-    train.
-
-    Nothing near to `protected`, the tasks of a benchmark, trains.
+    Which files are held out first depends on their paths and the seed alone; where those give too small an eval suite,
+    files with programs to ask for are added in the same order, so that a suite only grows. Other files could not judge,
+    and train. Nothing near to `protected`, the tasks of a benchmark, trains.
 
     Returns:
         Every pair once: in `train`, in `heldout` or in `aside`. Synthetic pairs never judge.
@@ -125,7 +106,7 @@ def split_pairs(
     split.tested = functions.account()
     for label, pairs in candidates.items():
         apart = [pair for pair in pairs if not _set_aside(pair, tasks.overlap(pair), split)]
-        repeated = zip(apart, functions.repeated(apart), strict=True)
+        repeated = zip(apart, functions.find_repeats(apart), strict=True)
         split.train[label] = [
             pair
             for pair, task in repeated
@@ -145,9 +126,9 @@ def _golden_groups(pairs: Sequence[TrainingPair]) -> dict[str, list[TrainingPair
     return groups
 
 
-def _set_aside(pair: TrainingPair, found: tuple[str, str] | None, split: Split) -> bool:
+def _set_aside(pair: TrainingPair, found: tuple[SplitReason, str] | None, split: Split) -> bool:
     if found is not None:
-        split.aside.append(SetAside(reason=SplitReason(found[0]), detail=found[1], pair=pair))
+        split.aside.append(SetAside(reason=found[0], detail=found[1], pair=pair))
     return found is not None
 
 
@@ -171,7 +152,7 @@ def _place(group: str, policy: SplitPolicy) -> float:
 
 
 def _heldout_groups(groups: Mapping[str, Sequence[TrainingPair]], policy: SplitPolicy) -> set[str]:
-    """Choose the held-out source files: the least share, then files that judge, until the exam is large enough."""
+    """Choose the held-out source files: the least share, then files that judge, until there are enough."""
     order = sorted(groups, key=lambda group: _place(group, policy))
     heldout = {group for group in order if is_held_out(group, policy)}
     prompts = {
@@ -207,29 +188,23 @@ def _distinct(
     label: str, pairs: Iterable[TrainingPair], repetition: Repetition, split: Split
 ) -> Iterator[TrainingPair]:
     for number, pair in enumerate(pairs, start=1):
-        objection = repetition.objection(pair, f"row {number} of {label}")
-        if objection is None:
+        found = repetition.objection(pair, f"row {number} of {label}")
+        if not _set_aside(pair, None if found is None else (SplitReason(found[0]), found[1]), split):
             yield pair
-        else:
-            split.aside.append(SetAside(reason=SplitReason(objection[0]), detail=objection[1], pair=pair))
 
 
 def _hold_out(pairs: Iterable[TrainingPair], split: Split, policy: SplitPolicy) -> None:
     prompts = {pair.prompt for pair in split.heldout}
     for pair in pairs:
-        reason = _objection(pair, policy)
-        if pair.prompt in prompts:
-            reason = SplitReason.PROMPT
-        if reason is None:
+        reason = SplitReason.PROMPT if pair.prompt in prompts else _objection(pair, policy)
+        path = pair.source.path if pair.source is not None else ""
+        if not _set_aside(pair, None if reason is None else (reason, path), split):
             prompts.add(pair.prompt)
             split.heldout.append(pair)
-        else:
-            path = pair.source.path if pair.source is not None else ""
-            split.aside.append(SetAside(reason=reason, detail=path, pair=pair))
 
 
 def _objection(pair: TrainingPair, policy: SplitPolicy) -> SplitReason | None:
-    if pair.source is not None and pair.source.kind in _NEVER_JUDGE:
+    if pair.source is not None and pair.source.kind is SourceKind.EVOLVED:
         return SplitReason.DERIVED
     if pair.lane is Lane.CODEGEN and not structures_in(pair, policy.min_nodes):
         return SplitReason.TOO_SMALL

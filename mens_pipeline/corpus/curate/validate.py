@@ -9,14 +9,16 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic_core import from_json
 
 from mens_pipeline.corpus.curate.repetition import Repetition
-from mens_pipeline.corpus.curate.resolution import semantic_problem
-from mens_pipeline.corpus.schema.categories import unknown_category
+from mens_pipeline.corpus.schema.account import Account, counts_of
+from mens_pipeline.corpus.schema.reasons import RejectReason, WarnReason
 from mens_pipeline.corpus.schema.records import ExtractedRecord
-from mens_pipeline.corpus.schema.reject_reasons import RejectReason, WarnReason
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.training_pair import TrainingPair, unknown_category
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language import Analysis, Mode, analyze, mode_of
-from mens_pipeline.language.interpreter.hidden_tests import hidden_module
+from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.interpreter.running import hidden_module
+from mens_pipeline.language.requests import mentioned_names, words_of_code
+from mens_pipeline.language.semantics import first_error
 from mens_pipeline.storage.files import MAX_LINE_BYTES
 from mens_pipeline.storage.validation import errors_in
 
@@ -32,38 +34,26 @@ class Quarantined(BaseModel):
     record: JsonValue
 
 
-@dataclass
-class ValidationReport:
-    """Counts that must add up: seen is kept plus rejected. Of those that are kept some have a warning."""
+@dataclass(kw_only=True)
+class ValidationReport(Account[RejectReason]):
+    """Rows of a file, some of those that were kept with a warning; `recheck`: whether their code was judged again."""
 
     recheck: bool
-    seen: int = 0
-    kept: int = 0
-    rejected: Counter[RejectReason] = field(default_factory=Counter)
     warned: Counter[WarnReason] = field(default_factory=Counter)
-
-    def adds_up(self) -> bool:
-        """Return whether nothing disappeared."""
-        return self.seen == self.kept + sum(self.rejected.values())
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts in JSON types."""
-        rejected = {str(reason): self.rejected[reason] for reason in RejectReason}
-        warned = {str(reason): self.warned[reason] for reason in WarnReason}
         return {
             "recheck": self.recheck,
             "seen": self.seen,
             "kept": self.kept,
-            "rejected": rejected,
-            "warned": warned,
+            "rejected": counts_of(RejectReason, self.dropped),
+            "warned": counts_of(WarnReason, self.warned),
         }
 
 
 def validate_rows(
-    lines: Iterable[bytes],
-    report: ValidationReport,
-    quarantine: Callable[[Quarantined], None],
-    repetition: Repetition,
+    lines: Iterable[bytes], report: ValidationReport, quarantine: Callable[[Quarantined], None], repetition: Repetition
 ) -> Iterator[ExtractedRecord | TrainingPair]:
     """Yield the good rows, in canonical form and in order; blank lines are skipped.
 
@@ -75,9 +65,17 @@ def validate_rows(
         if not line.strip():
             continue
         report.seen += 1
-        row = _validated(line, number, repetition, report)
+        row = read_row(line, number)
+        if not isinstance(row, Quarantined):
+            code = judged_code(row) if report.recheck else None
+            analysis = analyze(*code) if code is not None else None
+            objection = _objection(row, analysis) or repetition.objection(row, f"line {number}")
+            if objection is not None:
+                row = Quarantined(line=number, reason=objection[0], detail=objection[1], record=from_json(line))
+            elif code is not None and analysis is not None and analysis.module is not None:
+                report.warned[WarnReason.SEMANTIC_ERROR] += semantic_problem(row, code[0], analysis.module) is not None
         if isinstance(row, Quarantined):
-            report.rejected[row.reason] += 1
+            report.dropped[row.reason] += 1
             quarantine(row)
         else:
             report.kept += 1
@@ -85,10 +83,7 @@ def validate_rows(
 
 
 def read_row(line: bytes, number: int) -> ExtractedRecord | TrainingPair | Quarantined:
-    """Parse a line as the row it should be; neither its code nor duplicates are checked.
-
-    The number of the line, which is not blank, counts from 1.
-    """
+    """Parse a line, which is not blank, as the row it should be; neither its code nor duplicates are checked."""
     if len(line) > MAX_LINE_BYTES:
         detail = f"more than {MAX_LINE_BYTES} bytes"
         return Quarantined(line=number, reason=RejectReason.TOO_LARGE, detail=detail, record=None)
@@ -113,29 +108,24 @@ def read_rows(lines: Iterable[bytes]) -> Iterator[ExtractedRecord | TrainingPair
             yield read_row(line, number)
 
 
-def _validated(
-    line: bytes, number: int, repetition: Repetition, report: ValidationReport
-) -> ExtractedRecord | TrainingPair | Quarantined:
-    row = read_row(line, number)
-    if isinstance(row, Quarantined):
-        return row
-    code = judged_code(row) if report.recheck else None
-    analysis = analyze(*code) if code is not None else None
-    objection = _objection(row, analysis) or repetition.objection(row, f"line {number}")
-    if objection is None:
-        if code is not None and analysis is not None and analysis.module is not None:
-            report.warned[WarnReason.SEMANTIC_ERROR] += semantic_problem(row, code[0], analysis.module) is not None
-        return row
-    return Quarantined(line=number, reason=objection[0], detail=objection[1], record=from_json(line))
-
-
 def _objection(row: ExtractedRecord | TrainingPair, analysis: Analysis | None) -> tuple[RejectReason, str] | None:
     """Return why a row is not kept whatever the others are."""
     unknown = unknown_category(row.category)
     if unknown is not None:
         return RejectReason.UNKNOWN_CATEGORY, unknown
-    problem = _compiler_problem(row, analysis) if analysis is not None else None
-    return None if problem is None else (RejectReason.COMPILER_REJECTED, problem)
+    if analysis is None:
+        return None
+    if analysis.module is None:
+        first = analysis.errors[0]
+        return RejectReason.COMPILER_REJECTED, f"line {first.start.line}: {first.code}: {first.message}"
+    if not analysis.module.declarations:
+        return RejectReason.COMPILER_REJECTED, "nothing is declared"
+    try:
+        if isinstance(row, TrainingPair) and row.tests is not None:
+            hidden_module(row.tests)
+    except ConfigurationError as error:
+        return RejectReason.COMPILER_REJECTED, str(error)
+    return None
 
 
 def judged_code(row: ExtractedRecord | TrainingPair) -> tuple[str, Mode] | None:
@@ -149,20 +139,13 @@ def judged_code(row: ExtractedRecord | TrainingPair) -> tuple[str, Mode] | None:
     return code, mode_of(row.source.path) if row.source is not None else Mode.SOURCE
 
 
-def _compiler_problem(row: ExtractedRecord | TrainingPair, analysis: Analysis) -> str | None:
-    """Return why the front end rejects the code or tests of a row; None for accepted code."""
-    if analysis.module is None:
-        first = analysis.errors[0]
-        return f"line {first.start.line}: {first.code}: {first.message}"
-    if not analysis.module.declarations:
-        return "nothing is declared"
-    return _tests_problem(row.tests) if isinstance(row, TrainingPair) and row.tests is not None else None
+def semantic_problem(row: ExtractedRecord | TrainingPair, code: str, module: Module) -> str | None:
+    """Return what is wrong with the names and types of the code of a row; None where nothing is known to be.
 
-
-def _tests_problem(tests: str) -> str | None:
-    """Return why the front end rejects hidden tests; None if it accepts them."""
-    try:
-        hidden_module(tests)
-    except ConfigurationError as error:
-        return str(error)
-    return None
+    What the request mentions or the hidden tests bring need not be declared by an answer.
+    """
+    assumed: set[str] = set()
+    if isinstance(row, TrainingPair):
+        assumed = mentioned_names(row.prompt) | words_of_code(row.tests or "")
+    found = first_error(module, code, frozenset(assumed))
+    return f"line {found.start.line}: {found.code}: {found.message}" if found is not None else None

@@ -1,21 +1,203 @@
-"""The validated pairs as an artifact: records judged again and made into pairs, synthetic and told ones beside them."""
+"""The validated pairs as an artifact: records made into pairs, each with a request that its answer fits, and others."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.curate.pairs import BehaviourCounts, make_pairs
+from pydantic import BaseModel
+
+from mens_pipeline.corpus.behaviour.examples import examples_sentence
+from mens_pipeline.corpus.behaviour.observe import Behaviour, callable_syntax
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers, Job
 from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
 from mens_pipeline.corpus.curate.repetition import Repetition
 from mens_pipeline.corpus.curate.validate import Quarantined, ValidationReport, validate_rows
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS
-from mens_pipeline.corpus.schema.records import ExtractedRecord
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.account import Account
+from mens_pipeline.corpus.schema.reasons import NoBehaviour
+from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, Lane, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair, pair_digest
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language import DeclarationSpan, Mode, analyze, declaration_spans, mode_of
+from mens_pipeline.language.requests import noun_of, shape_of
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl
 from mens_pipeline.storage.stage import Stage
-from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.storage.store import Artifact, ArtifactStore, Details, digest_of
+
+_RATINGS: Final = {
+    SourceKind.VOX_FILE: 5,
+    SourceKind.VOX_DECLARATION: 5,
+    SourceKind.DOC_BLOCK: 4,
+    SourceKind.DOC_SECTION: 3,
+}
+_NOT_GOLDEN: Final = 4
+"""At most, of a program outside the golden roots: 5 is ground truth."""
+_FRAMES: Final = (
+    "Write {what} in Vox.",
+    "In Vox, write {what}.",
+    "I need {what} in Vox.",
+    "Show me {what}, written in Vox.",
+)
+_QUESTIONS: Final = ("What does the Vox documentation say about {what}?", "Explain from the Vox documentation: {what}.")
+_GIVEN: Final = (
+    "It goes with this code:",
+    "Write it for this code, and answer with it alone:",
+    "This is there already:",
+)
+_AT_ONCE: Final = 64
+"""Records in memory at once."""
+_MOST_NAMED: Final = 12
+_LONGEST: Final = 1_000
+"""Characters; a longer name or list of fields says no more about what is wanted."""
+
+
+class RowCounts(BaseModel):
+    """Counts of rows of a file: seen, kept, dropped by reason, and kept although an error was found."""
+
+    seen: int
+    kept: int
+    rejected: dict[str, int]
+    warned: dict[str, int]
+
+
+class BehaviourCounts(BaseModel):
+    """Of how many records that ask for functions behaviour was observed; the others by reason."""
+
+    functions: int
+    observed: int
+    without: dict[str, int]
+
+
+class PairsDetails(Details):
+    """Counts in the manifest of validated pairs."""
+
+    num_pairs: dict[str, int]
+    validation: dict[str, RowCounts]
+    behaviour: BehaviourCounts
+    lanes: dict[str, int]
+    categories: dict[str, int]
+
+
+def behaviour_report(account: Account[NoBehaviour]) -> dict[str, Any]:
+    """Return of how many records that ask for functions behaviour was observed, in JSON types."""
+    without = {str(reason): count for reason, count in account.dropped.most_common()}
+    return {"functions": account.seen, "observed": account.kept, "without": without}
+
+
+def make_pairs(
+    records: Iterable[ExtractedRecord], workers: BehaviourWorkers, account: Account[NoBehaviour] | None = None
+) -> Iterator[TrainingPair]:
+    """Yield the pairs of each record, without those whose prompt and response were there before.
+
+    A record gives one pair, and for a declaration that needs others a second one with these in the prompt.
+    The prompt is the record's own, or one made from what it declares and what is said of it. An answer declares what
+    was asked for and nothing else: what a declaration needs is there already, shown or not. The wording is chosen by
+    the hash of the text, so the same record always gives the same pairs. Where one function is asked for and its
+    behaviour can be observed, the prompt gives examples of it, and the pair has hidden tests.
+
+    Raises:
+        RefusedError: The front end rejects the text of a record.
+    """
+    account = account if account is not None else Account()
+    seen: set[bytes] = set()
+    waiting = iter(records)
+    while batch := [_RecordPairs(record) for record in islice(waiting, _AT_ONCE)]:
+        found = workers.observe(asked.job for asked in batch if asked.job is not None)
+        for asked in batch:
+            several = NoBehaviour.SEVERAL_FUNCTIONS if len(asked.functions) > 1 else None
+            observed = next(found) if asked.job is not None else several
+            account.seen += observed is not None
+            account.kept += isinstance(observed, Behaviour)
+            if isinstance(observed, NoBehaviour):
+                account.dropped[observed] += 1
+            for pair in asked.pairs(observed if isinstance(observed, Behaviour) else None):
+                key = pair_digest(pair.prompt, pair.response)
+                if key not in seen:
+                    seen.add(key)
+                    yield pair
+
+
+class _RecordPairs:
+    """The pairs of one record, and the behaviour to observe for them."""
+
+    def __init__(self, record: ExtractedRecord) -> None:
+        self.record = record
+        spans: list[DeclarationSpan] = []
+        if record.lane is not Lane.DOCS_QA:
+            module = analyze(record.text, mode_of(record.source.path)).module
+            if module is None:
+                advice = "Run `mens corpus validate` on the records first."
+                raise RefusedError(f"{record.source.path}: the text of a record is rejected. {advice}")
+            spans += declaration_spans(record.text, module)
+        # The declaration that the record was cut for, or all of them.
+        self.wanted = [span for span in spans if record.name is not None and span.name == record.name] or spans
+        given = [span for span in spans if span not in self.wanted]
+        self.is_part = record.source.kind is SourceKind.VOX_DECLARATION and bool(given)
+        self.given = "\n\n".join(span.cut(record.text) for span in given) if self.is_part else ""
+        # Comments above declarations say what a request says; in answers they are tokens that no parser reads.
+        answer = "\n\n".join(span.cut(record.text) for span in self.wanted) + "\n"
+        self.answer = answer if self.wanted else record.text
+        is_source = mode_of(record.source.path) is Mode.SOURCE
+        self.functions = [span.name for span in self.wanted if is_source and callable_syntax(span.declaration)]
+
+    @property
+    def job(self) -> Job | None:
+        """Behaviour to observe; None where not exactly one function is asked for."""
+        if len(self.functions) != 1 or self.functions[0] is None:
+            return None
+        return Job(self.answer, self.functions[0], self.given, self.record.text_sha256)
+
+    def pairs(self, behaviour: Behaviour | None) -> tuple[TrainingPair, ...]:
+        record = self.record
+        if record.lane is Lane.DOCS_QA:
+            about = f'"{record.context or record.name or record.source.path}"'
+            return (_pair(record, record.prompt or _choose(_QUESTIONS, record).format(what=about), record.text, None),)
+        tests = behaviour.tests if behaviour is not None else None
+        named = [_describe(span, record.text) for span in self.wanted[:_MOST_NAMED]]
+        if len(self.wanted) > _MOST_NAMED:
+            named.append(f"{len(self.wanted) - _MOST_NAMED} more declarations")
+        request, stated = _choose(_FRAMES, record).format(what=" and ".join(named)), record.prompt
+        if record.context:
+            request = f"{request} {record.context}"
+        if behaviour is not None:
+            examples = examples_sentence(behaviour.examples)
+            request, stated = f"{request} {examples}", f"{stated} {examples}" if stated else None
+        alone = _pair(record, stated or request, self.answer, tests)
+        if not self.is_part:
+            return (alone,)
+        prompt = f"{request}\n\n{_choose(_GIVEN, record)}\n\n{self.given}"
+        return (alone, _pair(record, prompt, self.answer, tests)) if len(prompt) <= MAX_TEXT else (alone,)
+
+
+def _pair(record: ExtractedRecord, prompt: str, response: str, tests: str | None) -> TrainingPair:
+    is_prose = record.lane is Lane.DOCS_QA
+    rating = _RATINGS.get(record.source.kind, 3)
+    return TrainingPair(
+        prompt=prompt,
+        response=response,
+        category=record.category,
+        rating=rating if record.source.golden else min(rating, _NOT_GOLDEN),
+        lane=record.lane,
+        response_mode="prose_only" if is_prose else "code_only",
+        task_family="docs_qa" if is_prose else "vox_codegen",
+        difficulty=record.difficulty,
+        source=record.source,
+        tests=tests,
+    )
+
+
+def _describe(span: DeclarationSpan, text: str) -> str:
+    noun = noun_of(span.construct.name)
+    named = f"{noun} `{span.name}`" if span.name and len(span.name) <= _LONGEST else noun
+    shape = shape_of(span.declaration, text)
+    return f"{named} {shape}" if shape and len(shape) <= _LONGEST else named
+
+
+def _choose(frames: tuple[str, ...], record: ExtractedRecord) -> str:
+    return frames[int(record.text_sha256[:8], 16) % len(frames)]
+
 
 Row = TypeVar("Row", ExtractedRecord, TrainingPair)
 
@@ -35,69 +217,47 @@ def build_validated_pairs(
     Returns:
         The pairs, and whether they were reused. The folder holds `pairs.jsonl`, a file for each of the others, and
         `quarantine.jsonl`; the manifest holds the counts.
-
-    Raises:
-        ConfigurationError: The store cannot be written.
     """
-    files = {path.name: path for path in others}
-    parents = store.holding(corpus.path, *files.values())
-    params = {
-        "others": {name: digest_of(path) for name, path in files.items()},
-        "policy": policy.model_dump(),
-    }
-    return STAGE.build(
-        store, parents, params, lambda folder: _Writing(folder, policy).write(corpus.path / RECORDS, files)
-    )
+    files = list(others)
+    parents = store.holding(corpus.path, *files)
+    params = {"others": {path.name: digest_of(path) for path in files}, "policy": policy.model_dump()}
 
+    def write(folder: Path) -> dict[str, Any]:
+        refused: list[Quarantined] = []
+        validation: dict[str, Any] = {}
+        num_pairs: dict[str, int] = {}
+        lanes, categories = Counter[str](), Counter[str]()
+        behaviour = Account[NoBehaviour]()
 
-class _Writing:
-    """The files of one artifact in the making."""
+        def read_valid(path: Path, kind: type[Row], repetition: Repetition) -> Iterator[Row]:
+            report = ValidationReport(recheck=True)
+            with open_rows(path) as lines:
+                for row in validate_rows(lines, report, refused.append, repetition):
+                    assert isinstance(row, kind), f"{path}: a {type(row).__name__}"  # noqa: S101 - we wrote the file
+                    yield row
+            report.check()
+            validation[path.name] = report.as_json()
 
-    def __init__(self, folder: Path, policy: ValidatePolicy) -> None:
-        self.folder = folder
-        self.policy = policy
-        self.refused: list[Quarantined] = []
-        self.lanes: Counter[str] = Counter()
-        self.categories: Counter[str] = Counter()
-        self.num_pairs: dict[str, int] = {}
-        self.validation: dict[str, Any] = {}
-        self.behaviour = BehaviourCounts()
+        def count_pairs(pairs: Iterable[TrainingPair]) -> Iterator[TrainingPair]:
+            for pair in pairs:
+                lanes[pair.lane] += 1
+                categories[pair.category] += 1
+                yield pair
 
-    def write(self, records: Path, others: dict[str, Path]) -> dict[str, Any]:
-        rows = self._validated(records, RECORDS, Repetition(self.policy))
+        records = read_valid(corpus.path / RECORDS, ExtractedRecord, Repetition(policy))
         with BehaviourWorkers() as workers:
-            self._write(PAIRS, make_pairs(_all_of(ExtractedRecord, rows), workers, self.behaviour))
-        for name, path in others.items():
+            num_pairs[PAIRS] = write_jsonl(folder / PAIRS, count_pairs(make_pairs(records, workers, behaviour)))
+        for path in files:
             # Whether they repeat pairs of other files is seen when all are there: when they are split.
-            rows = self._validated(path, name, Repetition(None))
-            self._write(name, _all_of(TrainingPair, rows))
-        write_jsonl(self.folder / QUARANTINE, self.refused)
+            pairs = read_valid(path, TrainingPair, Repetition(None))
+            num_pairs[path.name] = write_jsonl(folder / path.name, count_pairs(pairs))
+        write_jsonl(folder / QUARANTINE, refused)
         return {
-            "num_pairs": self.num_pairs,
-            "validation": self.validation,
-            "behaviour": self.behaviour.as_json(),
-            "lanes": dict(sorted(self.lanes.items())),
-            "categories": dict(sorted(self.categories.items())),
+            "num_pairs": num_pairs,
+            "validation": validation,
+            "behaviour": behaviour_report(behaviour),
+            "lanes": dict(sorted(lanes.items())),
+            "categories": dict(sorted(categories.items())),
         }
 
-    def _validated(self, path: Path, name: str, repetition: Repetition) -> Iterator[ExtractedRecord | TrainingPair]:
-        report = ValidationReport(recheck=True)
-        with open_rows(path) as lines:
-            yield from validate_rows(lines, report, self.refused.append, repetition)
-        self.validation[name] = report.as_json()
-
-    def _write(self, name: str, pairs: Iterable[TrainingPair]) -> None:
-        self.num_pairs[name] = write_jsonl(self.folder / name, self._counted(pairs))
-
-    def _counted(self, pairs: Iterable[TrainingPair]) -> Iterator[TrainingPair]:
-        for pair in pairs:
-            self.lanes[pair.lane] += 1
-            self.categories[pair.category] += 1
-            yield pair
-
-
-def _all_of(kind: type[Row], rows: Iterable[ExtractedRecord | TrainingPair]) -> Iterator[Row]:
-    """Yield the rows of a file of ours, which holds one kind alone."""
-    for row in rows:
-        assert isinstance(row, kind), f"a {type(row).__name__} among {kind.__name__}s"  # noqa: S101 - our own impossibility
-        yield row
+    return STAGE.build(store, parents, params, write)

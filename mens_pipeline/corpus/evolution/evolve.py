@@ -1,19 +1,21 @@
-"""From seeds to evolved rows: ask, judge, keep, and evolve what was kept again, within a budget.
+"""From seeds to evolved rows: ask, check, keep, and evolve what was kept again, within a budget.
 
 The outcome depends on seeds, plan, generator and its replies alone; a call that was cut short and one more give what
 one call would have given.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from mens_pipeline.corpus.curate.resolution import semantic_problem
+from mens_pipeline.corpus.curate.validate import semantic_problem
 from mens_pipeline.corpus.evolution.examine import (
-    Candidate,
+    Attempt,
+    EvolutionDrop,
     Reading,
     Refusal,
     code_of,
@@ -23,12 +25,9 @@ from mens_pipeline.corpus.evolution.examine import (
     instruction_refusal,
     refusal_of_tests,
 )
-from mens_pipeline.corpus.evolution.ledger import Ledger
-from mens_pipeline.corpus.evolution.neighbours import Neighbours
-from mens_pipeline.corpus.evolution.operators import Evolution, draw_evolution
-from mens_pipeline.corpus.evolution.outcome import DroppedAttempt, EvolutionAccount, EvolutionDrop
-from mens_pipeline.corpus.evolution.requests import Generator, Prompts, Reply, Request, is_vox, repair_of
-from mens_pipeline.corpus.evolution.seeds import Seeds, digest_of_pair
+from mens_pipeline.corpus.evolution.operators import Prompts, draw_evolution
+from mens_pipeline.corpus.evolution.requests import Generator, Ledger, Reply
+from mens_pipeline.corpus.evolution.seeds import Neighbours, Seeds, digest_of_pair
 from mens_pipeline.corpus.schema.records import Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import Lineage, TrainingPair
 from mens_pipeline.language import Mode, analyze, difficulty
@@ -48,126 +47,108 @@ class Budget(BaseModel):
 
 
 class Plan(BaseModel):
-    """Seed, generations, repairs and budget of an evolution."""
+    """Seed, generations and budget of an evolution."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = Field(ge=0, description="Decides the order of seeds and the operators.")
     generations: int = Field(ge=1, le=8, description="How often a row that was kept is evolved again.")
     budget: Budget
-    repairs: int = Field(default=0, ge=0, le=2, description="How often an answer that is no Vox is sent back.")
 
 
-_TESTED: Final = 4
-_UNTESTED: Final = 3
+class DroppedAttempt(BaseModel):
+    """An attempt that gave no row."""
+
+    model_config = ConfigDict(frozen=True)
+
+    reason: EvolutionDrop
+    detail: str
+    parent: str
+    operator: str
+    generation: int
+    instruction: str
+    answer: str
 
 
-def evolved_row(  # noqa: PLR0913 - all that a row says of where it comes from
-    candidate: Candidate, module: Module, generation: int, *, generator: tuple[str, str], seed: int, is_tested: bool
-) -> TrainingPair:
-    """Build the training row of a completion that was kept.
+@dataclass
+class EvolutionAccount:
+    """Counts that must add up: seen is kept plus dropped.
 
-    It stands where the first of its ancestors stands: whoever holds that file out holds this row out as well, and
-    whoever caps what a file or template may give counts it.
-
-    `generation` is 1 for a row whose parent nobody evolved, `generator` the name and digest of the model; `is_tested`
-    tells whether it has tests, which pass.
-    """
-    parent = candidate.parent
-    program = candidate.program.rstrip() + "\n"
-    root_kind = parent.lineage.root_kind if parent.lineage is not None else parent.source and parent.source.kind
-    return TrainingPair(
-        prompt=candidate.instruction,
-        response=program,
-        category=candidate.construct,
-        rating=_TESTED if is_tested else _UNTESTED,
-        task_family="evolved",
-        difficulty=difficulty(module),
-        template=parent.template,
-        source=_source(parent, program, candidate.mode),
-        lineage=Lineage(
-            parent=digest_of_pair(parent),
-            operator=candidate.evolution.operator,
-            generation=generation,
-            generator=generator[0],
-            generator_digest=generator[1],
-            seed=seed,
-            root_kind=root_kind,
-        ),
-    )
-
-
-def _source(parent: TrainingPair, program: str, mode: Mode) -> Source:
-    suffix = ".vox.ui" if mode is Mode.UI else ".vox"
-    path = parent.source.path if parent.source is not None else f"evolved/{digest_of_pair(parent)[:16]}{suffix}"
-    return Source.of_text(path, program, SourceKind.EVOLVED)
-
-
-_WAVE: Final = 32
-"""Seeds that are evolved side by side: enough to keep an endpoint and a batch busy, few enough to lose little."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyChecks:
-    """Checks on replies that other packages provide.
-
-    `read` finds the program in a reply, as evaluation does; `run_tests` runs the tests of a program where nothing can
-    come to harm; a new row must differ from `neighbours`.
+    Attributes:
+        kept: Rows, in order.
+        dropped: The other attempts, in order.
+        seen: Attempts of which at least the request was answered.
+        num_requests: Requests that the generator answered, those of earlier calls among them.
+        num_new_requests: Those of this call.
+        num_tokens: Tokens of all of them.
+        ended_by: Which part of the budget ended the work; None when everything was tried.
     """
 
-    read: Callable[[str], Reading]
-    run_tests: Callable[[str, Mode], ProgramReport]
-    neighbours: Neighbours
+    kept: list[TrainingPair] = field(default_factory=list)
+    dropped: list[DroppedAttempt] = field(default_factory=list)
+    seen: int = 0
+    num_requests: int = 0
+    num_new_requests: int = 0
+    num_tokens: int = 0
+    ended_by: str | None = None
+
+    def adds_up(self) -> bool:
+        """Return whether nothing disappeared."""
+        return self.seen == len(self.kept) + len(self.dropped)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the counts in JSON types."""
+        reasons = Counter(attempt.reason for attempt in self.dropped)
+        lineages = [row.lineage for row in self.kept if row.lineage is not None]
+        return {
+            "seen": self.seen,
+            "kept": len(self.kept),
+            "dropped": {str(reason): reasons[reason] for reason in EvolutionDrop},
+            "operators": dict(sorted(Counter(lineage.operator for lineage in lineages).items())),
+            "generations": {str(g): n for g, n in sorted(Counter(ln.generation for ln in lineages).items())},
+            "constructs": dict(sorted(Counter(row.category for row in self.kept).items())),
+            "num_requests": self.num_requests,
+            "num_new_requests": self.num_new_requests,
+            "num_tokens": self.num_tokens,
+            "ended_by": self.ended_by,
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Generator and ledger of an evolution.
+    """Generator, ledger, clock and checks of an evolution.
 
-    `clock` gives the seconds of a clock that never goes back.
+    `clock` gives the seconds of a clock that never goes back; `read` finds the program in a reply, as evaluation does;
+    `run_tests` runs the tests of a program where nothing can come to harm; a new row must differ from `neighbours`.
     """
 
     generator: Generator
     ledger: Ledger
     clock: Callable[[], float]
+    read: Callable[[str], Reading]
+    run_tests: Callable[[str, Mode], ProgramReport]
+    neighbours: Neighbours
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """One request on its way to a row."""
+_WAVE: Final = 32
+"""Seeds that are evolved side by side: enough to keep an endpoint busy, few enough to lose little."""
 
-    parent: TrainingPair
-    evolution: Evolution
-    generation: int
-    request: Request
-
-    @property
-    def mode(self) -> Mode:
-        """The mode in which a completion is parsed: that of the parent."""
-        return code_of(self.parent)[1]
+_RATING_TESTED: Final = 4
+_RATING_UNTESTED: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """An attempt whose request is worth answering."""
-
-    attempt: _Attempt
-    instruction: str
-    request: Request
-
-
-def evolve(seeds: Seeds, plan: Plan, desk: Session, judges: ReplyChecks) -> EvolutionAccount:
+def evolve(seeds: Seeds, plan: Plan, session: Session) -> EvolutionAccount:
     """Evolve seeds as far as the budget goes, and return the account with the rows; it adds up.
 
     Raises:
         RefusedError: The generator does not work.
         ConfigurationError: The ledger cannot be written.
     """
-    work = _Work(seeds, plan, desk, judges)
+    work = _Work(seeds, plan, session)
     for start in range(0, len(seeds.pairs), _WAVE):
         live = seeds.pairs[start : start + _WAVE]
         for generation in range(1, plan.generations + 1):
-            live = work.evolved(live, generation)
+            live = work.evolve_all(live, generation)
             if work.account.ended_by is not None:
                 return work.account
     return work.account
@@ -176,122 +157,92 @@ def evolve(seeds: Seeds, plan: Plan, desk: Session, judges: ReplyChecks) -> Evol
 class _Work:
     """The state of one evolution."""
 
-    def __init__(self, seeds: Seeds, plan: Plan, desk: Session, judges: ReplyChecks) -> None:
+    def __init__(self, seeds: Seeds, plan: Plan, session: Session) -> None:
         self.account = EvolutionAccount()
-        self._seeds, self._plan, self._desk, self._judges = seeds, plan, desk, judges
-        self._prompts = Prompts(desk.generator, plan.seed, seeds.examples)
-        self._until = desk.clock() + 60 * plan.budget.max_minutes
+        self._seeds, self._plan, self._session = seeds, plan, session
+        self._prompts = Prompts(session.generator, plan.seed, seeds.examples)
+        self._until = session.clock() + 60 * plan.budget.max_minutes
 
-    def evolved(self, parents: Sequence[TrainingPair], generation: int) -> list[TrainingPair]:
+    def evolve_all(self, parents: Sequence[TrainingPair], generation: int) -> list[TrainingPair]:
         """Evolve some pairs in order until a budget is used up, and return the rows that are kept."""
-        waiting = [self._attempt(parent, generation) for parent in parents]
+        waiting = [self._begin(parent, generation) for parent in parents]
         rows: list[TrainingPair] = []
         while waiting and self.account.ended_by is None:
             # A request is paid for in vain when its answer cannot be, so both must be within the budget.
-            number, limit = self._num_affordable([attempt.request for attempt in waiting], num_each=2)
+            number, limit = self._num_affordable(waiting, num_each=2)
             if not number:
                 self.account.ended_by = limit
-            rows += self._evolved(waiting[:number])
+            rows += self._evolve(waiting[:number])
             waiting = waiting[number:]
         return rows
 
-    def _evolved(self, attempts: Sequence[_Attempt]) -> list[TrainingPair]:
-        drafts = list(self._drafts(attempts, self._ask([attempt.request for attempt in attempts])))
-        requests = [draft.request for draft in drafts]
-        number, limit = self._num_affordable(requests, num_each=1)
+    def _begin(self, parent: TrainingPair, generation: int) -> Attempt:
+        draw = f"{self._plan.seed}:{digest_of_pair(parent)}:{generation}"
+        evolution = draw_evolution(Random(draw), parent.category, code_of(parent)[1], self._seeds.examples)  # noqa: S311 - no secret
+        return Attempt(parent, evolution, generation, self._prompts.ask_to_rewrite(parent, evolution))
+
+    def _evolve(self, attempts: Sequence[Attempt]) -> list[TrainingPair]:
+        drafts = list(self._drafts(attempts, self._ask(attempts)))
+        number, limit = self._num_affordable(drafts, num_each=1)
         if number < len(drafts):
             self.account.ended_by = limit
-        answers = self._ask(requests[:number])
-        for _ in range(self._plan.repairs):
-            self._repair(drafts[:number], answers)
+        answers = self._ask(drafts[:number])
         rows = (self._row(draft, answers.get(draft.request.key)) for draft in drafts)
         return [row for row in rows if row is not None]
 
-    def _repair(self, drafts: Sequence[_Draft], answers: dict[str, Reply]) -> None:
-        """Send answers that are no Vox back, as many as the budget bears, and put what comes in their place."""
-        repairs: dict[str, tuple[Request, Mode]] = {}
-        for draft in drafts:
-            reply, mode = answers.get(draft.request.key), draft.attempt.mode
-            program = self._judges.read(reply.text).program if reply is not None else ""
-            repair = repair_of(draft.request, program, mode)
-            if repair is not None:
-                repairs[draft.request.key] = repair, mode
-        requests = [repair for repair, _ in repairs.values()]
-        number, limit = self._num_affordable(requests, num_each=1)
-        if number < len(requests):
-            self.account.ended_by = limit
-        found = self._ask(requests[:number])
-        self.account.num_repairs += len(found)
-        for key, (repair, mode) in repairs.items():
-            if repair.key in found:
-                answers[key] = found[repair.key]
-                self.account.num_repaired += is_vox(self._judges.read(answers[key].text).program, mode)
-
-    def _attempt(self, parent: TrainingPair, generation: int) -> _Attempt:
-        draw = f"{self._plan.seed}:{digest_of_pair(parent)}:{generation}"
-        evolution = draw_evolution(Random(draw), parent.category, code_of(parent)[1], self._seeds.examples)  # noqa: S311 - no secret
-        return _Attempt(parent, evolution, generation, self._prompts.evolving(parent, evolution))
-
-    def _drafts(self, attempts: Sequence[_Attempt], written: dict[str, Reply]) -> Iterator[_Draft]:
+    def _drafts(self, attempts: Sequence[Attempt], written: dict[str, Reply]) -> Iterator[Attempt]:
+        """Yield the attempts whose new request is worth answering, each with it."""
         for attempt in attempts:
             reply = written.get(attempt.request.key)
             if reply is None:
                 continue
             self.account.seen += 1
             instruction = instruction_in(reply.text)
-            reading = self._judges.read(reply.text)
+            reading = self._session.read(reply.text)
             refusal = instruction_refusal(instruction, attempt.parent, reading, stopped=reply.stopped)
             if refusal is None:
-                request = self._prompts.answering(attempt.parent, attempt.evolution, instruction)
-                yield _Draft(attempt, instruction, request)
+                request = self._prompts.ask_to_answer(attempt.parent, attempt.evolution, instruction)
+                yield replace(attempt, instruction=instruction, request=request)
             else:
-                self._drop(attempt, refusal, instruction)
+                self._drop(replace(attempt, instruction=instruction), refusal)
 
-    def _row(self, draft: _Draft, reply: Reply | None) -> TrainingPair | None:
+    def _row(self, draft: Attempt, reply: Reply | None) -> TrainingPair | None:
         if reply is None:
-            self._drop(draft.attempt, (EvolutionDrop.UNANSWERED, ""), draft.instruction)
+            self._drop(draft, (EvolutionDrop.UNANSWERED, ""))
             return None
-        reading = self._judges.read(reply.text)
-        candidate = Candidate(draft.instruction, reading.program, draft.attempt.parent, draft.attempt.evolution)
-        judged = self._judged(draft, candidate, reading, stopped=reply.stopped)
-        if not isinstance(judged, TrainingPair):
-            self._drop(draft.attempt, judged, draft.instruction, reading.program)
+        reading = self._session.read(reply.text)
+        attempt = replace(draft, program=reading.program)
+        checked = self._check(attempt, reading, stopped=reply.stopped)
+        if not isinstance(checked, TrainingPair):
+            self._drop(attempt, checked)
             return None
-        self.account.kept.append(judged)
+        self.account.kept.append(checked)
         if len(self.account.kept) == self._plan.budget.max_rows:
             self.account.ended_by = "max_rows"
-        return judged
+        return checked
 
-    def _judged(
-        self, draft: _Draft, candidate: Candidate, reading: Reading, *, stopped: bool
-    ) -> TrainingPair | Refusal:
+    def _check(self, attempt: Attempt, reading: Reading, *, stopped: bool) -> TrainingPair | Refusal:
+        """Return the row of an answer, or why there is none."""
         if len(self.account.kept) >= self._plan.budget.max_rows:
             return EvolutionDrop.ENOUGH_ROWS, ""
-        form = form_refusal(candidate, reading, stopped=stopped)
+        form = form_refusal(attempt, reading, stopped=stopped)
         if form is not None:
             return form
-        module = analyze(candidate.program, candidate.mode).module
+        module = analyze(attempt.program, attempt.mode).module
         assert module is not None, "its form was looked at"  # noqa: S101 - our own impossibility
-        content = content_refusal(candidate, module)
+        content = content_refusal(attempt, module)
         if content is not None:
             return content
-        tested = refusal_of_tests(candidate.program, candidate.mode, self._judges.run_tests)
+        tested = refusal_of_tests(attempt.program, attempt.mode, self._session.run_tests)
         if not isinstance(tested, bool):
             return tested
-        row = evolved_row(
-            candidate,
-            module,
-            draft.attempt.generation,
-            generator=(self._desk.generator.name, self._desk.generator.digest),
-            seed=self._plan.seed,
-            is_tested=tested,
-        )
-        problem = semantic_problem(row, candidate.program, module)
+        row = make_row(attempt, module, self._session.generator, seed=self._plan.seed, is_tested=tested)
+        problem = semantic_problem(row, attempt.program, module)
         if problem is not None:
             return EvolutionDrop.SEMANTIC_ERROR, problem
-        return self._judges.neighbours.refusal(row, module) or row
+        return self._session.neighbours.refusal(row, module) or row
 
-    def _drop(self, attempt: _Attempt, refusal: Refusal, instruction: str, answer: str = "") -> None:
+    def _drop(self, attempt: Attempt, refusal: Refusal) -> None:
         self.account.dropped.append(
             DroppedAttempt(
                 reason=refusal[0],
@@ -299,40 +250,67 @@ class _Work:
                 parent=digest_of_pair(attempt.parent),
                 operator=attempt.evolution.operator,
                 generation=attempt.generation,
-                instruction=instruction,
-                answer=answer,
+                instruction=attempt.instruction,
+                answer=attempt.program,
             )
         )
 
-    def _ask(self, requests: Sequence[Request]) -> dict[str, Reply]:
-        """Return the replies to some prompts, from the ledger or the model, as many as there is time for."""
-        asked = {request.key: request for request in requests}
-        missing = [request for key, request in asked.items() if self._desk.ledger.find(key) is None]
+    def _ask(self, attempts: Sequence[Attempt]) -> dict[str, Reply]:
+        """Return replies to the requests of attempts, from the ledger or the model, as many as there is time for."""
+        generator, ledger = self._session.generator, self._session.ledger
+        requests = {attempt.request.key: attempt.request for attempt in attempts}
+        missing = [request for key, request in requests.items() if ledger.find(key) is None]
         if missing:
-            self._desk.generator.answer(missing, self._desk.ledger.add, self._time_left)
-        replies = {key: reply for key in asked if (reply := self._desk.ledger.find(key)) is not None}
-        if len(replies) < len(asked):
+            generator.answer(missing, ledger.add, lambda: self._until - self._session.clock())
+        replies = {key: reply for key in requests if (reply := ledger.find(key)) is not None}
+        if len(replies) < len(requests):
             self.account.ended_by = "max_minutes"
         self.account.num_requests += len(replies)
         self.account.num_new_requests += sum(request.key in replies for request in missing)
         self.account.num_tokens += sum(reply.num_tokens for reply in replies.values())
         return replies
 
-    def _num_affordable(self, requests: Sequence[Request], num_each: int) -> tuple[int, str]:
-        """Return how many requests fit the budget even with replies of full length, and the limit that stops.
+    def _num_affordable(self, attempts: Sequence[Attempt], num_each: int) -> tuple[int, str]:
+        """Return how many attempts fit the budget, each with `num_each` requests, and the limit that stops.
 
-        Whether a reply is known already makes no difference, so that a call that was cut short goes on as it was.
-
-        Of each come `num_each` requests, itself among them.
+        Replies are taken to be of full length. Whether one is known already makes no difference: a call that was cut
+        short goes on as it was.
         """
         budget, num_tokens = self._plan.budget, self.account.num_tokens
-        for number, request in enumerate(requests):
-            num_tokens += num_each * (request.num_bytes + self._desk.generator.max_new_tokens)
+        for number, attempt in enumerate(attempts):
+            num_tokens += num_each * (attempt.request.num_bytes + self._session.generator.max_new_tokens)
             if self.account.num_requests + num_each * (number + 1) > budget.max_requests:
                 return number, "max_requests"
             if num_tokens > budget.max_tokens:
                 return number, "max_tokens"
-        return len(requests), ""
+        return len(attempts), ""
 
-    def _time_left(self) -> float:
-        return self._until - self._desk.clock()
+
+def make_row(attempt: Attempt, module: Module, generator: Generator, *, seed: int, is_tested: bool) -> TrainingPair:
+    """Build the training row of a completion that was kept; `is_tested` tells whether it has tests, which pass.
+
+    It stands where the first of its ancestors stands: whoever holds that file out holds this row out as well, and
+    whoever caps what a file or template may give counts it.
+    """
+    parent, program = attempt.parent, attempt.program.rstrip() + "\n"
+    suffix = ".vox.ui" if attempt.mode is Mode.UI else ".vox"
+    path = parent.source.path if parent.source is not None else f"evolved/{digest_of_pair(parent)[:16]}{suffix}"
+    return TrainingPair(
+        prompt=attempt.instruction,
+        response=program,
+        category=attempt.construct,
+        rating=_RATING_TESTED if is_tested else _RATING_UNTESTED,
+        task_family="evolved",
+        difficulty=difficulty(module),
+        template=parent.template,
+        source=Source.of_text(path, program, SourceKind.EVOLVED),
+        lineage=Lineage(
+            parent=digest_of_pair(parent),
+            operator=attempt.evolution.operator,
+            generation=attempt.generation,
+            generator=generator.name,
+            generator_digest=generator.digest,
+            seed=seed,
+            root_kind=parent.lineage.root_kind if parent.lineage is not None else parent.source and parent.source.kind,
+        ),
+    )

@@ -3,12 +3,13 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
-from mens_pipeline.corpus.curate.shingles import ngrams_of, words_of
+from mens_pipeline.corpus.curate.repetition import ngrams_of, words_of
 from mens_pipeline.corpus.curate.validate import judged_code
 from mens_pipeline.corpus.evolution.operators import Evolution
-from mens_pipeline.corpus.evolution.outcome import EvolutionDrop
+from mens_pipeline.corpus.evolution.requests import Request
 from mens_pipeline.corpus.schema.records import MAX_TEXT
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import Mode, analyze, construct_of
@@ -43,6 +44,56 @@ _LEAK: Final = re.compile(
     re.IGNORECASE,
 )
 
+
+class EvolutionDrop(StrEnum):
+    """Why an attempt gives no row. Those up to `same_instruction` are about the request that the model wrote."""
+
+    INSTRUCTION_EMPTY = "instruction_empty"
+    """Or hardly a word."""
+    INSTRUCTION_REFUSED = "instruction_refused"
+    INSTRUCTION_CUT = "instruction_cut"
+    """It ran into the limit of tokens."""
+    INSTRUCTION_TOO_LONG = "instruction_too_long"
+    INSTRUCTION_LEAKS = "instruction_leaks"
+    """It speaks of the rewriting itself."""
+    INSTRUCTION_HOLDS_CODE = "instruction_holds_code"
+    SAME_INSTRUCTION = "same_instruction"
+    """It says nothing that its parent does not."""
+    UNANSWERED = "unanswered"
+    """The budget ended between the request and its answer."""
+    ENOUGH_ROWS = "enough_rows"
+    """It was asked for together with the rows that filled the budget."""
+    ANSWER_EMPTY = "answer_empty"
+    ANSWER_REFUSED = "answer_refused"
+    ANSWER_CUT = "answer_cut"
+    ANSWER_TOO_LONG = "answer_too_long"
+    REJECTED = "rejected"
+    """By the front end, or nothing is declared."""
+    STUB = "stub"
+    """A comment stands where code should."""
+    COPIES_INSTRUCTION = "copies_instruction"
+    WITHOUT_CONSTRUCT = "without_construct"
+    WITHOUT_NAME = "without_name"
+    """The request names what it wants, and the answer declares nothing of that name."""
+    WITHOUT_GOAL = "without_goal"
+    """The completion does not show what the operator requests."""
+    SEMANTIC_ERROR = "semantic_error"
+    """In its names or types."""
+    SAME_AS_PARENT = "same_as_parent"
+    """Only names, literals and comments differ."""
+    REPEATED = "repeated"
+    """A seed or an earlier row has the same structure."""
+    NEAR_DUPLICATE = "near_duplicate"
+    TESTS_FAILED = "tests_failed"
+    TESTS_NOT_RUN = "tests_not_run"
+    """They touch what lies outside the sandbox, or overrun it."""
+    TESTS_EMPTY = "tests_empty"
+    """They pass without asserting anything."""
+    HELDOUT_PROMPT = "heldout_prompt"
+    HELDOUT_WORDS = "heldout_words"
+    HELDOUT_STRUCTURE = "heldout_structure"
+
+
 Refusal = tuple[EvolutionDrop, str]
 
 
@@ -56,6 +107,32 @@ class Reading:
     program: str
     is_refusal: bool
     is_stub: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One request on its way to a row.
+
+    `parent` is the pair that is evolved, `generation` 1 where nobody evolved it; `request` is what the model is asked
+    next, `instruction` the new request, once it is there, and `program` its answer.
+    """
+
+    parent: TrainingPair
+    evolution: Evolution
+    generation: int
+    request: Request
+    instruction: str = ""
+    program: str = ""
+
+    @property
+    def construct(self) -> str:
+        """Construct that the row is an example of: that of the operator, else that of its parent."""
+        return self.evolution.goal or self.parent.category
+
+    @property
+    def mode(self) -> Mode:
+        """Grammar mode of the program: that of its parent."""
+        return code_of(self.parent)[1]
 
 
 def instruction_in(text: str) -> str:
@@ -96,35 +173,12 @@ def _is_code(instruction: str) -> bool:
     return "```" in instruction or (module is not None and bool(module.declarations))
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An answer on its way to a row.
-
-    `instruction` is the new request, `parent` the pair that was evolved.
-    """
-
-    instruction: str
-    program: str
-    parent: TrainingPair
-    evolution: Evolution
-
-    @property
-    def construct(self) -> str:
-        """Construct that the row is an example of: that of the operator, else that of its parent."""
-        return self.evolution.goal or self.parent.category
-
-    @property
-    def mode(self) -> Mode:
-        """Grammar mode of the program: that of its parent."""
-        return code_of(self.parent)[1]
-
-
-def form_refusal(candidate: Candidate, reading: Reading, *, stopped: bool) -> Refusal | None:
+def form_refusal(attempt: Attempt, reading: Reading, *, stopped: bool) -> Refusal | None:
     """Return why an answer is no program to look at; None for one that may be."""
-    program = candidate.program
+    program = attempt.program
     if not program.strip():
         return EvolutionDrop.ANSWER_EMPTY, ""
-    analysis = analyze(program, candidate.mode)
+    analysis = analyze(program, attempt.mode)
     is_program = analysis.module is not None and bool(analysis.module.declarations)
     if reading.is_refusal and not is_program:
         return EvolutionDrop.ANSWER_REFUSED, ""
@@ -140,28 +194,28 @@ def form_refusal(candidate: Candidate, reading: Reading, *, stopped: bool) -> Re
     return (EvolutionDrop.STUB, "") if reading.is_stub else None
 
 
-def content_refusal(candidate: Candidate, module: Module) -> Refusal | None:
+def content_refusal(attempt: Attempt, module: Module) -> Refusal | None:
     """Return why an accepted program is not what was asked for, or not new; None for one that is both."""
-    runs = ngrams_of(words_of(candidate.instruction.lower()), _RUN)
-    if len(runs & ngrams_of(words_of(candidate.program.lower()), _RUN)) > _COPIED * len(runs):
+    runs = ngrams_of(words_of(attempt.instruction.lower()), _RUN)
+    if len(runs & ngrams_of(words_of(attempt.program.lower()), _RUN)) > _COPIED * len(runs):
         return EvolutionDrop.COPIES_INSTRUCTION, ""
     constructs = {construct_of(declaration).name for declaration in module.declarations}
-    missing = {candidate.construct, candidate.parent.category} - constructs
+    missing = {attempt.construct, attempt.parent.category} - constructs
     if missing:
         return EvolutionDrop.WITHOUT_CONSTRUCT, ", ".join(sorted(missing))
-    asked = asked_names(candidate.instruction, candidate.construct)
-    declared = {name_of(d) for d in module.declarations if construct_of(d).name == candidate.construct}
+    asked = names_in(attempt.instruction, attempt.construct)
+    declared = {name_of(d) for d in module.declarations if construct_of(d).name == attempt.construct}
     if asked and not asked & declared:
         return EvolutionDrop.WITHOUT_NAME, ", ".join(sorted(asked))
-    if not candidate.evolution.is_shown(module):
-        return EvolutionDrop.WITHOUT_GOAL, str(candidate.evolution.operator)
-    parent = _tree_of(candidate.parent)
+    if not attempt.evolution.is_shown(module):
+        return EvolutionDrop.WITHOUT_GOAL, str(attempt.evolution.operator)
+    parent = _tree_of(attempt.parent)
     if structure_of(module).digest == structure_of(parent).digest:
         return EvolutionDrop.SAME_AS_PARENT, ""
     return None
 
 
-def asked_names(instruction: str, construct: str) -> set[str]:
+def names_in(instruction: str, construct: str) -> set[str]:
     """Return the names that an instruction gives to what it asks for: those in backticks behind its noun."""
     noun = noun_of(construct).split(" ", 1)[1].replace("`", "")
     return set(re.findall(rf"\b{re.escape(noun)}(?: named| called)? `([A-Za-z_][\w.]*)(?:\([^`]*\))?`", instruction))

@@ -1,21 +1,25 @@
-"""Operators of Evol-Instruct: in depth, which makes a request harder, or in breadth, which changes its subject.
+"""Operators of Evol-Instruct, and the prompts that ask a model to apply one and to answer what came of it.
 
-Source: Xu et al. (2023), section 3.2; the operators that name parts of Vox are ours.
+In depth, an operator makes a request harder; in breadth, it changes the subject. Source: Xu et al. (2023), section 3.2;
+the operators that name parts of Vox are ours.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 from typing import Final
 
+from mens_pipeline.corpus.evolution.requests import Generator, Request
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import CONSTRUCTS, Mode, construct_of
-from mens_pipeline.language.ast.base import walk
+from mens_pipeline.language.ast.base import GenericType, walk
 from mens_pipeline.language.ast.declarations import Module
 from mens_pipeline.language.ast.expressions import Try
 from mens_pipeline.language.ast.functions import Forall, Function, Test
-from mens_pipeline.language.ast.types import GenericType
-from mens_pipeline.language.requests import noun_of
+from mens_pipeline.language.requests import SYSTEM_PROMPT, noun_of
 
 
 class Operator(StrEnum):
@@ -137,3 +141,49 @@ _DEMANDS: Final[Mapping[Operator, str]] = {
     Operator.TESTS: "Write the tests as `@test` functions with assertions in the same program.",
     Operator.HARDER_CONSTRUCT: "The program declares {goal} too.",
 }
+
+REWRITER: Final = (
+    "You write requests for programs in the programming language Vox. Answer with one request alone: "
+    "no program, no title, no explanation."
+)
+"""System prompt of a generator that rewrites a request."""
+
+
+class Prompts:
+    """Words what is asked of one generator."""
+
+    def __init__(self, generator: Generator, seed: int, examples: Mapping[str, str]) -> None:
+        """Word for a generator.
+
+        Another seed asks anew; `examples` maps a construct to a program that shows it.
+        """
+        self._decides = [generator.name, generator.digest, dict(generator.decoding), seed]
+        self._examples = examples
+
+    def ask_to_rewrite(self, parent: TrainingPair, evolution: Evolution) -> Request:
+        """Ask for a new request."""
+        noun = noun_of(parent.category)
+        if evolution.operator is Operator.BREADTH:
+            task = f"Write a new request, inspired by the one below. It asks for {noun} in Vox as well."
+        else:
+            task = f"Make the request below harder, by 10 to 20 words. It stays a request for {noun} in Vox."
+        rules = "One self-contained program must be able to answer it. Keep names in backticks."
+        return self._request(REWRITER, f"{task} {evolution.how} {rules}\n\nThe request:\n{parent.prompt.strip()}")
+
+    def ask_to_answer(self, parent: TrainingPair, evolution: Evolution, instruction: str) -> Request:
+        """Ask for the program."""
+        parts = [instruction, evolution.demand]
+        parts.append("This program shows the syntax of Vox. It is for another request: do not repeat it.")
+        parts.append(_fence(parent.response))
+        if evolution.goal is not None:
+            parts += [f"And this shows {noun_of(evolution.goal)}:", _fence(self._examples[evolution.goal])]
+        parts.append("Answer with one complete program in a fenced block.")
+        return self._request(SYSTEM_PROMPT, "\n\n".join(part for part in parts if part))
+
+    def _request(self, system: str, prompt: str) -> Request:
+        content = json.dumps([*self._decides, system, prompt], sort_keys=True)
+        return Request(hashlib.sha256(content.encode()).hexdigest(), system, prompt)
+
+
+def _fence(program: str) -> str:
+    return f"```vox\n{program.rstrip()}\n```"

@@ -1,28 +1,16 @@
-"""Prompts to a generator: first for a harder request, then for the program, and to mend one that does not parse.
+"""Requests to a model, its replies, and a ledger that keeps every reply, so that none is paid for twice."""
 
-Mending is for models behind an endpoint, which the parser cannot steer token by token. More than two rounds hardly help
-(2604.10508).
-"""
-
-import hashlib
-import json
+import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
 from typing import Any, Final, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mens_pipeline.corpus.evolution.operators import Evolution, Operator
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.corpus.synthesis.repairs.repair import report_of
-from mens_pipeline.language import Mode, analyze
-from mens_pipeline.language.requests import SYSTEM_PROMPT, noun_of
-
-REWRITER: Final = (
-    "You write requests for programs in the programming language Vox. Answer with one request alone: "
-    "no program, no title, no explanation."
-)
-"""What a generator is told before it rewrites a request."""
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.storage.validation import errors_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,73 +88,72 @@ class Generator(Protocol):
         ...
 
 
-class Prompts:
-    """Words what is asked of one generator."""
+_BEGINNING: Final = b'{"key":'
+"""How every line begins that `add` writes."""
 
-    def __init__(self, generator: Generator, seed: int, examples: Mapping[str, str]) -> None:
-        """Word for a generator.
+_WRITABLE: Final = "Name a file that may be written."
+_FOREIGN: Final = "Name another file with --ledger; this one holds something else."
 
-        Another seed asks anew; `examples` maps a construct to a program that shows it.
+
+class Ledger:
+    """The replies of all calls so far. May be added to from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        """Read what is there; what a call that died left of a line is dropped, once all before it is known to be ours.
+
+        The file of JSON lines is made at the first reply.
+
+        Raises:
+            RefusedError: A whole line is no reply, or what is left of one is of something else; nothing is changed.
+            ConfigurationError: It cannot be read or written.
         """
-        self._decides = [generator.name, generator.digest, dict(generator.decoding), seed]
-        self._examples = examples
+        self._path = path
+        self._lock = Lock()
+        self._replies: dict[str, Reply] = {}
+        try:
+            content = path.read_bytes() if path.exists() else b""
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {error.strerror}. {_WRITABLE}") from error
+        *lines, rest = content.split(b"\n")
+        for number, line in enumerate(lines, start=1):
+            self._read(number, line)
+        if rest:
+            self._drop(len(lines) + 1, rest, len(content) - len(rest))
 
-    def evolving(self, parent: TrainingPair, evolution: Evolution) -> Request:
-        """Ask for a new request."""
-        noun = noun_of(parent.category)
-        if evolution.operator is Operator.BREADTH:
-            task = f"Write a new request, inspired by the one below. It asks for {noun} in Vox as well."
-        else:
-            task = f"Make the request below harder, by 10 to 20 words. It stays a request for {noun} in Vox."
-        rules = "One self-contained program must be able to answer it. Keep names in backticks."
-        return self._request(REWRITER, f"{task} {evolution.how} {rules}\n\nThe request:\n{parent.prompt.strip()}")
+    def _read(self, number: int, line: bytes) -> None:
+        try:
+            reply = Reply.model_validate_json(line)
+        except ValidationError as error:
+            raise RefusedError(f"{self._path}:{number}: no reply ({errors_in(error)}). {_FOREIGN}") from error
+        self._replies[reply.key] = reply
 
-    def answering(self, parent: TrainingPair, evolution: Evolution, instruction: str) -> Request:
-        """Ask for the program."""
-        parts = [instruction, evolution.demand]
-        parts.append("This program shows the syntax of Vox. It is for another request: do not repeat it.")
-        parts.append(_fenced(parent.response))
-        if evolution.goal is not None:
-            parts += [f"And this shows {noun_of(evolution.goal)}:", _fenced(self._examples[evolution.goal])]
-        parts.append("Answer with one complete program in a fenced block.")
-        return self._request(SYSTEM_PROMPT, "\n\n".join(part for part in parts if part))
+    def _drop(self, number: int, rest: bytes, num_whole: int) -> None:
+        """Take away a line that was not written to its end, if it was to be a reply."""
+        if rest[: len(_BEGINNING)] != _BEGINNING[: len(rest)]:
+            found = "what is left of a line is no part of a reply"
+            raise RefusedError(f"{self._path}:{number}: {found}. {_FOREIGN}")
+        try:
+            os.truncate(self._path, num_whole)
+        except OSError as error:
+            raise ConfigurationError(f"{self._path}: {error.strerror}. {_WRITABLE}") from error
 
-    def _request(self, system: str, prompt: str) -> Request:
-        content = json.dumps([*self._decides, system, prompt], sort_keys=True)
-        return Request(hashlib.sha256(content.encode()).hexdigest(), system, prompt)
+    def find(self, key: str) -> Reply | None:
+        """Return the stored reply to a prompt; None if it was never answered."""
+        return self._replies.get(key)
 
+    def add(self, reply: Reply) -> None:
+        """Keep a reply; it is on disk when the call returns.
 
-def _fenced(program: str) -> str:
-    return f"```vox\n{program.rstrip()}\n```"
-
-
-_LONGEST: Final = 4_000
-"""Characters of a program that is sent back; longer ones are noise, and do not fit beside a request."""
-
-
-def is_vox(program: str, mode: Mode) -> bool:
-    """Check whether the front end accepts a program, and it declares something."""
-    module = analyze(program, mode).module
-    return module is not None and bool(module.declarations)
-
-
-def repair_of(request: Request, program: str, mode: Mode) -> Request | None:
-    """Ask to mend a program.
-
-    The request is without any earlier repair.
-
-    Returns:
-        The request with the program and its first errors; None for what is Vox, is empty, or is too long to be shown.
-    """
-    if is_vox(program, mode) or not program.strip() or len(program) > _LONGEST:
-        return None
-    errors = analyze(program, mode).errors
-    report = report_of(errors, has_advice=True) if errors else "it declares nothing"
-    mend = "This answer is no Vox yet. Mend it, and answer with the whole program in a fenced block."
-    prompt = f"{request.prompt}\n\n{mend}\n\n```vox\n{program.rstrip()}\n```\n\nThe compiler says:\n{report}"
-    return asked_again(request, f"repair:{prompt}", prompt)
-
-
-def asked_again(request: Request, why: str, prompt: str) -> Request:
-    """Return a request with another prompt, and with a key and so a seed of its own."""
-    return replace(request, key=hashlib.sha256(f"{request.key}:{why}".encode()).hexdigest(), prompt=prompt)
+        Raises:
+            ConfigurationError: The file cannot be written.
+        """
+        with self._lock:
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                with self._path.open("a", encoding="utf-8", newline="\n") as target:
+                    target.write(reply.model_dump_json() + "\n")
+                    target.flush()
+                    os.fsync(target.fileno())
+            except OSError as error:
+                raise ConfigurationError(f"{self._path}: {error.strerror}. {_WRITABLE}") from error
+            self._replies[reply.key] = reply

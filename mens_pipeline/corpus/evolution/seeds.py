@@ -5,13 +5,20 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
+from mens_pipeline.corpus.curate.overlap import HeldoutTasks
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
+from mens_pipeline.corpus.curate.repetition import NearDuplicates
 from mens_pipeline.corpus.curate.split import group_of, is_held_out
 from mens_pipeline.corpus.curate.validate import judged_code
+from mens_pipeline.corpus.evolution.examine import EvolutionDrop, Refusal, structures_of
+from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.corpus.schema.records import Lane
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.training_pair import TrainingPair, pair_digest
 from mens_pipeline.language import CONSTRUCTS, analyze
+from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.structure import structure_of
 
 
 class NoSeed(StrEnum):
@@ -46,7 +53,7 @@ class Seeds:
 
 def digest_of_pair(pair: TrainingPair) -> str:
     """Compute the SHA-256 over request and answer, hexadecimal: what a row is called as a parent."""
-    return hashlib.sha256(f"{pair.prompt}\0{pair.response}".encode()).hexdigest()
+    return pair_digest(pair.prompt, pair.response).hex()
 
 
 def sort_seeds(pairs: Iterable[TrainingPair], policy: SplitPolicy, seed: int) -> Seeds:
@@ -84,3 +91,46 @@ def _objection(pair: TrainingPair, policy: SplitPolicy) -> NoSeed | None:
     if "\n\n" in pair.prompt.strip():
         return NoSeed.HOLDS_CODE
     return None if analyze(*code).module is not None else NoSeed.REJECTED
+
+
+_OVERLAPS: Final = {
+    SplitReason.PROMPT: EvolutionDrop.HELDOUT_PROMPT,
+    SplitReason.WORDS: EvolutionDrop.HELDOUT_WORDS,
+    SplitReason.STRUCTURE: EvolutionDrop.HELDOUT_STRUCTURE,
+}
+
+
+class Neighbours:
+    """Rows that are there already; those that are kept join them."""
+
+    def __init__(
+        self, seeds: Seeds, protected: Iterable[TrainingPair], near_duplicate_threshold: float, policy: SplitPolicy
+    ) -> None:
+        """Take up what is there."""
+        self._heldout = HeldoutTasks([*seeds.heldout, *protected], policy.max_overlap, policy.min_nodes)
+        self._min_nodes = policy.min_nodes
+        self._structures = structures_of(seeds.pairs, policy.min_nodes)
+        self._texts = NearDuplicates(near_duplicate_threshold)
+        self._num_rows = 0
+        for number, pair in enumerate(seeds.pairs):
+            self._texts.earlier(f"seed {number}", _text(pair))
+
+    def refusal(self, row: TrainingPair, module: Module) -> Refusal | None:
+        """Return the reason to drop a row, with a detail; None for a row that is kept and joins the others."""
+        overlap = self._heldout.overlap(row)
+        if overlap is not None:
+            return _OVERLAPS[overlap[0]], overlap[1]
+        structure = structure_of(module)
+        if structure.digest in self._structures:
+            return EvolutionDrop.REPEATED, ""
+        near = self._texts.earlier(f"row {self._num_rows}", _text(row))
+        if near is not None:
+            return EvolutionDrop.NEAR_DUPLICATE, near
+        self._num_rows += 1
+        if structure.num_nodes >= self._min_nodes:
+            self._structures.add(structure.digest)
+        return None
+
+
+def _text(pair: TrainingPair) -> str:
+    return f"{pair.prompt}\n{pair.response}"

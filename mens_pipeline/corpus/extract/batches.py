@@ -37,10 +37,9 @@ def in_batches(
 ) -> Iterator[Result]:
     """Yield results in the order of the items; at most a few batches are in memory.
 
-    Other processes are started only when there is work for more than one batch.
-
     An item is a job, or a result that is there already, and its size in bytes. `work` gives the results of jobs in
-    order; with several `workers` it is importable by name, and one worker is this process.
+    order; with several `workers` it is importable by name, and one worker is this process. Other processes are started
+    only when there is work for more than one batch.
     """
     waiting: deque[_Batch[Job, Result]] = deque()
     with ExitStack() as stack:
@@ -51,7 +50,7 @@ def in_batches(
             if pool is None and workers > 1 and len(busy) > 1:
                 # A forked copy of a process with threads may hang.
                 pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-                stack.push(partial(_ended, pool))
+                stack.push(partial(_end, pool))
             if pool is not None:
                 for waited in busy:
                     waited.future = pool.submit(work, waited.jobs)
@@ -61,7 +60,7 @@ def in_batches(
             yield from waiting.popleft().results(work)
 
 
-def _ended(pool: ProcessPoolExecutor, kind: type[BaseException] | None, *_: object) -> None:
+def _end(pool: ProcessPoolExecutor, kind: type[BaseException] | None, *_: object) -> None:
     """End a pool; without waiting where not all was done, as then the pool's own thread may be what cleans up."""
     pool.shutdown(wait=kind is None, cancel_futures=True)
 

@@ -1,22 +1,36 @@
 """The extracted corpus as an artifact: built when its inputs are new, reused when they are not."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from mens_pipeline.corpus.extract.checkout import commit_of
-from mens_pipeline.corpus.extract.file_outcome import FileOutcome, outcome_of, with_commit
+from pydantic import BaseModel
+
 from mens_pipeline.corpus.extract.source_file import SourceFile
-from mens_pipeline.corpus.extract.source_roots import FILE_NAME, find_source_roots
-from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, VOX_SUFFIXES, files_below, tree_fingerprint
-from mens_pipeline.corpus.extract.workspace import extract_workspace
-from mens_pipeline.corpus.schema.drops import Drop, Tally, account, drop_fields
+from mens_pipeline.corpus.extract.source_roots import find_source_roots
+from mens_pipeline.corpus.extract.sources import (
+    PAGE_SUFFIXES,
+    ROOTS_FILE,
+    VOX_SUFFIXES,
+    commit_of,
+    files_below,
+    tree_fingerprint,
+)
+from mens_pipeline.corpus.extract.workspace import (
+    FileOutcome,
+    extract_workspace,
+    extraction_report,
+    outcome_of,
+    with_commit,
+)
+from mens_pipeline.corpus.schema.account import Account, Drop, Unit
+from mens_pipeline.corpus.schema.reasons import DropReason
 from mens_pipeline.corpus.telemetry.table import (
+    TelemetryAccount,
     TelemetryQuery,
-    TelemetryTally,
     read_telemetry,
     telemetry_fingerprint,
     telemetry_pairs,
@@ -25,15 +39,14 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.language.fingerprint import grammar_fingerprint
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.stage import Stage
-from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline.storage.store import Artifact, ArtifactStore, Details
 
 
 @dataclass
 class PreviousExtraction:
-    """The records of an earlier corpus, by file.
+    """The records of an earlier corpus, and the commit that they name.
 
-    `accounts` maps a path to the account of the file, with `start` and `end`, where its records lie in bytes; `commit`
-    is the one that the records name.
+    `accounts` maps a path to the account of the file, with `start` and `end`, where its records lie in bytes.
     """
 
     accounts: dict[str, dict[str, Any]]
@@ -51,12 +64,6 @@ class PreviousExtraction:
         return outcome_of(account, lines)
 
 
-def read_accounts(path: Path) -> dict[str, dict[str, Any]]:
-    """Read the index of a corpus, its `files.jsonl`: path -> account of the file."""
-    with path.open(encoding="utf-8") as lines:
-        return {account["path"]: account for account in map(json.loads, lines)}
-
-
 KIND: Final = "extracted_corpus"
 STAGE: Final = Stage(KIND, (__name__,))
 RECORDS: Final = "records.jsonl"
@@ -64,16 +71,36 @@ REPORT: Final = "report.json"
 FILES: Final = "files.jsonl"
 TELEMETRY: Final = "telemetry.jsonl"
 
-_RULES: Final = ("code", "roots")
-"""The inputs with which all files have to be extracted anew."""
+
+class UnitCounts(BaseModel):
+    """How many programs, pages, sections or blocks were seen and kept; the others by reason."""
+
+    seen: int
+    kept: int
+    dropped: dict[str, int]
+
+
+class WorkspaceState(BaseModel):
+    """The commit of a workspace; none without a repository."""
+
+    commit: str | None
+
+
+class CorpusDetails(Details):
+    """Counts and inputs in the manifest of a corpus."""
+
+    inputs: WorkspaceState
+    num_records: int
+    units: dict[str, UnitCounts]
+    telemetry: dict[str, Any] | None
+    grammar: str
 
 
 @dataclass
 class Reuse:
-    """Share of a corpus that was reused from an earlier run.
+    """Whether the whole corpus was there already; else the files that were taken over, and those that were extracted.
 
-    `is_whole`: the very corpus was there. `differs`: a full extraction gave other bytes than the earlier one of the
-    same inputs did. The others count files that were taken over, and that were extracted.
+    `differs`: a full extraction gave other bytes than the earlier one of the same inputs did.
     """
 
     is_whole: bool = False
@@ -104,7 +131,6 @@ def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
     Raises:
         SourceNotFoundError: `root` is no folder.
         RefusedError: The workspace or the telemetry is not what was pinned, or changed while it was read.
-        ConfigurationError: `examples.ssot.v1.yaml` does not hold together, or the store cannot be written.
     """
     params = params_of(root, telemetry)
     changed = [name for name, value in params.items() if pinned is not None and pinned[name] != value]
@@ -116,10 +142,10 @@ def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
     def write(folder: Path) -> dict[str, Any]:
         known = None if full else _latest(store, inputs)
         extra = _write(root, folder, known, params["commit"], reuse, workers)
-        told = write_telemetry(folder / TELEMETRY, telemetry)
+        telemetry_counts = _write_telemetry(folder / TELEMETRY, telemetry)
         if params_of(root, telemetry) != params:
             raise RefusedError(f"{root}: the workspace or the telemetry changed while it was read. Run again.")
-        return {**extra, "telemetry": told, "grammar": grammar_fingerprint()}
+        return {**extra, "telemetry": telemetry_counts, "grammar": grammar_fingerprint()}
 
     before = store.find(KIND, inputs)
     corpus, reuse.is_whole = STAGE.build(store, (), params, write, force=full)
@@ -130,58 +156,52 @@ def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
 def _write(  # noqa: PLR0913, PLR0917 - where from, where to, what is known
     root: Path, folder: Path, latest: Artifact | None, commit: str | None, reuse: Reuse, workers: int
 ) -> dict[str, Any]:
-    tally = Tally()
+    accounts = {unit: Account[DropReason]() for unit in Unit}
     drops: list[Drop] = []
     num_records = position = 0
     with ExitStack() as stack:
-        known = _known(stack, latest)
+        previous = None
+        if latest is not None:
+            with (latest.path / FILES).open(encoding="utf-8") as lines:
+                known = {account["path"]: account for account in map(json.loads, lines)}
+            earlier = stack.enter_context((latest.path / RECORDS).open("rb"))
+            previous = PreviousExtraction(known, earlier, latest.inputs["commit"])
         records = stack.enter_context((folder / RECORDS).open("w", encoding="utf-8", newline="\n"))
         index = stack.enter_context((folder / FILES).open("w", encoding="utf-8", newline="\n"))
 
-        def counted(file: SourceFile) -> FileOutcome | None:
-            outcome = known(file)
+        def look_up(file: SourceFile) -> FileOutcome | None:
+            outcome = previous.outcome(file) if previous is not None else None
             reuse.known += outcome is not None
             reuse.extracted += outcome is None
             return outcome
 
-        for outcome in extract_workspace(root, commit, counted, workers):
+        for outcome in extract_workspace(root, commit, look_up, workers):
             text = "".join(f"{line}\n" for line in outcome.lines)
             start, position = position, position + len(text.encode())
             records.write(text)
             index.write(json.dumps({**outcome.account(), "start": start, "end": position}) + "\n")
-            outcome.count(tally)
+            outcome.count(accounts)
             drops.extend(outcome.drops)
             num_records += len(outcome.lines)
-    report = {**account(tally, num_records), "drops": [drop_fields(drop) for drop in drops]}
-    (folder / REPORT).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    return account(tally, num_records)
+    report = extraction_report(accounts, num_records)
+    details = {**report, "drops": [asdict(drop) for drop in drops]}
+    (folder / REPORT).write_text(json.dumps(details, indent=2) + "\n", encoding="utf-8")
+    return report
 
 
 def _latest(store: ArtifactStore, inputs: dict[str, Any]) -> Artifact | None:
     """Return the latest corpus, if the same rules made it and it is as it was written."""
     key = store.pointed(KIND, "latest")
     previous = store.get(KIND, key) if key else None
-    if (
-        previous is None
-        or previous.is_damaged()
-        or any(previous.manifest["inputs"].get(rule) != inputs[rule] for rule in _RULES)
-    ):
+    if previous is None or previous.is_damaged():
         return None
-    return previous
-
-
-def _known(stack: ExitStack, previous: Artifact | None) -> Callable[[SourceFile], FileOutcome | None]:
-    """Return a function that looks up what an earlier corpus holds of a file."""
-    if previous is None:
-        return lambda _file: None
-    records = stack.enter_context((previous.path / RECORDS).open("rb"))
-    accounts = read_accounts(previous.path / FILES)
-    return PreviousExtraction(accounts, records, previous.manifest["inputs"]["commit"]).outcome
+    is_same = all(previous.inputs.get(rule) == inputs[rule] for rule in ("code", "roots"))
+    return previous if is_same else None
 
 
 def params_of(root: Path, telemetry: TelemetryQuery | None = None) -> dict[str, Any]:
     """Return all that decides what an extraction gives beside the code: contents, roots, commit."""
-    files = files_below(root, (*VOX_SUFFIXES, *PAGE_SUFFIXES, FILE_NAME))
+    files = files_below(root, (*VOX_SUFFIXES, *PAGE_SUFFIXES, ROOTS_FILE))
     return {
         "sources": tree_fingerprint(root, files),
         "roots": find_source_roots(root).fingerprint(),
@@ -190,17 +210,12 @@ def params_of(root: Path, telemetry: TelemetryQuery | None = None) -> dict[str, 
     }
 
 
-def write_telemetry(path: Path, query: TelemetryQuery | None) -> dict[str, Any] | None:
-    """Write the pairs of a telemetry table, redacted, and return the counts; without a database none, and None.
-
-    Raises:
-        SourceNotFoundError: The SQLite file is not there.
-        ConfigurationError: The database, the table or a column is not what it should be.
-    """
+def _write_telemetry(path: Path, query: TelemetryQuery | None) -> dict[str, Any] | None:
+    """Write the pairs of a telemetry table, and return the counts; without a database none, and None."""
     if query is None:
         path.touch()
         return None
-    tally = TelemetryTally()
-    write_jsonl(path, telemetry_pairs(read_telemetry(query), tally, query.table))
-    assert tally.adds_up(), "a row was neither kept nor dropped"  # noqa: S101 - our own impossibility
-    return {"table": query.table, **tally.as_json()}
+    account = TelemetryAccount()
+    write_jsonl(path, telemetry_pairs(read_telemetry(query), account, query.table))
+    account.check()
+    return {"table": query.table, **account.as_json()}

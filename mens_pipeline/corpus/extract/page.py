@@ -1,16 +1,18 @@
-"""A Markdown page as its header, fenced blocks and sections."""
+"""A Markdown page: its header, fenced blocks and sections, and the files that it includes."""
 
 import re
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.front_matter import front_matter_plugin
 
-from mens_pipeline.corpus.extract.frontmatter import FrontmatterError, parse_header
+from mens_pipeline.corpus.extract.metadata import FrontmatterError, parse_header
+from mens_pipeline.storage.files import read_regular
 
 _INFO_WORD: Final = re.compile(r"[A-Za-z0-9_.-]+")
 _RULE: Final = "---"
@@ -35,10 +37,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading of level 2 or deeper with the prose below it.
+    """A heading of level 2 or deeper with its prose: paragraphs and lists up to the next heading, no fenced blocks.
 
-    `prose` is the paragraphs and lists below it, up to the next heading, fenced blocks left out. Lines count from 0:
-    that of the heading, and the one behind the section.
+    Lines count from 0: that of the heading, and the one behind the section.
     """
 
     heading: str
@@ -49,10 +50,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A parsed page.
-
-    `title` is the one in the header, else the first heading.
-    """
+    """A parsed page; its title is the one in the header, else the first heading."""
 
     header: dict[str, Any]
     title: str
@@ -61,11 +59,7 @@ class Page:
 
 
 def parse_page(text: str) -> Page:
-    """Read a page of CommonMark with YAML frontmatter.
-
-    Raises:
-        FrontmatterError: The frontmatter is no mapping.
-    """
+    """Read a page of CommonMark with YAML frontmatter, which is a mapping, or a FrontmatterError."""
     tokens = _parser().parse(text)
     header = next((parse_header(token.content) for token in tokens if token.type == "front_matter"), {})
     headings = [index for index, token in enumerate(tokens) if token.type == "heading_open" and token.level == 0]
@@ -79,11 +73,7 @@ def parse_page(text: str) -> Page:
 
 
 def refuse_lost_header(text: str) -> None:
-    """Check that a page without a header does not begin with what was meant as one.
-
-    Raises:
-        FrontmatterError: It is never closed, or does not begin in the first line.
-    """
+    """Raise a FrontmatterError where a page without a header begins with what was meant as one."""
     if _LOST_HEADER.match(text) is None:
         return
     if text.startswith(_RULE):
@@ -122,3 +112,89 @@ def _section(tokens: list[Token], lines: list[str]) -> Section:
     prose = "\n\n".join("\n".join(lines[first:last]).strip() for first, last in ranges)
     maps = [token.map for token in placed if token.map is not None]
     return Section(tokens[1].content, prose, maps[0][0], maps[-1][1])
+
+
+_DIRECTIVE: Final = re.compile(r"^\s*\{\{#include\s+(?P<path>[^\s:}]+)(?::(?P<anchor>[A-Za-z0-9_-]+))?\s*\}\}\s*$")
+_ANCHOR: Final = r"^\s*(?://|#)\s*ANCHOR{end}:\s*{name}\s*$"
+MAX_INCLUDED_BYTES: Final = 1_048_576
+"""Of a file that is included."""
+
+MAX_INCLUDED_BY_PAGE: Final = 4 * MAX_INCLUDED_BYTES
+"""Of all that the blocks of a page include: a line of twenty characters may ask for a file of a million."""
+
+
+class IncludeError(Exception):
+    """An include that cannot be resolved; never leaves this package."""
+
+
+@dataclass
+class Allowance:
+    """Bytes of files that may still be read for the includes of a page."""
+
+    num_bytes: int = MAX_INCLUDED_BY_PAGE
+
+    def spend(self, num_bytes: int) -> None:
+        """Count a file; raise an IncludeError where it is one too many."""
+        self.num_bytes -= num_bytes
+        if self.num_bytes < 0:
+            raise IncludeError(f"the page includes more than {MAX_INCLUDED_BY_PAGE} bytes")
+
+
+def resolve_includes(block: str, page: Path, root: Path, allowance: Allowance) -> tuple[str, tuple[Path, ...]]:
+    """Replace the include directives of a fenced block with the text that they name.
+
+    Directives are relative to the folder of the page; nothing outside `root`, the workspace, is read, not even through
+    a link.
+
+    Returns:
+        The text, and the files it was taken from.
+
+    Raises:
+        IncludeError: A file is missing, outside, too large or no text, has no such anchor, or is one too many.
+    """
+    lines: list[str] = []
+    files: list[Path] = []
+    for line in block.splitlines():
+        match = _DIRECTIVE.match(line)
+        if match is None:
+            lines.append(line)
+            continue
+        path, text = _read(page.parent / match["path"], root, allowance)
+        lines.append(_cut_anchor(text, match["anchor"], path) if match["anchor"] else text.rstrip("\n"))
+        files.append(path)
+    return "\n".join(lines) + "\n", tuple(files)
+
+
+def has_include(page: bytes) -> bool:
+    """Return whether a page may include another file; some that say so only in passing count as well."""
+    return b"{{#include" in page
+
+
+def _read(path: Path, root: Path, allowance: Allowance) -> tuple[Path, str]:
+    """Return where a file inside a folder really lies, and its text."""
+    name = path.name
+    try:
+        path = path.resolve(strict=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise IncludeError(f"{name} does not exist") from error
+    if not path.is_relative_to(root.resolve()):
+        raise IncludeError(f"{name} lies outside the workspace")
+    try:
+        if path.stat().st_size > MAX_INCLUDED_BYTES:
+            raise IncludeError(f"{path.name} is larger than {MAX_INCLUDED_BYTES} bytes")
+        data = read_regular(path, MAX_INCLUDED_BYTES)
+        allowance.spend(len(data))
+        return path, data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise IncludeError(f"{path.name} cannot be read as text") from error
+
+
+def _cut_anchor(text: str, name: str, path: Path) -> str:
+    lines = text.splitlines()
+    first, last = (
+        next((number for number, line in enumerate(lines) if pattern.match(line)), None)
+        for pattern in (re.compile(_ANCHOR.format(end=end, name=re.escape(name))) for end in ("", "_END"))
+    )
+    if first is None or last is None or last < first:
+        raise IncludeError(f"{path.name} has no anchor {name}")
+    return "\n".join(lines[first + 1 : last])

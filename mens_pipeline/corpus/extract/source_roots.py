@@ -7,12 +7,11 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from mens_pipeline.corpus.extract.sources import VOX_SUFFIXES
+from mens_pipeline.corpus.extract.sources import ROOTS_FILE, VOX_SUFFIXES
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language.suggestions import did_you_mean
 from mens_pipeline.storage.yaml_file import load_model
 
-FILE_NAME: Final = "examples.ssot.v1.yaml"
 _EXAMPLES: Final = "examples"
 """Where upstream keeps the file; its roots are relative to the folder above."""
 
@@ -45,10 +44,9 @@ class _Roots(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SourceRoots:
-    """The roots of a workspace as absolute folders.
+    """The roots of a workspace as absolute folders; the workspace is None when no file governs.
 
-    Roots are relative to `workspace`, None when no file governs. Programs below `negative` never train; those below
-    `golden` are golden, and all are where none is given.
+    Programs below `negative` never train; those below `golden` are golden, and all are where none is given.
     """
 
     workspace: Path | None = None
@@ -81,15 +79,12 @@ def _is_below(path: Path, roots: tuple[Path, ...]) -> bool:
 def find_source_roots(folder: Path) -> SourceRoots:
     """Find the roots that govern a folder: from its own file, its `examples/`, or the nearest of its parents.
 
-    Returns:
-        The roots; none when no file is found, so nothing is negative.
-
     Raises:
         ConfigurationError: The file that governs the folder is no YAML or does not fit, or is a link.
     """
     start = folder.resolve()
     for place in (start, *start.parents):
-        for candidate in (place / FILE_NAME, place / _EXAMPLES / FILE_NAME):
+        for candidate in (place / ROOTS_FILE, place / _EXAMPLES / ROOTS_FILE):
             if candidate.is_file():
                 folder = candidate.parent
                 return _load(candidate, folder.parent if folder.name == _EXAMPLES else folder)
@@ -100,17 +95,14 @@ def _load(path: Path, workspace: Path) -> SourceRoots:
     if path.is_symlink():
         raise ConfigurationError(f"{path}: a link, which may lead anywhere. Put the file itself in its place.")
     roots = load_model(path, _Roots)
-    negative, golden = (
-        tuple(_resolved(root, workspace, f"{path}: {name}") for root in getattr(roots, name))
-        for name in _DECIDES.values()
-    )
+
+    def resolve(name: str, root: str) -> Path:
+        try:
+            os.fsencode(root)
+            return (workspace / root).resolve()
+        except (OSError, RuntimeError, ValueError) as error:  # a loop of links; a NUL or half a character
+            advice = "Name a folder relative to the workspace."
+            raise ConfigurationError(f"{path}: {name}: {root!r} is no path. {advice}") from error
+
+    negative, golden = (tuple(resolve(name, root) for root in getattr(roots, name)) for name in _DECIDES.values())
     return SourceRoots(workspace, negative, golden)
-
-
-def _resolved(root: str, workspace: Path, place: str) -> Path:
-    try:
-        os.fsencode(root)
-        return (workspace / root).resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # a loop of links; a NUL or half a character
-        advice = "Name a folder relative to the workspace."
-        raise ConfigurationError(f"{place}: {root!r} is no path. {advice}") from error

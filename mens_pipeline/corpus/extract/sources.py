@@ -1,17 +1,22 @@
-"""The files of a Vox workspace."""
+"""The files of a Vox workspace: listed, hashed, watched, and the commit they are of."""
 
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mens_pipeline.errors import SourceNotFoundError
+from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.storage.files import open_regular
 
 VOX_SUFFIXES: Final = (".vox", ".vox.ui")
 PAGE_SUFFIXES: Final = (".md",)
+ROOTS_FILE: Final = "examples.ssot.v1.yaml"
+"""Says which folders never train, and which judge."""
+
 _CACHE_TAG: Final = "CACHEDIR.TAG"
 _SKIPPED_FOLDERS: Final = frozenset(("node_modules", "target", "__pycache__", "heldout_bench"))
 """Folders that are not entered: what builds leave behind, and benchmarks, whose solutions must never train."""
@@ -20,10 +25,7 @@ _SKIPPED_FOLDERS: Final = frozenset(("node_modules", "target", "__pycache__", "h
 def vox_files(root: Path) -> Iterator[Path]:
     """Yield the Vox programs below a folder, sorted; links, pipes and hidden, build or benchmark folders left out.
 
-    A single file is taken whatever its name.
-
-    Raises:
-        SourceNotFoundError: There is nothing at `root`.
+    A single file is taken whatever its name; nothing at `root` is a SourceNotFoundError.
     """
     if not root.exists():
         raise SourceNotFoundError(f"{root}: no such file or folder. Name an existing one.")
@@ -80,19 +82,15 @@ def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:
     digest = hashlib.sha256()
     for path in files:
         digest.update(path.relative_to(root).as_posix().encode("utf-8", "surrogateescape") + b"\0")
-        digest.update(_digest(path))
+        if is_out_of_place(path):
+            digest.update(hashlib.sha256(b"a link").digest())
+            continue
+        try:
+            with open_regular(path, follow=False) as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
+        except OSError as error:
+            digest.update(hashlib.sha256(f"unreadable: {error.errno}".encode()).digest())
     return digest.hexdigest()
-
-
-def _digest(path: Path) -> bytes:
-    """Compute the SHA-256 of a file of any size, or of what stands for one that is not read."""
-    if is_out_of_place(path):
-        return hashlib.sha256(b"a link").digest()
-    try:
-        with open_regular(path, follow=False) as content:
-            return hashlib.file_digest(content, "sha256").digest()
-    except OSError as error:
-        return hashlib.sha256(f"unreadable: {error.errno}".encode()).digest()
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -101,3 +99,94 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:  # a link that leads to itself
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedState:
+    """A tree at one moment: the SHA-256 over path, size and modification time of every file, hexadecimal.
+
+    `touched` is when the last was written, renamed or unpacked, in seconds since 1970; 0 without files.
+    """
+
+    fingerprint: str
+    num_files: int
+    touched: float
+
+    def is_settled(self, now: float, seconds: float) -> bool:
+        """Return whether no file has changed for a while; a time in the future counts as long ago."""
+        return not now - seconds < self.touched <= now
+
+
+def sight(
+    root: Path, suffixes: tuple[str, ...], most: int, counts: Callable[[str], bool] = lambda _path: True
+) -> WatchedState:
+    """Look at a tree.
+
+    Names that count end in `suffixes`; `counts` takes a path below the root with `/`.
+
+    Raises:
+        RefusedError: There are more files than that.
+    """
+    digest = hashlib.sha256()
+    touched, num_files = 0.0, 0
+    for path in files_below(root, suffixes):
+        place = path.relative_to(root).as_posix()
+        if not counts(place):
+            continue
+        num_files += 1
+        if num_files > most:
+            raise RefusedError(f"{root}: more than {most} files that end in {', '.join(suffixes)}.")
+        digest.update(place.encode("utf-8", "surrogateescape") + b"\0")
+        try:
+            status = path.lstat()
+        except OSError as error:  # gone since it was listed
+            digest.update(f"unreadable: {error.errno}\0".encode())
+            continue
+        digest.update(f"{status.st_size} {status.st_mtime_ns}\0".encode())
+        # The time of the change of the inode: unlike that of the content, unpacking and renaming do not set it back.
+        touched = max(touched, status.st_ctime)
+    return WatchedState(digest.hexdigest(), num_files, touched)
+
+
+# What the checkout's own configuration might run or fetch is switched off.
+_OPTIONS: Final = ("log.showSignature=false", "protocol.allow=never", "core.fsmonitor=false")
+_GIT: Final = ("git", "--no-pager", *(word for option in _OPTIONS for word in ("-c", option)))
+
+_NEWEST_CHANGE: Final = (
+    *("log", "-1", "--format=%H", "--"),
+    *(f":(glob)**/*{suffix}" for suffix in (*VOX_SUFFIXES, *PAGE_SUFFIXES)),
+    f":(glob)**/{ROOTS_FILE}",
+)
+
+_MOST_SECONDS: Final = 30
+"""A checkout may have a pipe where git looks for a file, which would keep it for ever."""
+
+
+def commit_of(root: Path) -> str | None:
+    """Return the newest git commit that changed a program or a page; None outside a checkout or without git.
+
+    Other commits leave it as it is, and so the corpus: nothing is trained again because of a change elsewhere.
+    """
+    return _run_git(root, _NEWEST_CHANGE)
+
+
+def head_commit(folder: Path) -> str | None:
+    """Return the git commit that is checked out around a folder, 40 hexadecimal digits; None without one, or git."""
+    return _run_git(folder, ("rev-parse", "--verify", "--quiet", "HEAD^{commit}"))
+
+
+def _run_git(folder: Path, words: tuple[str, ...], most_seconds: float = _MOST_SECONDS) -> str | None:
+    """Run git and return what it prints; None where it prints nothing, fails, times out or is not installed."""
+    try:
+        result = subprocess.run(  # noqa: S603 - our own words
+            (*_GIT, *words),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=most_seconds,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return result.stdout.strip() or None if result.returncode == 0 else None

@@ -1,24 +1,92 @@
 """A workspace to records, with an account of everything that was seen."""
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from pydantic import TypeAdapter
 
 from mens_pipeline.corpus.extract.batches import in_batches
-from mens_pipeline.corpus.extract.checkout import commit_of
-from mens_pipeline.corpus.extract.docs import extract_docs
-from mens_pipeline.corpus.extract.file_outcome import FileOutcome
-from mens_pipeline.corpus.extract.includes import has_include
-from mens_pipeline.corpus.extract.programs import extract_vox
+from mens_pipeline.corpus.extract.extractors import PageExtraction, extract_docs, extract_vox
+from mens_pipeline.corpus.extract.page import has_include
 from mens_pipeline.corpus.extract.source_file import SourceFile
 from mens_pipeline.corpus.extract.source_roots import SourceRoots, find_source_roots
-from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, VOX_SUFFIXES, files_below, is_out_of_place, shown_name
-from mens_pipeline.corpus.schema.drops import Drop, DropReason, Unit
+from mens_pipeline.corpus.extract.sources import (
+    PAGE_SUFFIXES,
+    VOX_SUFFIXES,
+    commit_of,
+    files_below,
+    is_out_of_place,
+    shown_name,
+)
+from mens_pipeline.corpus.schema.account import Account, Drop, Unit, most_frequent
+from mens_pipeline.corpus.schema.reasons import DropReason, LeaveReason
 from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceKind
+from mens_pipeline.corpus.schema.training_pair import read_record_lines
 from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.storage.files import read_regular
+
+
+@dataclass(frozen=True, slots=True)
+class FileOutcome:
+    """What one file of a workspace gave: its records as JSON, one a line, and what trains and does not.
+
+    `blob` is the SHA-256 of its content, hexadecimal, None when it was not read; the file itself is a unit that is kept
+    or dropped. `stands_alone`: nothing but its own content decided this; false for a page that includes other files.
+    """
+
+    path: str
+    blob: str | None
+    lines: tuple[str, ...]
+    kept: dict[Unit, int]
+    drops: tuple[Drop, ...]
+    stands_alone: bool = True
+
+    def count(self, accounts: dict[Unit, Account[DropReason]]) -> None:
+        """Add what was kept and what was dropped to the account of each unit."""
+        for unit, number in self.kept.items():
+            accounts[unit].seen += number
+            accounts[unit].kept += number
+        for drop in self.drops:
+            accounts[drop.unit].seen += 1
+            accounts[drop.unit].dropped[drop.reason] += 1
+
+    def account(self) -> dict[str, Any]:
+        """Return all but the lines, in JSON types."""
+        account: dict[str, Any] = _OUTCOMES.dump_python(
+            self, mode="json", exclude={"lines": True, "drops": {"__all__": {"path"}}}
+        )
+        return account
+
+
+_OUTCOMES: Final = TypeAdapter(FileOutcome)
+
+
+def extraction_report(accounts: dict[Unit, Account[DropReason]], num_records: int) -> dict[str, Any]:
+    """Return the counts of an extraction in JSON types."""
+    units = {
+        str(unit): {"seen": account.seen, "kept": account.kept, "dropped": most_frequent(account.dropped)}
+        for unit, account in accounts.items()
+    }
+    return {"num_records": num_records, "units": units}
+
+
+def outcome_of(account: dict[str, Any], lines: tuple[str, ...]) -> FileOutcome:
+    """Build an outcome from its account and its lines."""
+    drops = [{**drop, "path": account["path"]} for drop in account["drops"]]
+    return _OUTCOMES.validate_python({**account, "lines": lines, "drops": drops})
+
+
+def with_commit(line: str, old: str | None, new: str | None) -> str:
+    """Replace the commit in the source of a record's line."""
+    # Inside a JSON string a quote is escaped, so the first match is the key of the source.
+    return line if old == new else line.replace(f'"commit":{json.dumps(old)}', f'"commit":{json.dumps(new)}', 1)
+
 
 MAX_FILE_BYTES: Final = 1_048_576
 """A program or page above this size is no example."""
@@ -40,57 +108,41 @@ def extract_workspace(
 
     Raises:
         SourceNotFoundError: `root` is no folder.
-        ConfigurationError: `examples.ssot.v1.yaml` does not hold together.
     """
     if not root.is_dir():
         raise SourceNotFoundError(f"{root}: no such folder. Name a Vox workspace.")
     root = root.resolve()
     roots = find_source_roots(root)
     place = workspace.resolve() if workspace is not None else root
-    files = _items(root, place, roots, commit, known)
-    return in_batches(files, partial(_extract_files, root=place, roots=roots), workers)
 
+    def items() -> Iterator[tuple[tuple[Unit, SourceFile] | None, FileOutcome | None, int]]:
+        for unit, suffixes in ((Unit.VOX_FILE, VOX_SUFFIXES), (Unit.PAGE, PAGE_SUFFIXES)):
+            for path in files_below(root, suffixes):
+                file = read_source(path, place, unit, roots, commit)
+                if isinstance(file, Drop):
+                    yield None, FileOutcome(file.path, None, (), {}, (file,)), 0
+                    continue
+                outcome = known(file)
+                yield (unit, file) if outcome is None else None, outcome, len(file.data)
 
-def _items(
-    root: Path,
-    workspace: Path,
-    roots: SourceRoots,
-    commit: str | None,
-    known: Callable[[SourceFile], FileOutcome | None],
-) -> Iterator[tuple[tuple[Unit, SourceFile] | None, FileOutcome | None, int]]:
-    for unit, suffixes in ((Unit.VOX_FILE, VOX_SUFFIXES), (Unit.PAGE, PAGE_SUFFIXES)):
-        for path in files_below(root, suffixes):
-            file = read_source(path, workspace, unit, roots, commit)
-            if isinstance(file, Drop):
-                yield None, FileOutcome(file.path, None, (), {}, (file,)), 0
-                continue
-            outcome = known(file)
-            yield (unit, file) if outcome is None else None, outcome, len(file.data)
+    return in_batches(items(), partial(_extract_files, root=place, roots=roots), workers)
 
 
 def _extract_files(jobs: list[tuple[Unit, SourceFile]], root: Path, roots: SourceRoots) -> list[FileOutcome]:
-    return [_program(file) if unit is Unit.VOX_FILE else _page(file, root, roots) for unit, file in jobs]
+    return [_outcome(unit, file, root, roots) for unit, file in jobs]
 
 
-def _program(file: SourceFile) -> FileOutcome:
-    found = extract_vox(file)
-    if isinstance(found, Drop):
-        return FileOutcome(file.path, file.blob, (), {}, (found,))
-    return FileOutcome(file.path, file.blob, _lines(found), {Unit.VOX_FILE: 1}, ())
-
-
-def _page(file: SourceFile, root: Path, roots: SourceRoots) -> FileOutcome:
-    stands_alone = not has_include(file.data)
-    found = extract_docs(file, root, lambda path: not roots.is_negative(path))
+def _outcome(unit: Unit, file: SourceFile, root: Path, roots: SourceRoots) -> FileOutcome:
+    is_page = unit is Unit.PAGE
+    stands_alone = not (is_page and has_include(file.data))
+    found = extract_docs(file, root, lambda path: not roots.is_negative(path)) if is_page else extract_vox(file)
     if isinstance(found, Drop):
         return FileOutcome(file.path, file.blob, (), {}, (found,), stands_alone)
-    kept = Counter({Unit.PAGE: 1})
-    kept.update(_UNIT_OF[record.source.kind] for record in found.records)
-    return FileOutcome(file.path, file.blob, _lines(found.records), dict(kept), found.drops, stands_alone)
-
-
-def _lines(records: tuple[ExtractedRecord, ...]) -> tuple[str, ...]:
-    return tuple(record.model_dump_json() for record in records)
+    records, drops = (found.records, found.drops) if isinstance(found, PageExtraction) else (found, ())
+    kept = Counter({unit: 1})
+    kept.update(_UNIT_OF[record.source.kind] for record in records if record.source.kind in _UNIT_OF)
+    lines = tuple(record.model_dump_json() for record in records)
+    return FileOutcome(file.path, file.blob, lines, dict(kept), drops, stands_alone)
 
 
 def read_source(path: Path, root: Path, unit: Unit, roots: SourceRoots, commit: str | None) -> SourceFile | Drop:
@@ -115,10 +167,10 @@ def read_source(path: Path, root: Path, unit: Unit, roots: SourceRoots, commit: 
 
 
 def page_records(folders: Iterable[Path], known_blobs: Iterable[str]) -> list[ExtractedRecord]:
-    """Extract the records of all eligible pages below some folders; each page counts once.
+    """Extract the records of all eligible pages below some folders; each page counts once, `known_blobs` not at all.
 
     Includes are resolved inside the workspace that governs a folder: that of its `examples.ssot.v1.yaml`, or the folder
-    itself. Pages of `known_blobs` have their records already.
+    itself.
 
     Raises:
         SourceNotFoundError: One of them is no folder.
@@ -140,3 +192,50 @@ def page_records(folders: Iterable[Path], known_blobs: Iterable[str]) -> list[Ex
             if not isinstance(found, Drop):
                 records.extend(found.records)
     return records
+
+
+@dataclass
+class CarriedRecords:
+    """The records of other folders: lines that stay, without their ends, and counts of the others by reason."""
+
+    lines: list[str] = field(default_factory=list)
+    left: Counter[LeaveReason] = field(default_factory=Counter)
+
+    def account(self) -> dict[str, Any]:
+        """Return the counts in JSON types, most frequent first."""
+        return {"stayed": len(self.lines), "left": {str(reason): count for reason, count in self.left.most_common()}}
+
+
+def carried_records(records: Path, folder: Path, workspace: Path, roots: SourceRoots) -> CarriedRecords:
+    """Read the records of other folders of the workspace; those of files that are gone or changed are left out.
+
+    `records`, what earlier extractions wrote, need not be there; those of `folder` are made anew, and are neither kept
+    nor counted.
+
+    Raises:
+        RefusedError: A line of it is no record, and would be lost.
+    """
+    folder, workspace = folder.resolve(), workspace.resolve()
+
+    @cache
+    def find_blob(name: str) -> str | LeaveReason:
+        path = workspace / name
+        if roots.is_negative(path):
+            return LeaveReason.NEGATIVE_ROOT
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else LeaveReason.GONE
+
+    carried = CarriedRecords()
+    if not records.exists():
+        return carried
+    for line, record in read_record_lines(records):
+        source = record.source
+        if (workspace / source.path).is_relative_to(folder):
+            continue
+        blob = find_blob(source.path)
+        if blob == source.blob and source.golden != roots.is_golden(workspace / source.path):
+            carried.left[LeaveReason.GOLDEN_ROOT] += 1
+        elif blob == source.blob:
+            carried.lines.append(line)
+        else:
+            carried.left[blob if isinstance(blob, LeaveReason) else LeaveReason.CHANGED] += 1
+    return carried

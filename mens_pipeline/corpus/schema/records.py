@@ -4,7 +4,9 @@ import hashlib
 from enum import StrEnum
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
+
+from mens_pipeline.storage.validation import Strict
 
 MAX_TEXT: Final = 65_536
 """Characters of a request or an answer; longer ones would never fit a context."""
@@ -26,8 +28,6 @@ class SourceKind(StrEnum):
     TELEMETRY = "telemetry"
     SYNTHETIC = "synthetic"
     """A template; no file stands behind it."""
-    DERIVED = "derived"
-    """A program of the workspace that was changed on purpose."""
     EVOLVED = "evolved"
     """A program that a model wrote to a request it had made harder; its `lineage` says from what."""
 
@@ -48,10 +48,8 @@ class Lane(StrEnum):
     DOGFOOD_AGENT = "vox_dogfood_agent"
 
 
-class Source(BaseModel):
+class Source(Strict):
     """File, lines and commit of a record."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str = Field(description="File, relative to the workspace, with forward slashes.")
     blob: str = Field(description="SHA-256 of the whole file, hexadecimal.")
@@ -73,10 +71,8 @@ class Source(BaseModel):
         return cls(path=path, blob=blob, span=(0, len(text)), lines=lines, kind=kind)
 
 
-class ExtractedRecord(BaseModel):
+class ExtractedRecord(Strict):
     """One piece of a workspace that may train a model; metadata comments are not part of its text."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: Source
     lane: Lane

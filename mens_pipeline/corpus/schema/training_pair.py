@@ -1,13 +1,59 @@
-"""The row that trains: a request and its answer."""
+"""The row that trains, a request and its answer; and rows read from files of JSON lines."""
 
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 
-from mens_pipeline.corpus.schema.categories import category_named
-from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane, Source, SourceKind
+from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, Lane, Source, SourceKind
+from mens_pipeline.language.suggestions import did_you_mean
+from mens_pipeline.language.taxonomy import CONSTRUCTS
+from mens_pipeline.storage.jsonl import MAX_OWN_LINE_BYTES, model_in, models_in, open_rows
+
+TASKS: Final = (
+    "agent_answer",
+    "asr_refine",
+    "documentation",
+    "general",
+    "speech_to_code",
+    "tool_trace",
+    "workflow_trace",
+)
+"""Categories of rows that do not show one construct."""
+
+CATEGORIES: Final = frozenset((*CONSTRUCTS, *TASKS))
+OTHER_NAMES: Final = {
+    "const_decl": "const",
+    "docs": "documentation",
+    "endpoint": "server",
+    "enum": "type",
+    "fn": "function",
+    "func": "function",
+    "search_index": "index",
+    "server_fn": "server",
+    "struct": "type",
+    "type_def": "type",
+    "vector_index": "index",
+}
+"""Category in the data of other toolchains -> our name of it."""
+
+
+def unknown_category(name: str) -> str | None:
+    """Describe what is wrong with a category; None for one of the table."""
+    if name in CATEGORIES:
+        return None
+    near = did_you_mean(name, CATEGORIES)
+    return f"category {name!r} is none{f'. {near}' if near else ''}"
+
 
 SCHEMA_VERSION: Final = "vox_dogfood_v1"
+
+
+def pair_digest(prompt: str, response: str) -> bytes:
+    """Hash (SHA-256) what makes two pairs the same."""
+    return hashlib.sha256(f"{prompt}\0{response}".encode()).digest()
 
 
 class Lineage(BaseModel):
@@ -38,7 +84,7 @@ class TrainingPair(BaseModel):
     response: str = Field(
         min_length=1, max_length=MAX_TEXT, validation_alias=AliasChoices("response", "output"), description="Answer."
     )
-    category: Annotated[str, AfterValidator(category_named)] = Field(
+    category: Annotated[str, AfterValidator(lambda name: OTHER_NAMES.get(name, name))] = Field(
         default="general", min_length=1, description="Its construct, `documentation`, or a task; see `categories`."
     )
     rating: int = Field(default=3, ge=1, le=5, strict=True, description="5 is ground truth.")
@@ -47,7 +93,7 @@ class TrainingPair(BaseModel):
     response_mode: Literal["code_only", "prose_only"] = "code_only"
     task_family: str = Field(default="vox_codegen", min_length=1)
     difficulty: int = Field(default=5, ge=1, le=10, strict=True)
-    template: str | None = Field(default=None, description="What made it, for a synthetic row: `mutation/rename`.")
+    template: str | None = Field(default=None, description="What made it, for a synthetic row: `table/catalogue`.")
     source: Source | None = Field(default=None, description="Where the response stands; None for rows from elsewhere.")
     # Left out where there is none, so that rows without them are the same bytes whether or not other rows have them.
     tests: str | None = Field(
@@ -60,3 +106,24 @@ class TrainingPair(BaseModel):
     lineage: Lineage | None = Field(
         default=None, exclude_if=lambda lineage: lineage is None, description="Of a row that a model wrote."
     )
+
+
+def read_records(lines: Iterable[bytes], path: Path) -> Iterator[ExtractedRecord]:
+    """Parse extracted records, one a line; blank lines are skipped, and a line that is no record is a RefusedError."""
+    return models_in(lines, path, ExtractedRecord, "extracted record", "Run `mens corpus validate` on the file first.")
+
+
+def read_record_lines(path: Path) -> Iterator[tuple[str, ExtractedRecord]]:
+    """Yield each line that `mens corpus extract` wrote, without its end, with its record; as `read_records`."""
+    with open_rows(path, MAX_OWN_LINE_BYTES) as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                advice = "Take the row out, or name another file to write."
+                record = model_in(line, f"{path}:{number}", ExtractedRecord, "extracted record", advice)
+                yield line.decode().rstrip("\n"), record
+
+
+def read_pairs(path: Path) -> Iterator[TrainingPair]:
+    """Parse training pairs, one a line; blank lines are skipped, and a line that is no pair is a RefusedError."""
+    with open_rows(path) as lines:
+        yield from models_in(lines, path, TrainingPair, "pair", "Run `mens corpus validate` on the file first.")

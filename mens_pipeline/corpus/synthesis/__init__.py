@@ -1,1 +1,1 @@
-"""Programs that nobody wrote: templates, combinations, mutations and repairs, all judged by the front end."""
+"""Programs that nobody wrote: tasks, templates and combinations, all judged by the front end."""

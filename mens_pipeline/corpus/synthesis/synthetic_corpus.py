@@ -1,22 +1,169 @@
-"""The synthetic pairs as an artifact: made for a corpus, what it shows least first."""
+"""The synthetic pairs: exactly as many as wanted, all different, each kind with its share, the scarce first."""
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 from mens_pipeline.corpus.curate.pipeline_config import SynthesizePolicy
+from mens_pipeline.corpus.curate.validate import semantic_problem
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS
-from mens_pipeline.corpus.schema.reading import read_records
-from mens_pipeline.corpus.schema.records import ExtractedRecord
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.corpus.synthesis.generate import SynthesisDrop, bases_of, generate
-from mens_pipeline.language import CONSTRUCTS
+from mens_pipeline.corpus.schema.records import ExtractedRecord, Source, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair, pair_digest, read_records
+from mens_pipeline.corpus.synthesis.families.templates import Family, Sample, load_families
+from mens_pipeline.corpus.synthesis.tasks.drafts import TASK
+from mens_pipeline.corpus.synthesis.tasks.draw import draw_tasks
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.language import CONSTRUCTS, Mode, analyze, difficulty
+from mens_pipeline.language.ast.functions import Forall, Test
+from mens_pipeline.language.interpreter import Features, run_tests
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl, write_text
 from mens_pipeline.storage.stage import Stage
-from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline.storage.store import Artifact, ArtifactStore, Details
+
+KINDS: Final = ("task", "template", "combination")
+"""Kinds of synthetic pairs, by their `task_family`."""
+
+_COMBINATION: Final = "combination/"
+_FEATURES: Final = Features(check_contracts=True, database=True)
+"""As the hidden tests of the benchmark run: what is taught must hold there."""
+
+_RATING: Final = 4
+_MOST_TRIES: Final = 100
+
+
+class SyntheticDetails(Details):
+    """Counts in the manifest of synthetic pairs."""
+
+    num_pairs: int
+
+
+class SynthesisDrop(StrEnum):
+    """Why a program is not kept."""
+
+    FAILING_TESTS = "failing_tests"
+    """A test of its own does not pass."""
+    SEMANTIC_ERROR = "semantic_errors"
+    """In its names or types."""
+
+
+def generate(  # noqa: PLR0913 - what a generation depends on
+    limit: int,
+    seed: int,
+    shares: Mapping[str, float],
+    coverage: Mapping[str, int],
+    *,
+    dropped: Callable[[SynthesisDrop, str], None] = lambda _reason, _template: None,
+    workers: int = 1,
+) -> Iterator[TrainingPair]:
+    """Yield synthetic pairs; the same arguments, however many workers, give the same pairs on every machine.
+
+    `shares` are those of each kind, together 1; a kind that has nothing new gives way to templates. `coverage` counts
+    the examples of each construct that are there already; of templates, those of the scarcest construct come first.
+    `dropped` takes each program that is not kept: why, and what made it.
+
+    Returns:
+        Exactly `limit` pairs, no two with the same prompt and response, all accepted by the front end; the tests of
+        those that have any pass, and tasks have hidden tests.
+
+    Raises:
+        RefusedError: There are not as many different ones.
+        ConfigurationError: A template does not fit, or the front end rejects what it made; the message says where.
+    """
+    maker = _Maker(seed, coverage, dropped)
+    tasks = draw_tasks(seed, workers=workers, dropped=lambda name: maker.dropped(SynthesisDrop.SEMANTIC_ERROR, name))
+    made: Counter[str] = Counter()
+    for number in range(limit):
+        kind = max(KINDS, key=lambda name: shares[name] * (number + 1) - made[name])
+        made[kind] += 1
+        yield next(tasks) if kind == TASK else maker.next_pair(kind, limit)
+
+
+class _Maker:
+    """The state of a generation: what was made, and what is still scarce."""
+
+    def __init__(self, seed: int, coverage: Mapping[str, int], dropped: Callable[[SynthesisDrop, str], None]) -> None:
+        self.random = Random(seed)  # noqa: S311 - a reproducible draw, no secret
+        self.counts = Counter({name: coverage.get(name, 0) for name in CONSTRUCTS})
+        self.dropped = dropped
+        self.seen: set[bytes] = set()
+        self.turns: Counter[tuple[str, str]] = Counter()
+        self.families = {kind: _families_of(kind) for kind in ("template", "combination")}
+
+    def next_pair(self, kind: str, limit: int) -> TrainingPair:
+        """Make a pair that was not there before: of this kind, or from a template when the kind has nothing new."""
+        for attempted in (kind, "template"):
+            for _ in range(_MOST_TRIES):
+                pair = self._pair_of(attempted, self._scarcest(attempted).make(self.random))
+                if pair is not None:
+                    return pair
+        message = f"only {len(self.seen)} different pairs could be made, {limit} were wanted. Ask for fewer."
+        raise RefusedError(message)
+
+    def _scarcest(self, kind: str) -> Family:
+        """Return the next family, in turn, of the construct with the fewest examples."""
+        families = self.families[kind]
+        construct = min(families, key=self.counts.__getitem__)
+        # A construct whose families are used up must not block the others.
+        self.counts[construct] += 1
+        self.turns[kind, construct] += 1
+        return families[construct][(self.turns[kind, construct] - 1) % len(families[construct])]
+
+    def _pair_of(self, kind: str, sample: Sample) -> TrainingPair | None:
+        """Return the sample as a pair; None when it was there before, or does not pass its own tests."""
+        key = pair_digest(sample.prompt, sample.response)
+        if key in self.seen:
+            return None
+        self.seen.add(key)
+        module = analyze(sample.response, sample.mode).module
+        if module is None or not module.declarations:
+            raise _rejection_of(sample)
+        has_tests = any(isinstance(declaration, Test | Forall) for declaration in module.declarations)
+        if has_tests and not run_tests(sample.response, features=_FEATURES, mode=sample.mode).passed:
+            self.dropped(SynthesisDrop.FAILING_TESTS, sample.template)
+            return None
+        pair = TrainingPair(
+            prompt=sample.prompt,
+            response=sample.response,
+            category=sample.construct,
+            rating=_RATING,
+            task_family=kind,
+            difficulty=difficulty(module),
+            template=sample.template,
+            source=_template_source(sample),
+        )
+        if semantic_problem(pair, pair.response, module) is not None:
+            self.dropped(SynthesisDrop.SEMANTIC_ERROR, sample.template)
+            return None
+        return pair
+
+
+def _families_of(kind: str) -> dict[str, tuple[Family, ...]]:
+    """Construct -> its families of a kind, in the order of CONSTRUCTS."""
+    of_kind = [family for family in load_families() if family.name.startswith(_COMBINATION) == (kind == "combination")]
+    grouped = {name: tuple(family for family in of_kind if family.construct == name) for name in CONSTRUCTS}
+    return {name: families for name, families in grouped.items() if families}
+
+
+def _rejection_of(sample: Sample) -> ConfigurationError:
+    """Return what to tell the author of a template whose program is none."""
+    (place,) = (family.place for family in load_families() if family.name == sample.template)
+    errors = analyze(sample.response, sample.mode).errors
+    found = "; ".join(f"line {error.start.line}: {error.message}" for error in errors) or "it declares nothing"
+    return ConfigurationError(
+        f"{place}: {sample.template}: the front end rejects a program of it ({found}). Correct the template. "
+        f"The program is:\n{sample.response}"
+    )
+
+
+def _template_source(sample: Sample) -> Source:
+    """Return the template as the source of what it made."""
+    suffix = ".vox.ui" if sample.mode is Mode.UI else ".vox"
+    return Source.of_text(f"synthetic/{sample.template}{suffix}", sample.response, SourceKind.SYNTHETIC)
 
 
 @dataclass
@@ -129,14 +276,13 @@ def write_synthetic(
     coverage = coverage_of(record.constructs for record in records)
     account = SynthesisAccount()
     shares = policy.shares.model_dump()
-    bases = bases_of(records)
-    made = generate(policy.limit, policy.seed, shares, coverage, bases=bases, dropped=account.drop, workers=workers)
+    made = generate(policy.limit, policy.seed, shares, coverage, dropped=account.drop, workers=workers)
 
-    def counted() -> Iterator[TrainingPair]:
+    def count_pairs() -> Iterator[TrainingPair]:
         for pair in made:
             yield account.add(pair)
             if progress is not None:
                 progress(account.num_pairs)
 
-    write_jsonl(path, counted())
+    write_jsonl(path, count_pairs())
     return {**policy.model_dump(), **account.as_json(coverage)}

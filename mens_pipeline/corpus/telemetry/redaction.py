@@ -43,26 +43,28 @@ class SensitiveKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """A text without what it must not tell.
-
-    `counts` holds no kind that did not occur.
-    """
+    """A text without what it must not tell; `counts` holds no kind that did not occur."""
 
     text: str
     counts: Mapping[SensitiveKind, int]
 
 
 def redact(text: str) -> Redacted:
-    """Replace secrets, personal data and chat markers.
-
-    Returns:
-        The text with placeholders, and what was replaced; the same object's text if nothing was.
-    """
+    """Replace secrets, personal data and chat markers, and count what was replaced."""
     counts: Counter[SensitiveKind] = Counter()
     for rule in _RULES:
-        text, replaced = _apply(rule, text)
-        if replaced:
-            counts[rule.kind] += replaced
+        pieces: list[str] = []
+        done = position = 0
+        keeps = "keep" in rule.pattern.groupindex
+        while (match := rule.pattern.search(text, position)) is not None:
+            if not rule.accepts(match):
+                position = match.start() + 1
+                continue
+            pieces += text[done : match.end("keep") if keeps else match.start()], rule.replacement
+            done = position = match.end()
+        if pieces:
+            text = "".join((*pieces, text[done:]))
+            counts[rule.kind] += len(pieces) // 2
     return Redacted(text, dict(counts))
 
 
@@ -70,31 +72,14 @@ def redact(text: str) -> Redacted:
 class _Rule:
     """Pattern of one kind of sensitive text.
 
-    Attributes:
-        kind: What it is.
-        pattern: Finds candidates; each match is bounded, or ends where the next can start.
-            Its group `keep`, if it has one, stays in front of the replacement.
-        replacement: What stands for it.
-        accepts: Whether a candidate is one.
+    `pattern` finds candidates; each match is bounded, or ends where the next can start. Its group `keep`, if any, stays
+    in front of the replacement. `accepts` says whether a candidate is one.
     """
 
     kind: SensitiveKind
     pattern: re.Pattern[str]
     replacement: str
     accepts: Callable[[re.Match[str]], bool] = bool
-
-
-def _apply(rule: _Rule, text: str) -> tuple[str, int]:
-    pieces: list[str] = []
-    done = position = 0
-    keeps = "keep" in rule.pattern.groupindex
-    while (match := rule.pattern.search(text, position)) is not None:
-        if not rule.accepts(match):
-            position = match.start() + 1
-            continue
-        pieces += text[done : match.end("keep") if keeps else match.start()], rule.replacement
-        done = position = match.end()
-    return ("".join((*pieces, text[done:])), len(pieces) // 2) if pieces else (text, 0)
 
 
 _PRIVATE_KEY: Final = re.compile(
@@ -163,11 +148,7 @@ def _is_quoted_secret(match: re.Match[str]) -> bool:
     value = match["value"]
     if not _is_secret(match) or (match["sign"] == ":" and re.search(r"\s", value)):
         return False
-    return match["key"].lower() != "token" or _is_random(value)
-
-
-def _is_random(value: str) -> bool:
-    return re.fullmatch(r"\S{20,}|(?=\D*[0-9])\S{8,}", value) is not None
+    return match["key"].lower() != "token" or re.fullmatch(r"\S{20,}|(?=\D*[0-9])\S{8,}", value) is not None
 
 
 _EMAIL: Final = re.compile(r"(?<![\w.%+-])(?P<who>[\w.%+-]++)@(?!\d+\.\d)(?P<domain>(?:[\w-]++\.)+[^\W\d_]{2,})")

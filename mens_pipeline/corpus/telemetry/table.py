@@ -5,12 +5,13 @@ and personal data are redacted; what tells a row apart is a hash of the redacted
 """
 
 import hashlib
+import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
-from enum import StrEnum
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -20,11 +21,12 @@ from pydantic import ConfigDict, Field, SecretStr
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from mens_pipeline.corpus.curate.pipeline_config import TelemetryPolicy
-from mens_pipeline.corpus.extract.code_record import hardest_construct
 from mens_pipeline.corpus.extract.page import parse_page
+from mens_pipeline.corpus.extract.source_file import hardest_construct
+from mens_pipeline.corpus.schema.account import Account, counts_of
+from mens_pipeline.corpus.schema.reasons import TelemetryDrop
 from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane, Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.corpus.telemetry.limits import beginning, restrain, short
 from mens_pipeline.corpus.telemetry.redaction import SensitiveKind, redact
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
 from mens_pipeline.language import analyze
@@ -57,47 +59,21 @@ class TelemetryRow:
     rating: object = None
 
 
-class TelemetryDrop(StrEnum):
-    """Why a row does not train."""
+@dataclass(kw_only=True)
+class TelemetryAccount(Account[TelemetryDrop]):
+    """Rows of a table; of those that were kept, the lanes and what was redacted. It holds nothing of the rows."""
 
-    EMPTY = "empty"
-    """NULL or blank."""
-    NOT_TEXT = "not_text"
-    """A number, bytes, or text that is not UTF-8."""
-    TOO_LONG = "too_long"
-    DUPLICATE = "duplicate"
-    """Redacted, the same prompt and response were there before."""
-    BAD_RATING = "bad_rating"
-    """Rated, but not with a whole number from 1 to 5."""
-
-
-@dataclass
-class TelemetryTally:
-    """Counts that must add up: seen is kept plus dropped. They hold nothing of the rows themselves."""
-
-    seen: int = 0
-    kept: Counter[Lane] = field(default_factory=Counter)
-    dropped: Counter[TelemetryDrop] = field(default_factory=Counter)
+    lanes: Counter[Lane] = field(default_factory=Counter)
     redactions: Counter[SensitiveKind] = field(default_factory=Counter)
-    """Of the rows that were kept."""
-
-    @property
-    def num_kept(self) -> int:
-        """Rows that train, of any lane."""
-        return self.kept.total()
-
-    def adds_up(self) -> bool:
-        """Return whether nothing disappeared."""
-        return self.seen == self.num_kept + self.dropped.total()
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts in JSON types."""
         return {
             "seen": self.seen,
-            "kept": self.num_kept,
-            "lanes": {str(lane): count for lane, count in sorted(self.kept.items())},
-            "dropped": {str(reason): self.dropped[reason] for reason in TelemetryDrop},
-            "redactions": {str(kind): self.redactions[kind] for kind in SensitiveKind},
+            "kept": self.kept,
+            "lanes": {str(lane): count for lane, count in sorted(self.lanes.items())},
+            "dropped": counts_of(TelemetryDrop, self.dropped),
+            "redactions": counts_of(SensitiveKind, self.redactions),
         }
 
 
@@ -109,41 +85,39 @@ def read_telemetry(query: TelemetryQuery) -> Iterator[TelemetryRow]:
         ConfigurationError: The URL, the server, the table or a column is not what it should be. No message holds a
             password.
     """
-    url = _parsed_url(query)
-    with _explained(url), _connection(_readable_url(url)) as connection:
+    try:
+        url = sa.make_url(query.url.get_secret_value())
+    except (ArgumentError, ValueError):
+        # What the URL holds in place of its parts may be a password: neither is it shown nor is the cause.
+        raise ConfigurationError(f"telemetry: the URL cannot be read. {_EXPECTED_URL}") from None
+    with _explain_errors(url), _connection(_readable_url(url)) as connection:
         selection = _selection(connection, query, url)
         for row in connection.execution_options(yield_per=_BATCH).execute(selection):
-            yield TelemetryRow(*map(_plain, row))
+            # Bytes are printed the same each time, and a view of memory is not.
+            yield TelemetryRow(*(bytes(value) if isinstance(value, memoryview) else value for value in row))
 
 
 def telemetry_fingerprint(query: TelemetryQuery) -> str:
-    """Hash the rows that would be imported: 64 hexadecimal digits (SHA-256), others when one of them changes.
-
-    Raises:
-        SourceNotFoundError: As `read_telemetry`.
-        ConfigurationError: As `read_telemetry`.
-    """
+    """Hash (SHA-256, hexadecimal) the rows that `read_telemetry` yields."""
     digest = hashlib.sha256()
     for row in read_telemetry(query):
         digest.update(repr((row.query, row.response, row.rating)).encode() + b"\n")
     return digest.hexdigest()
 
 
-def telemetry_pairs(rows: Iterable[TelemetryRow], tally: TelemetryTally, table: str) -> Iterator[TrainingPair]:
-    """Yield the pairs of the rows that train, redacted; each row is counted.
-
-    `tally` counts every row; it adds up once all rows have been taken. `table` names the source of a pair.
-    """
+def telemetry_pairs(rows: Iterable[TelemetryRow], account: TelemetryAccount, table: str) -> Iterator[TrainingPair]:
+    """Yield the pairs of the rows that train, redacted; `account` counts every row, `table` names their source."""
     seen: set[bytes] = set()
     for row in rows:
-        tally.seen += 1
+        account.seen += 1
         pair = _pair(row, table, seen)
         if isinstance(pair, TelemetryDrop):
-            tally.dropped[pair] += 1
+            account.dropped[pair] += 1
             continue
         made, redactions = pair
-        tally.kept[made.lane] += 1
-        tally.redactions.update(redactions)
+        account.kept += 1
+        account.lanes[made.lane] += 1
+        account.redactions.update(redactions)
         yield made
 
 
@@ -165,7 +139,14 @@ def _pair(
         return TelemetryDrop.DUPLICATE
     seen.add(identity)
     source = Source.of_text(f"telemetry/{table}/{identity.hex()[:16]}", response, SourceKind.TELEMETRY)
-    return _labelled(prompt.text, response, module, rating, source), Counter(prompt.counts) + Counter(answer.counts)
+    about: dict[str, Any] = {"rating": rating, "task_family": "telemetry", "source": source}
+    if module is None:
+        about |= {"category": "agent_answer", "lane": Lane.DOGFOOD_AGENT, "response_mode": "prose_only"}
+    else:
+        hardest = hardest_construct(module.declarations)
+        about |= {"category": hardest.name, "difficulty": hardest.difficulty}
+    pair = TrainingPair(prompt=prompt.text, response=response, **about)
+    return pair, Counter(prompt.counts) + Counter(answer.counts)
 
 
 def _text(value: object) -> str | TelemetryDrop:
@@ -203,70 +184,30 @@ def _response(answer: str) -> tuple[str, Module | None]:
     return answer, None
 
 
-def _labelled(prompt: str, response: str, module: Module | None, rating: int, source: Source) -> TrainingPair:
-    if module is None:
-        return TrainingPair(
-            prompt=prompt,
-            response=response,
-            category="agent_answer",
-            rating=rating,
-            lane=Lane.DOGFOOD_AGENT,
-            response_mode="prose_only",
-            task_family="telemetry",
-            source=source,
-        )
-    hardest = hardest_construct(module.declarations)
-    return TrainingPair(
-        prompt=prompt,
-        response=response,
-        category=hardest.name,
-        rating=rating,
-        task_family="telemetry",
-        difficulty=hardest.difficulty,
-        source=source,
-    )
-
-
-def _plain(value: object) -> object:
-    """Convert a value to one that is the same each time it is printed."""
-    return bytes(value) if isinstance(value, memoryview) else value
-
-
-def _parsed_url(query: TelemetryQuery) -> sa.URL:
-    try:
-        return sa.make_url(query.url.get_secret_value())
-    except (ArgumentError, ValueError):
-        # What the URL holds in place of its parts may be a password: neither is it shown nor is the cause.
-        raise ConfigurationError(f"telemetry: the URL cannot be read. {_EXPECTED_URL}") from None
-
-
 def _readable_url(url: sa.URL) -> sa.URL:
     """Return the URL with the driver to read it with; refuse databases other than SQLite and PostgreSQL."""
     match url.drivername.partition("+")[0]:
         case "sqlite":
-            return _sqlite_url(url)
+            path = Path(url.database or "")
+            if not path.is_file():
+                raise SourceNotFoundError(f"{_show_url(url)}: no such file. Name an SQLite database that exists.")
+            # SQLite's own form opens the file read-only and never creates it.
+            file = f"file:{quote(str(path.resolve()))}"
+            return sa.URL.create("sqlite", database=file, query={"mode": "ro", "uri": "true"})
         case "postgresql" | "postgres":
             parameters = {"connect_timeout": str(_CONNECT_SECONDS), **url.query}
             return url.set(drivername="postgresql+psycopg2", query=parameters)
         case other:
-            raise ConfigurationError(f"{_shown(url)}: {other} is not read. {_EXPECTED_URL}")
+            raise ConfigurationError(f"{_show_url(url)}: {other} is not read. {_EXPECTED_URL}")
 
 
-def _sqlite_url(url: sa.URL) -> sa.URL:
-    """Return the URL in SQLite's own form, which opens the file read-only and never creates it."""
-    path = Path(url.database or "")
-    if not path.is_file():
-        raise SourceNotFoundError(f"{_shown(url)}: no such file. Name an SQLite database that exists.")
-    return sa.URL.create("sqlite", database=f"file:{quote(str(path.resolve()))}", query={"mode": "ro", "uri": "true"})
-
-
-def _shown(url: sa.URL) -> str:
+def _show_url(url: sa.URL) -> str:
     """Format a URL for a message: without its password and without parameters, which may hold one."""
     return url.set(query={}).render_as_string(hide_password=True)
 
 
 @contextmanager
-def _explained(url: sa.URL) -> Iterator[None]:
+def _explain_errors(url: sa.URL) -> Iterator[None]:
     """Convert errors of the database or its driver to a `ConfigurationError`.
 
     The cause is left out: what a driver says may hold a part of the URL.
@@ -275,20 +216,18 @@ def _explained(url: sa.URL) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         advice = "Install psycopg2-binary to read PostgreSQL."
-        raise ConfigurationError(f"{_shown(url)}: the driver {error.name} is not installed. {advice}") from None
+        raise ConfigurationError(f"{_show_url(url)}: the driver {error.name} is not installed. {advice}") from None
     except ValueError as error:
         # A schema can say what is no name and no type: bytes that are no text, a length of thousands of digits.
-        raise ConfigurationError(f"{_shown(url)}: its schema cannot be read ({error}). Name another table.") from None
+        raise ConfigurationError(
+            f"{_show_url(url)}: its schema cannot be read ({error}). Name another table."
+        ) from None
     except SQLAlchemyError as error:
         objection = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+        for secret in (url.password, *url.normalized_query.get("password", ())):
+            objection = objection.replace(secret, "***") if secret else objection
         advice = "Check that the server runs, that the URL names a database, and that you may read the table."
-        raise ConfigurationError(f"{_shown(url)}: {_without_secrets(objection, url)}. {advice}") from None
-
-
-def _without_secrets(message: str, url: sa.URL) -> str:
-    for secret in (url.password, *url.normalized_query.get("password", ())):
-        message = message.replace(secret, "***") if secret else message
-    return message
+        raise ConfigurationError(f"{_show_url(url)}: {objection}. {advice}") from None
 
 
 @contextmanager
@@ -314,26 +253,19 @@ def _selection(connection: sa.Connection, query: TelemetryQuery, url: sa.URL) ->
     types = {found["name"]: found["type"] for found in inspector.get_columns(name, schema)}
     existing = list(types)
     wanted = [column for column in (query.query_column, query.response_column, query.rating_column) if column]
-    _require(existing, [*wanted, *_ordering(query)], query, url)
-    keys = inspector.get_pk_constraint(name, schema)["constrained_columns"]
-    rows = sa.table(name, *(sa.column(column) for column in existing), schema=schema)
-    # Of a table that grows, the last rows are those that a nightly import must not miss.
-    order = [rows.c[column].desc().nulls_last() for column in (*_ordering(query), *(keys or wanted))]
-    is_sqlite = connection.dialect.name == "sqlite"
-    values = [short(rows.c[column]) if is_sqlite else beginning(rows.c[column], types[column]) for column in wanted]
-    return sa.select(*values).order_by(*order).limit(query.limit)
-
-
-def _ordering(query: TelemetryQuery) -> list[str]:
-    return [query.order_column] if query.order_column else []
-
-
-def _require(existing: list[str], wanted: list[str], query: TelemetryQuery, url: sa.URL) -> None:
-    missing = [column for column in wanted if column not in existing]
+    ordering = [query.order_column] if query.order_column else []
+    missing = [column for column in (*wanted, *ordering) if column not in existing]
     if missing:
         found = f"no column {', '.join(missing)}; it has {', '.join(existing)}"
         advice = "Name its columns with --query-column, --response-column, --rating-column and --order-column."
-        raise ConfigurationError(f"{_shown(url)}: {query.table}: {found}. {advice}")
+        raise ConfigurationError(f"{_show_url(url)}: {query.table}: {found}. {advice}")
+    keys = inspector.get_pk_constraint(name, schema)["constrained_columns"]
+    rows = sa.table(name, *(sa.column(column) for column in existing), schema=schema)
+    # Of a table that grows, the last rows are those that a nightly import must not miss.
+    order = [rows.c[column].desc().nulls_last() for column in (*ordering, *(keys or wanted))]
+    is_sqlite = connection.dialect.name == "sqlite"
+    values = [short(rows.c[column]) if is_sqlite else beginning(rows.c[column], types[column]) for column in wanted]
+    return sa.select(*values).order_by(*order).limit(query.limit)
 
 
 def _real_table(inspector: sa.Inspector, asked: str, url: sa.URL) -> tuple[str | None, str]:
@@ -343,5 +275,40 @@ def _real_table(inspector: sa.Inspector, asked: str, url: sa.URL) -> tuple[str |
     fitting = [name] if name in existing else [other for other in existing if other.lower() == name.lower()]
     if len(fitting) != 1:
         found = f"no table {asked}; there {'are' if existing else 'is'} {', '.join(existing) or 'none'}"
-        raise ConfigurationError(f"{_shown(url)}: {found}. Name the table with --table.")
+        raise ConfigurationError(f"{_show_url(url)}: {found}. Name the table with --table.")
     return schema or None, fitting[0]
+
+
+_LARGEST_VALUE: Final = 100_000_000
+"""Bytes that a value or a row of an SQLite database may take in memory."""
+
+_STEPS: Final = 1_000_000
+_MOST_STEPS: Final = 1_000_000_000
+"""What SQLite's machine may do for one import, about a minute; a view can be a loop without an end."""
+
+
+def restrain(connection: Any, _: object) -> None:
+    """Limit the bytes, size and time of queries on a database of unknown origin.
+
+    A text that is not UTF-8 must not end the import; its surrogates tell it apart.
+    """
+    steps = count(_STEPS, _STEPS)
+    connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LARGEST_VALUE)
+    connection.set_progress_handler(lambda: next(steps) > _MOST_STEPS, _STEPS)
+
+
+def short(column: "sa.ColumnElement[Any]") -> "sa.ColumnElement[Any]":
+    """Cut a column of SQLite, where any value may stand in any column, as in `beginning`."""
+    is_number = sa.func.typeof(column).in_(("integer", "real", "null"))
+    return sa.case((is_number, column), else_=sa.func.substr(column, 1, MAX_TEXT + 1))
+
+
+def beginning(column: "sa.ColumnElement[Any]", kind: object) -> "sa.ColumnElement[Any]":
+    """Cut a column of PostgreSQL to what is not too long to train: a value of a gigabyte stays in the database."""
+    if isinstance(kind, sa.Numeric | sa.Integer | sa.Boolean):
+        return column
+    if isinstance(kind, sa.String | sa.LargeBinary):
+        return sa.func.substr(column, 1, MAX_TEXT + 1)
+    # JSON, lists and whatever else is no text: as bytes, which do not train.
+    return sa.func.convert_to(sa.func.substr(sa.cast(column, sa.Text), 1, MAX_TEXT + 1), "UTF8")

@@ -1,25 +1,24 @@
-"""The web application: which path leads where."""
+"""The web application: which path leads where, and the page on which a person asks the model."""
 
-import time
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from html import escape
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from mens_pipeline.delivery.serving import completion_shape, openai_shape, playground
-from mens_pipeline.delivery.serving.answering import Answering, Asked
-from mens_pipeline.delivery.serving.asking import Asker, Defaults
-from mens_pipeline.delivery.serving.body import read_body
-from mens_pipeline.delivery.serving.completion_shape import CompletionAnswer, CompletionRequest
+from mens_pipeline.delivery.serving.answering import Answering, Asked, Asker, Defaults
+from mens_pipeline.delivery.serving.body import RequestRefusedError, read_body
 from mens_pipeline.delivery.serving.engine import Engine, Limits, State
-from mens_pipeline.delivery.serving.guard import Access, Guard
-from mens_pipeline.delivery.serving.metrics import PATH as METRICS
-from mens_pipeline.delivery.serving.metrics import Metrics
+from mens_pipeline.delivery.serving.guard import METRICS, Access, AccessLog, Guard, Metrics
 from mens_pipeline.delivery.serving.ollama_shape import (
     GenerateRequest,
     OllamaAnswer,
@@ -28,77 +27,39 @@ from mens_pipeline.delivery.serving.ollama_shape import (
     shown,
     tag,
 )
-from mens_pipeline.delivery.serving.openai_shape import ChatAnswer, ChatRequest, model_card
-from mens_pipeline.delivery.serving.playground import CheckRequest, Playground
-from mens_pipeline.delivery.serving.refusal import RequestRefusedError
+from mens_pipeline.delivery.serving.openai_shape import (
+    CHATS,
+    COMPLETIONS,
+    ChatAnswer,
+    ChatRequest,
+    CompletionAnswer,
+    CompletionRequest,
+    model_card,
+)
 from mens_pipeline.delivery.serving.served_model import ServedModel
-from mens_pipeline.evaluation.selection import Selector
-from mens_pipeline.training.chat import Tokenizer
+from mens_pipeline.evaluation.best_of import Selector
+from mens_pipeline.language import Mode, analyze, verdict_record
+from mens_pipeline.language.interpreter import Sandbox, report_record
+from mens_pipeline.language.semantics import semantic_diagnostics, semantic_records
+from mens_pipeline.models.chat import Tokenizer
 
-_LONGEST: Final = 100
-_NOT_ANSWERED: Final = 499
+PAGE: Final = "/"
+CHECK: Final = "/check"
 
-
-class AccessLog:
-    """Says what was asked for, in front of an application."""
-
-    def __init__(self, app: ASGIApp, say: Callable[[str], None], metrics: Metrics) -> None:
-        self._app = app
-        self._say = say
-        self._metrics = metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and say how it went."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        begun, status, is_over = time.monotonic(), _NOT_ANSWERED, False
-
-        async def noting(message: Message) -> None:
-            nonlocal status, is_over
-            await send(message)
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            elif message["type"] == "http.response.body":
-                is_over = not message.get("more_body", False)
-
-        try:
-            await self._app(scope, receive, noting)
-        finally:
-            # A path is whatever a client likes; as ASCII it stays on its line.
-            path = ascii(scope["path"])[1:-1][:_LONGEST]
-            end = "" if is_over else ", not to its end"
-            seconds = time.monotonic() - begun
-            self._say(f"{scope['method']} {path} {status} in {seconds:.2f} s{end}")
-            self._metrics.note(scope["path"], status, seconds)
-
-
-class CandidateNotice:
-    """Says on every answer that what is served was not promoted, in front of an application."""
-
-    def __init__(self, app: ASGIApp, verdict: str) -> None:
-        self._app = app
-        self._header = (CANDIDATE.lower().encode(), verdict.encode("ascii"))
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and add the header to its answer."""
-
-        async def noting(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", ()), self._header]}
-            await send(message)
-
-        await self._app(scope, receive, noting)
-
-
-CANDIDATE: Final = "X-Mens-Candidate"
-"""The header that says what the gate said of a model that is served although it was not promoted."""
+_MOST_CHARACTERS: Final = 100_000
+_HTML: Final = (Path(__file__).parent / "playground.html").read_text(encoding="utf-8")
+_HEADING: Final = "<h1>Ask the Vox model</h1>\n"
+# What a model wrote is only ever set as text; should that fail, nothing else can be loaded or sent elsewhere.
+_POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
 
 _WARNING: Final = "X-Mens-Warning"
 _PATHS: Final = frozenset(
     {
-        *("/health", "/ready", METRICS, playground.PATH, playground.CHECK),
-        *(openai_shape.PATH, completion_shape.PATH, "/v1/models"),
+        *("/health", "/ready", METRICS, PAGE, CHECK),
+        *(CHATS, COMPLETIONS, "/v1/models"),
         *("/api/generate", "/api/chat", "/api/tags", "/api/show", "/api/version"),
     }
 )
@@ -132,9 +93,7 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
     app = FastAPI(openapi_url=None, lifespan=lifespan, strict_content_type=False)
     app.add_middleware(Guard, access=access)
     metrics = Metrics(engine, _PATHS)
-    app.add_middleware(AccessLog, say=say, metrics=metrics)
-    if served.candidate is not None:
-        app.add_middleware(CandidateNotice, verdict=served.candidate)
+    app.add_middleware(AccessLog, say=say, metrics=metrics, candidate=served.candidate)
     app.add_exception_handler(RequestRefusedError, _refused)
     app.add_exception_handler(HTTPException, _not_found)
     asker = Asker(served, tokenizer, limits, defaults)
@@ -181,16 +140,43 @@ def _add_state(app: FastAPI, engine: Engine, served: ServedModel, metrics: Metri
         return metrics.response()
 
 
+class CheckRequest(BaseModel):
+    """A program to check."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: str = Field(max_length=_MOST_CHARACTERS, description="The program.")
+
+
 def _add_playground(app: FastAPI, served: ServedModel, limits: Limits) -> None:
-    own = Playground(served.candidate)
+    """Add the page on which a person asks the model, and the checker behind it; programs run one after another.
 
-    @app.get(playground.PATH)
+    Of a model that is served although it was not promoted, the page says what its gate said.
+    """
+    one_by_one = asyncio.Lock()
+    said = served.candidate
+    notice = "" if said is None else f'<p class="bad" role="note">A candidate: {escape(said)}.</p>\n'
+    html = _HTML.replace(_HEADING, _HEADING + notice)
+
+    @app.get(PAGE)
     async def page() -> Response:
-        return own.page()
+        return HTMLResponse(html, headers={"Content-Security-Policy": _POLICY})
 
-    @app.post(playground.CHECK)
+    @app.post(CHECK)
     async def check(request: Request) -> dict[str, Any]:
-        return await own.check((await read_body(request, CheckRequest, limits.max_request_bytes)).source)
+        source = (await read_body(request, CheckRequest, limits.max_request_bytes)).source
+        async with one_by_one:
+            return await run_in_threadpool(_check, source)
+
+
+def _check(source: str) -> dict[str, Any]:
+    """Return what `mens check --jsonl` reports of a program, with `semantic`, and `tests` of `mens test --json`."""
+    analysis = analyze(source)
+    found = semantic_diagnostics(analysis.module, source) if analysis.module is not None and analysis.ok else ()
+    with Sandbox(1) as sandbox:
+        report = report_record(sandbox.run(source, mode=Mode.SOURCE))
+    record = {**verdict_record(analysis), "semantic": semantic_records(found)}
+    return {**record, "status": report["status"], "tests": report["tests"]}
 
 
 def _add_openai(app: FastAPI, served: ServedModel, asker: Asker, limits: Limits, begin: _Begin) -> None:
@@ -203,24 +189,24 @@ def _add_openai(app: FastAPI, served: ServedModel, asker: Asker, limits: Limits,
         asker.check_name(name)
         return model_card(served, name)
 
-    @app.post(openai_shape.PATH)
-    async def chat(request: Request) -> Response:
-        body = await read_body(request, ChatRequest, limits.max_request_bytes)
+    async def respond(
+        request: Request, body: ChatRequest | CompletionRequest, kind: type[ChatAnswer | CompletionAnswer]
+    ) -> Response:
         asked = await asker.asked(body.wish)
-        answer, answering = ChatAnswer(served, asked), begin(asked)
-        if body.stream:
-            return _Stream(answer.stream(answering, has_usage=body.has_usage), answering, asked, "text/event-stream")
-        return JSONResponse(answer.whole(await answering.complete(request)), headers=_warned(asked))
-
-    @app.post(completion_shape.PATH)
-    async def complete(request: Request) -> Response:
-        body = await read_body(request, CompletionRequest, limits.max_request_bytes)
-        asked = await asker.asked(body.wish)
-        answer, answering = CompletionAnswer(served, asked), begin(asked)
+        answer, answering = kind(served, asked), begin(asked)
         if body.stream:
             stream = answer.stream(answering, has_usage=body.has_usage)
             return _Stream(stream, answering, asked, "text/event-stream")
         return JSONResponse(answer.whole(await answering.complete(request)), headers=_warned(asked))
+
+    @app.post(CHATS)
+    async def chat(request: Request) -> Response:
+        return await respond(request, await read_body(request, ChatRequest, limits.max_request_bytes), ChatAnswer)
+
+    @app.post(COMPLETIONS)
+    async def complete(request: Request) -> Response:
+        body = await read_body(request, CompletionRequest, limits.max_request_bytes)
+        return await respond(request, body, CompletionAnswer)
 
 
 def _add_ollama(app: FastAPI, served: ServedModel, asker: Asker, limits: Limits, begin: _Begin) -> None:

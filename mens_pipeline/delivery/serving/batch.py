@@ -30,11 +30,7 @@ class Prompt:
         return len(self._ids)
 
     def read(self) -> "torch.Tensor | None":
-        """Read the next piece.
-
-        Returns:
-            The scores of the first token of the answer, once all is read.
-        """
+        """Read the next piece; once all is read, return the scores of the first token of the answer."""
         import torch
 
         begin, end = self._num_read, min(self._num_read + self._piece, len(self._ids))
@@ -75,11 +71,7 @@ class Batch:
             _join_layers(ours, theirs, width)
 
     def step(self, tokens: Sequence[int]) -> "torch.Tensor":
-        """Give each answer its next token, from the last one of each in the order of their places.
-
-        Returns:
-            The scores of the next ones, a row each.
-        """
+        """Read the last token of each answer, in the order of their places; return scores of the next, a row each."""
         import torch
 
         self._mask = torch.nn.functional.pad(self._mask, (0, 1), value=1)

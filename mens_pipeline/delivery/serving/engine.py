@@ -3,19 +3,18 @@
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from mens_pipeline.delivery.serving.batch import Batch, Prompt, can_join
-from mens_pipeline.delivery.serving.refusal import RequestRefusedError, not_ready, out_of_time, too_many
-from mens_pipeline.delivery.serving.reply import Drawn, Ended, Failed, Piece, Reply
-from mens_pipeline.delivery.serving.text_stream import TextStream
+from mens_pipeline.delivery.serving.body import RequestRefusedError
+from mens_pipeline.delivery.serving.reply import Drawn, Ended, Failed, Piece, Reply, TextStream
 from mens_pipeline.errors import MensError
-from mens_pipeline.inference.answer_code import is_program
 from mens_pipeline.inference.constraint import Constraint
+from mens_pipeline.inference.generation import is_program
 from mens_pipeline.inference.sampling import Sampler, Syntax, likeliest, log_probability
 from mens_pipeline.language import Mode
 
@@ -39,12 +38,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model that can answer.
-
-    Attributes:
-        model: A causal language model in evaluation mode.
-        stop: Any of these ids ends a turn.
-    """
+    """A model that can answer, in evaluation mode; any of the ids of `stop` ends a turn."""
 
     model: Any
     stop: frozenset[int]
@@ -73,11 +67,9 @@ class Limits:
 
 @dataclass(slots=True)
 class Totals:
-    """Counters of an engine since it was made.
+    """Counters of completions that ended in an engine: tokens of prompts, tokens written, and how they ended.
 
     Attributes:
-        prompt_tokens: Tokens of prompts whose completions ended.
-        completion_tokens: Tokens of these completions.
         ended: Decoding (`free`, `constrained`) and reason (`stop`, `length`) -> completions.
     """
 
@@ -171,12 +163,15 @@ class Engine:
         """
         with self._wake:
             if self.state is not State.READY:
-                raise not_ready("is loading the model" if self.state is State.LOADING else "is stopping")
+                raise _not_ready("is loading the model" if self.state is State.LOADING else "is stopping")
             num_open = len(self._waiting) + len(self._reading) + len(self._writing)
             seconds = self._usual_seconds * len(self._waiting) / self._places
             is_late = bool(self.totals.ended) and seconds > self._limits.timeout
             if is_late or num_open + len(replies) > self._places + self._limits.max_waiting:
-                raise too_many(max(1, round(seconds)))
+                wait = max(1, round(seconds))
+                message = f"Too many requests are waiting. Ask again in {wait} seconds."
+                headers = {"Retry-After": str(wait)}
+                raise RequestRefusedError(429, message, code="rate_limit_exceeded", headers=headers)
             self._waiting.extend(replies)
             self._wake.notify()
 
@@ -207,7 +202,10 @@ class Engine:
                 if self.failure is None and self.state is not State.STOPPING:
                     self.failure = "The thread that writes answers has died; its last words stand above."
                 self.state = State.ENDED
-            self._fail(not_ready("is stopping"))
+                left = [*self._waiting, *(seat.reply for seat in (*self._reading, *self._writing))]
+                self._waiting, self._reading, self._writing = deque(), deque(), []
+            for reply in left:
+                reply.listen(Failed(_not_ready("is stopping")))
             self._changed(State.ENDED)
 
     def _work(self, loaded: Loaded) -> None:
@@ -231,11 +229,7 @@ class Engine:
                     batch = Batch(loaded.model)
 
     def _seated(self, loaded: Loaded) -> bool:
-        """Give free places to those who wait, or wait for them.
-
-        Returns:
-            Whether there is something to do; otherwise it is time to end.
-        """
+        """Give free places to those who wait, or wait for them; return whether to go on, or it is time to end."""
         with self._wake:
             while not (self._waiting or self._reading or self._writing):
                 if self.state is State.STOPPING:
@@ -254,7 +248,11 @@ class Engine:
 
         def stays(reply: Reply) -> bool:
             if now >= reply.deadline and not reply.is_gone:
-                reply.listen(Failed(out_of_time(self._limits.timeout)))
+                advice = "Ask for fewer tokens, or serve with a longer --timeout."
+                message = f"No complete answer within {self._limits.timeout:g} seconds. {advice}"
+                # Whoever asks again by itself would wait as long again.
+                headers = {"x-should-retry": "false"}
+                reply.listen(Failed(RequestRefusedError(504, message, code="timeout", headers=headers)))
                 return False
             return not reply.is_gone
 
@@ -329,16 +327,9 @@ class Engine:
         for seat in seats:
             seat.reply.listen(Failed(why))
 
-    def _fail(self, why: RequestRefusedError) -> None:
-        with self._wake:
-            left = list(self._open())
-            self._waiting, self._reading, self._writing = deque(), deque(), []
-        for reply in left:
-            reply.listen(Failed(why))
 
-    def _open(self) -> Iterator[Reply]:
-        yield from self._waiting
-        yield from (seat.reply for seat in (*self._reading, *self._writing))
+def _not_ready(what: str) -> RequestRefusedError:
+    return RequestRefusedError(503, f"The server {what}. Ask again.", code="unavailable", headers={"Retry-After": "2"})
 
 
 def _seat(loaded: Loaded, reply: Reply, *, is_constrained: bool) -> _Seat:

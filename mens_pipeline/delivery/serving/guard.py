@@ -1,17 +1,125 @@
-"""Access control: local host names on a local address, a token elsewhere, and no pages of other sites anywhere."""
+"""What stands in front of the application: bounded connections, access control, and a log and figures of requests."""
 
+import asyncio
+import errno
 import hashlib
 import hmac
-from collections.abc import Mapping
+import resource
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
+import h11
+from fastapi.responses import Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 from pydantic import SecretStr
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mens_pipeline.delivery.serving.refusal import RequestRefusedError
+from mens_pipeline.delivery.serving.body import RequestRefusedError
+from mens_pipeline.delivery.serving.engine import Engine
+
+_RESERVED_FILES: Final = 100
+"""Of those that the system allows, kept for weights, logs and whatever else is open."""
+
+_LEAST, _MOST = 16, 1_000
+_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_SILENT_SECONDS: Final = 60.0
+_BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n"
+
+
+def most_connections() -> int:
+    """Return how many connections a server accepts at once, by the file descriptors that this process may open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST if soft == resource.RLIM_INFINITY else max(_LEAST, min(_MOST, soft - _RESERVED_FILES))
+
+
+class BoundedConnection(H11Protocol):
+    """A connection of uvicorn whose headers come in time, and that makes room for others when it asks for nothing."""
+
+    header_seconds: ClassVar[float] = 10.0
+    """From the first byte of a request, or from the beginning, to the end of its headers."""
+
+    most: ClassVar[int | None] = None
+    """Connections at once; None for what the system allows."""
+
+    _deadline: asyncio.TimerHandle | None = None
+    _since = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection; when there are too many, the one that has kept silent longest is closed for it."""
+        super().connection_made(transport)
+        self._since = time.monotonic()
+        if len(self.connections) > (self.most or most_connections()) and not self._make_room():
+            transport.write(_BUSY)
+            transport.close()
+            return
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what was sent."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing any more."""
+        self._forget_deadline()
+        super().connection_lost(exc)
+
+    @property
+    def _awaits_headers(self) -> bool:
+        return self.conn.their_state is h11.IDLE
+
+    def _watch(self) -> None:
+        """Begin to wait for the end of headers, or end it; more bytes do not prolong it."""
+        if not self._awaits_headers:
+            self._forget_deadline()
+        elif self._deadline is None:
+            self._since = time.monotonic()
+            self._deadline = self.loop.call_later(self.header_seconds, self.transport.abort)
+
+    def _forget_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _make_room(self) -> bool:
+        silent = [
+            other
+            for other in self.connections
+            if isinstance(other, BoundedConnection) and other is not self and other._awaits_headers  # noqa: SLF001
+        ]
+        if not silent:
+            return False
+        oldest = min(silent, key=lambda other: other._since)  # noqa: SLF001 - its own kind
+        self.connections.discard(oldest)
+        oldest.transport.abort()
+        return True
+
+
+def telling_once(say: Callable[[str], None]) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """Make a handler of an event loop that tells in a line a minute that no connection can be taken.
+
+    The loop calls it for every attempt, thousands of times a second; whatever else it is called for is told as usual.
+    """
+    silent_until = 0.0
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        nonlocal silent_until
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in _EXHAUSTED:
+            loop.default_exception_handler(context)
+        elif time.monotonic() >= silent_until:
+            silent_until = time.monotonic() + _SILENT_SECONDS
+            say(f"connections wait: {error.strerror}. Allow this process more open files (ulimit -n).")
+
+    return handle
+
 
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 OPEN_PATHS: Final = frozenset({"/", "/health", "/ready"})
@@ -27,7 +135,7 @@ class Access:
 
 
 class Guard:
-    """Lets in whoever may ask, in front of an application."""
+    """Lets in whoever may ask: local host names on a local address, a token elsewhere, no pages of other sites."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -78,3 +186,104 @@ def _is_token(headers: Mapping[str, str], token: SecretStr) -> bool:
     # Hashes are of one length, and compared in one time.
     pair = (hashlib.sha256(text.encode()).digest() for text in (given.strip(), token.get_secret_value()))
     return hmac.compare_digest(*pair) and scheme.lower() == "bearer"
+
+
+METRICS: Final = "/metrics"
+_OTHER: Final = "other"
+_BUCKETS: Final = (0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 60, 120, 300)
+"""Seconds."""
+
+
+class Metrics:
+    """Requests by path and status with their seconds, completions and tokens, and what waits."""
+
+    def __init__(self, engine: Engine, paths: frozenset[str]) -> None:
+        """Count from zero.
+
+        Only these paths are counted by their names: a client cannot make more series by asking for others.
+        """
+        self._paths = paths
+        self._registry = CollectorRegistry()
+        self._seconds = Histogram(
+            "mens_request_seconds",
+            "Requests, from their first byte to the last of the response.",
+            ("path", "status"),
+            buckets=_BUCKETS,
+            registry=self._registry,
+        )
+        self._registry.register(_EngineCollector(engine))
+
+    def note(self, path: str, status: int, seconds: float) -> None:
+        """Count a request that is over; its status is 499 where the client went away first."""
+        self._seconds.labels(path if path in self._paths else _OTHER, str(status)).observe(seconds)
+
+    def response(self) -> Response:
+        """Return all figures as a scraper wants them."""
+        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+
+
+class _EngineCollector(Collector):
+    """Reads the counts of an engine when they are asked for."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families."""
+        totals = self._engine.totals
+        tokens = CounterMetricFamily("mens_tokens", "Tokens of prompts read and of completions written.", labels=["of"])
+        tokens.add_metric(["prompt"], totals.prompt_tokens)
+        tokens.add_metric(["completion"], totals.completion_tokens)
+        yield tokens
+        ended = CounterMetricFamily("mens_completions", "Completions that ended.", labels=["decoding", "reason"])
+        for (decoding, reason), number in sorted(totals.ended.copy().items()):
+            ended.add_metric([decoding, reason], number)
+        yield ended
+        num_waiting, num_written = self._engine.queue()
+        yield GaugeMetricFamily("mens_completions_waiting", "Completions that wait for a place.", num_waiting)
+        yield GaugeMetricFamily("mens_completions_written", "Completions that are being written.", num_written)
+
+
+CANDIDATE: Final = "X-Mens-Candidate"
+"""The header that says what the gate said of a model that is served although it was not promoted."""
+
+_LONGEST: Final = 100
+_NOT_ANSWERED: Final = 499
+
+
+class AccessLog:
+    """Says what was asked for, and on every answer of a model that was not promoted what its gate said of it."""
+
+    def __init__(self, app: ASGIApp, say: Callable[[str], None], metrics: Metrics, candidate: str | None) -> None:
+        self._app = app
+        self._say = say
+        self._metrics = metrics
+        self._headers = () if candidate is None else ((CANDIDATE.lower().encode(), candidate.encode("ascii")),)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and say how it went."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun, status, is_over = time.monotonic(), _NOT_ANSWERED, False
+
+        async def send_noting(message: Message) -> None:
+            nonlocal status, is_over
+            is_start = message["type"] == "http.response.start"
+            if is_start:
+                message = {**message, "headers": [*message.get("headers", ()), *self._headers]}
+            await send(message)
+            if is_start:
+                status = message["status"]
+            elif message["type"] == "http.response.body":
+                is_over = not message.get("more_body", False)
+
+        try:
+            await self._app(scope, receive, send_noting)
+        finally:
+            # A path is whatever a client likes; as ASCII it stays on its line.
+            path = ascii(scope["path"])[1:-1][:_LONGEST]
+            end = "" if is_over else ", not to its end"
+            seconds = time.monotonic() - begun
+            self._say(f"{scope['method']} {path} {status} in {seconds:.2f} s{end}")
+            self._metrics.note(scope["path"], status, seconds)

@@ -4,20 +4,22 @@ import json
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
-from mens_pipeline.delivery.serving.answering import Answering, Asked, Outcome
-from mens_pipeline.delivery.serving.asking import Listing, Wish
-from mens_pipeline.delivery.serving.body import without_idle
-from mens_pipeline.delivery.serving.openai_shape import mistakes_of_turns
-from mens_pipeline.delivery.serving.refusal import OLLAMA_PATHS, RequestRefusedError
+from mens_pipeline.delivery.serving.answering import Answering, Asked, Outcome, Wish
+from mens_pipeline.delivery.serving.body import (
+    OLLAMA_PATHS,
+    Lenient,
+    Listing,
+    RequestRefusedError,
+    mistakes_of_turns,
+)
 from mens_pipeline.delivery.serving.reply import Ended, Piece
 from mens_pipeline.delivery.serving.served_model import ServedModel
-from mens_pipeline.training.chat import TEMPLATE, Turn
+from mens_pipeline.models.chat import TEMPLATE, Turn
 
-_STRICT: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 _NANOSECONDS: Final = 1e9
 _IDLE: Final[dict[str, tuple[Any, ...]]] = {
     "context": (None, []),
@@ -35,24 +37,15 @@ _IGNORED: Final = frozenset(
     {
         *("f16_kv", "frequency_penalty", "logits_all", "low_vram", "main_gpu", "min_p", "mirostat", "mirostat_eta"),
         *("mirostat_tau", "num_batch", "num_ctx", "num_gpu", "num_keep", "num_thread", "numa", "penalize_newline"),
-        *(
-            "presence_penalty",
-            "repeat_last_n",
-            "repeat_penalty",
-            "tfs_z",
-            "top_k",
-            "typical_p",
-            "use_mlock",
-            "use_mmap",
-        ),
-        "vocab_only",
+        *("presence_penalty", "repeat_last_n", "repeat_penalty", "tfs_z", "top_k", "typical_p", "use_mlock"),
+        *("use_mmap", "vocab_only"),
     }
 )
 """Options of a machine, or of a way to draw tokens that is not supported; editors send them along."""
 
 
-class _Options(BaseModel):
-    model_config = _STRICT
+class _Options(Lenient):
+    harmless = _IGNORED
 
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
@@ -61,24 +54,14 @@ class _Options(BaseModel):
     stop: str | Listing[str] | None = None
     ignored: tuple[str, ...] = Field(default=(), description="Options that were taken away; never what a client sends.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _asks_for_nothing_else(cls, values: Any) -> Any:
-        return without_idle(values, {}, _IGNORED)
 
-
-class _Request(BaseModel):
-    model_config = _STRICT
+class _Request(Lenient):
+    idle = _IDLE
 
     model: str
     stream: bool | None = None
     options: _Options | None = None
     keep_alive: str | float | None = Field(default=None, description="The model stays as long as the server.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _asks_for_nothing_else(cls, values: Any) -> Any:
-        return without_idle(values, _IDLE)
 
     @property
     def is_streamed(self) -> bool:
@@ -116,16 +99,11 @@ class GenerateRequest(_Request):
         return self._wish((*system, Turn("user", self.prompt)))
 
 
-class _Message(BaseModel):
-    model_config = _STRICT
+class _Message(Lenient):
+    idle: ClassVar = {"images": (None, []), "tool_calls": (None, []), "thinking": (None, "")}
 
     role: Literal["system", "user", "assistant"]
     content: str
-
-    @model_validator(mode="before")
-    @classmethod
-    def _says_nothing_else(cls, values: Any) -> Any:
-        return without_idle(values, {"images": (None, []), "tool_calls": (None, []), "thinking": (None, "")})
 
 
 class OllamaChatRequest(_Request):
@@ -135,8 +113,7 @@ class OllamaChatRequest(_Request):
 
     @model_validator(mode="after")
     def _holds_together(self) -> "OllamaChatRequest":
-        mistakes = mistakes_of_turns([Turn(message.role, message.content) for message in self.messages])
-        if mistakes:
+        if mistakes := mistakes_of_turns([Turn(message.role, message.content) for message in self.messages]):
             raise ValueError("; ".join(mistakes))
         return self
 
@@ -178,7 +155,8 @@ class OllamaAnswer:
 
     def _document(self, text: str, ended: Ended | None) -> dict[str, Any]:
         content: dict[str, Any] = {"message": {"role": "assistant", "content": text}}
-        document = {"model": self._name, "created_at": _now(), **(content if self._is_chat else {"response": text})}
+        said = content if self._is_chat else {"response": text}
+        document = {"model": self._name, "created_at": datetime.now(UTC).isoformat(), **said}
         if ended is None:
             return {**document, "done": False}
         return {
@@ -238,7 +216,3 @@ def shown(served: ServedModel, num_bytes: int) -> dict[str, Any]:
 
 def _line(document: dict[str, Any]) -> bytes:
     return json.dumps(document, ensure_ascii=False).encode() + b"\n"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat()

@@ -1,28 +1,48 @@
-"""Chat completions and model lists in OpenAI's format: requests, responses and streams."""
+"""OpenAI's format: requests for chats and text completions, their responses, whole or streamed, and the model list."""
 
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final, Literal
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from fastapi.sse import format_sse_event
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, StrictInt, model_validator
 
-from mens_pipeline.delivery.serving.answering import Answering, Asked, Outcome
-from mens_pipeline.delivery.serving.asking import MOST_STOPS, Listing, Wish
-from mens_pipeline.delivery.serving.body import without_idle
-from mens_pipeline.delivery.serving.grammar_field import with_grammar
-from mens_pipeline.delivery.serving.refusal import RequestRefusedError
+from mens_pipeline.delivery.serving.answering import Answering, Asked, Outcome, Wish
+from mens_pipeline.delivery.serving.body import (
+    STRICT,
+    Lenient,
+    Listing,
+    RequestRefusedError,
+    TextRequest,
+    mistakes_of_turns,
+    with_grammar,
+    without_idle,
+)
 from mens_pipeline.delivery.serving.reply import Drawn, Ended, Piece
 from mens_pipeline.delivery.serving.served_model import ServedModel
-from mens_pipeline.delivery.serving.token_shape import MOST_IN_CHATS, of_chat
 from mens_pipeline.inference.sampling import Syntax
-from mens_pipeline.training.chat import Turn
+from mens_pipeline.models.chat import Turn
 
-PATH: Final = "/v1/chat/completions"
+CHATS: Final = "/v1/chat/completions"
+COMPLETIONS: Final = "/v1/completions"
 
-STRICT: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+MOST_IN_CHATS: Final = 20
+MOST_IN_TEXTS: Final = 5
+"""Tokens told of each place at most, as OpenAI has it."""
+
+_LEAST: Final = -9999.0
+"""In place of the logarithm of nothing, which JSON has no word for."""
+_HALF: Final = "\ufffd"
+
+Ids = Annotated[list[Annotated[StrictInt, Field(ge=0)]], Field(fail_fast=True, max_length=1_000_000)]
+
+_USUAL_TOKENS: Final = 16
+"""Of an answer where a request does not say; as OpenAI has it."""
+
 _IDLE: Final[dict[str, tuple[Any, ...]]] = {
     "audio": (None,),
     "frequency_penalty": (None, 0, 0.0),
@@ -57,6 +77,19 @@ _IDLE_IN_MESSAGES: Final[dict[str, tuple[Any, ...]]] = {
 }
 """What an answer of this server holds besides, when a client sends it back as it is."""
 
+_IDLE_IN_TEXTS: Final[dict[str, tuple[Any, ...]]] = {
+    "best_of": (None, 1),
+    "echo": (None, False),
+    "frequency_penalty": (None, 0, 0.0),
+    "logit_bias": (None, {}),
+    "min_p": (None, 0, 0.0),
+    "presence_penalty": (None, 0, 0.0),
+    "stream_options": (None,),
+    "suffix": (None, ""),
+    "top_k": (None, 0, -1),
+}
+"""Parameters that are not supported, at the values that ask for nothing; clients send them along."""
+
 
 class _Text(BaseModel):
     model_config = STRICT
@@ -65,16 +98,11 @@ class _Text(BaseModel):
     text: str
 
 
-class _Message(BaseModel):
-    model_config = STRICT
+class _Message(Lenient):
+    idle = _IDLE_IN_MESSAGES
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | Listing[_Text]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _says_nothing_else(cls, values: Any) -> Any:
-        return without_idle(values, _IDLE_IN_MESSAGES)
 
     @property
     def turn(self) -> Turn:
@@ -83,48 +111,10 @@ class _Message(BaseModel):
         return Turn("system" if self.role == "developer" else self.role, text)
 
 
-class StreamOptions(BaseModel):
-    """Options of a streamed response."""
-
-    model_config = STRICT
-
-    include_usage: bool = False
-
-    @model_validator(mode="before")
-    @classmethod
-    def _says_nothing_else(cls, values: Any) -> Any:
-        return without_idle(values, {"include_obfuscation": (None, False)})
-
-
-class TextRequest(BaseModel):
-    """Fields that requests for chats and for text completions share."""
-
-    model_config = STRICT
-
-    model: str
-    temperature: float | None = Field(default=None, ge=0, le=2)
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    max_tokens: int | None = Field(default=None, ge=1)
-    n: int | None = Field(default=None, ge=1)
-    seed: int | None = None
-    stop: str | Listing[str] | None = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    ignored: tuple[str, ...] = Field(default=(), description="Fields that were taken away; never what a client sends.")
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        """Texts that end an answer."""
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
-
-    @property
-    def has_usage(self) -> bool:
-        """Whether a stream ends with what it took."""
-        return self.stream_options is not None and self.stream_options.include_usage
-
-
 class ChatRequest(TextRequest):
     """A request for chat completions."""
+
+    idle, harmless = _IDLE, IGNORED
 
     messages: Listing[_Message] = Field(min_length=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
@@ -137,21 +127,17 @@ class ChatRequest(TextRequest):
 
     @model_validator(mode="before")
     @classmethod
-    def _asks_for_nothing_else(cls, values: Any) -> Any:
-        return without_idle(with_grammar(values), _IDLE, IGNORED)
+    def _remove_idle(cls, values: Any) -> Any:
+        return without_idle(with_grammar(values), cls.idle, cls.harmless)
 
-    @model_validator(mode="after")
-    def _holds_together(self) -> "ChatRequest":
-        mistakes = mistakes_of_stream_and_stops(self.stops, self.stream_options, is_streamed=bool(self.stream))
-        turns = [message.turn for message in self.messages]
-        mistakes += mistakes_of_turns(turns)
+    def mistakes(self) -> list[str]:
+        """Return what does not hold together, a phrase each."""
+        mistakes = [*super().mistakes(), *mistakes_of_turns([message.turn for message in self.messages])]
         if self.max_tokens is not None and self.max_completion_tokens is not None:
             mistakes.append("max_tokens and max_completion_tokens are one limit; leave one of them out")
         if self.top_logprobs is not None and not self.logprobs:
             mistakes.append("top_logprobs: only with logprobs")
-        if mistakes:
-            raise ValueError("; ".join(mistakes))
-        return self
+        return mistakes
 
     @property
     def wish(self) -> Wish:
@@ -173,112 +159,210 @@ class ChatRequest(TextRequest):
         )
 
 
-class ChatAnswer:
-    """The answer to one request."""
+class CompletionRequest(TextRequest):
+    """A request for text completions."""
+
+    idle, harmless = _IDLE_IN_TEXTS, IGNORED
+
+    prompt: str | Listing[str] | Ids | Listing[Ids] = Field(
+        description="One text or the ids of its tokens, by itself or alone in a list."
+    )
+    logprobs: int | None = Field(default=None, ge=0, le=MOST_IN_TEXTS, description="Likeliest tokens of each place.")
+
+    def mistakes(self) -> list[str]:
+        """Return what does not hold together, a phrase each."""
+        mistakes = super().mistakes()
+        if isinstance(self.prompt, list) and len(self.prompt) > 1 and not isinstance(self.prompt[0], int):
+            mistakes.append(f"prompt: {len(self.prompt)} texts; send one a request")
+        if not (self.text or self.ids):
+            mistakes.append("prompt: empty; there is nothing to go on from")
+        return mistakes
+
+    @property
+    def text(self) -> str:
+        """Text to be continued; empty where its ids were sent."""
+        found = self.prompt if isinstance(self.prompt, str) else next(iter(self.prompt), "")
+        return found if isinstance(found, str) else ""
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Tokens to be continued; none where they were sent as a text."""
+        first = self.prompt[0] if isinstance(self.prompt, list) and self.prompt else ""
+        found = self.prompt if isinstance(first, int) else first
+        return tuple(token for token in found if isinstance(token, int))
+
+    @property
+    def wish(self) -> Wish:
+        """Decoding options of the request."""
+        return Wish(
+            model=self.model,
+            turns=(),
+            text=self.text,
+            ids=self.ids,
+            num_answers=self.n or 1,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            seed=self.seed,
+            max_tokens=self.max_tokens or _USUAL_TOKENS,
+            stop=self.stops,
+            ignored=self.ignored,
+            num_likeliest=self.logprobs,
+        )
+
+
+class _Answer(ABC):
+    """The response to one request, as one document or as server-sent events."""
+
+    _path: ClassVar[str]
+    _prefix: ClassVar[str]
+    _kind: ClassVar[str]
+    _kind_of_chunk: ClassVar[str]
+    _open_usage: ClassVar[dict[str, None]] = {}
+    """What chunks say of the usage that is to come."""
 
     def __init__(self, served: ServedModel, asked: Asked) -> None:
         self._asked = asked
         self._head = {
-            "id": f"chatcmpl-{secrets.token_hex(12)}",
+            "id": f"{self._prefix}-{secrets.token_hex(12)}",
             "created": int(time.time()),
             "model": served.name,
             "system_fingerprint": served.fingerprint,
         }
 
+    @abstractmethod
+    def _choice(self, number: int, outcome: Outcome) -> dict[str, Any]:
+        """Return a whole completion."""
+
+    @abstractmethod
+    def _chunk(self, number: int, event: Piece | Ended) -> dict[str, Any]:
+        """Return what a stream says of an event of a completion."""
+
+    def _openings(self, num_answers: int) -> Iterable[dict[str, Any]]:  # noqa: ARG002 - chats have some
+        return ()
+
     def whole(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         """Return the whole response as one document."""
-        choices = [
-            {
-                "index": number,
-                "message": {"role": "assistant", "content": "".join(outcome.texts), "refusal": None},
-                "logprobs": self._tokens(outcome.tokens),
-                "finish_reason": outcome.ended.reason if outcome.ended else None,
-                **_steered(outcome.ended),
-            }
-            for number, outcome in enumerate(outcomes)
-        ]
+        choices = [self._choice(number, outcome) for number, outcome in enumerate(outcomes)]
         num_written = sum(outcome.ended.num_tokens for outcome in outcomes if outcome.ended)
-        return {**self._head, "object": "chat.completion", "choices": choices, "usage": usage(self._asked, num_written)}
+        return {**self._head, "object": self._kind, "choices": choices, "usage": self._usage(num_written)}
 
     async def stream(self, answering: Answering, *, has_usage: bool) -> AsyncIterator[bytes]:
         """Yield the response as server-sent events."""
-        extra: dict[str, Any] = {"usage": None} if has_usage else {}
-        for number in range(answering.num_answers):
-            yield self._chunk(number, {"role": "assistant", "content": ""}, extra)
+        head = {**self._head, "object": self._kind_of_chunk}
+        extra = self._open_usage if has_usage else {}
         num_written = 0
+        for choice in self._openings(answering.num_answers):
+            yield _event_of({**head, "choices": [choice], **extra})
         try:
             async for number, event in answering.events():
-                if isinstance(event, Piece):
-                    yield self._chunk(number, {"content": event.text}, extra, tokens=event.tokens)
-                else:
-                    num_written += event.num_tokens
-                    yield self._chunk(number, {}, extra, ended=event)
+                num_written += event.num_tokens if isinstance(event, Ended) else 0
+                yield _event_of({**head, "choices": [self._chunk(number, event)], **extra})
         except RequestRefusedError as error:
-            yield event_of(error.document(PATH))
+            yield _event_of(error.document(self._path))
             return
         if has_usage:
-            head = {**self._head, "object": "chat.completion.chunk"}
-            yield event_of({**head, "choices": [], "usage": usage(self._asked, num_written)})
+            yield _event_of({**head, "choices": [], "usage": self._usage(num_written)})
         yield format_sse_event(data_str="[DONE]")
 
-    def _tokens(self, tokens: Sequence[Drawn]) -> dict[str, Any] | None:
-        return None if self._asked.num_likeliest is None else of_chat(tokens)
-
-    def _chunk(
-        self,
-        number: int,
-        delta: dict[str, str],
-        extra: dict[str, Any],
-        *,
-        tokens: Sequence[Drawn] = (),
-        ended: Ended | None = None,
-    ) -> bytes:
-        reason, told = ended.reason if ended else None, self._tokens(tokens) if tokens else None
-        choice = {"index": number, "delta": delta, "logprobs": told, "finish_reason": reason, **_steered(ended)}
-        return event_of({**self._head, "object": "chat.completion.chunk", "choices": [choice], **extra})
+    def _usage(self, num_written: int) -> dict[str, int]:
+        read = len(self._asked.prompt)
+        return {"prompt_tokens": read, "completion_tokens": num_written, "total_tokens": read + num_written}
 
 
-def usage(asked: Asked, num_written: int) -> dict[str, int]:
-    """Count the tokens that a request took."""
-    num_prompt = len(asked.prompt)
-    return {"prompt_tokens": num_prompt, "completion_tokens": num_written, "total_tokens": num_prompt + num_written}
+class ChatAnswer(_Answer):
+    """The response to a request for chat completions."""
+
+    _path, _prefix = CHATS, "chatcmpl"
+    _kind, _kind_of_chunk = "chat.completion", "chat.completion.chunk"
+    _open_usage: ClassVar = {"usage": None}
+
+    def _choice(self, number: int, outcome: Outcome) -> dict[str, Any]:
+        message = {"role": "assistant", "content": "".join(outcome.texts), "refusal": None}
+        return {"index": number, "message": message, **self._end(outcome.tokens, outcome.ended)}
+
+    def _openings(self, num_answers: int) -> Iterable[dict[str, Any]]:
+        delta = {"role": "assistant", "content": ""}
+        return ({"index": number, "delta": delta, **self._end(None, None)} for number in range(num_answers))
+
+    def _chunk(self, number: int, event: Piece | Ended) -> dict[str, Any]:
+        if isinstance(event, Ended):
+            return {"index": number, "delta": {}, **self._end(None, event)}
+        return {"index": number, "delta": {"content": event.text}, **self._end(event.tokens or None, None)}
+
+    def _end(self, tokens: Sequence[Drawn] | None, ended: Ended | None) -> dict[str, Any]:
+        """Return tokens and end; `decoding` and `best_of` are not part of OpenAI's format."""
+        is_told = self._asked.num_likeliest is not None and tokens is not None
+        end: dict[str, Any] = {"logprobs": of_chat(tokens or ()) if is_told else None, "finish_reason": None}
+        if ended is None:
+            return end
+        chosen = {"best_of": ended.best_of} if ended.best_of > 1 else {}
+        steered = "constrained" if ended.is_constrained else "free"
+        return {**end, "finish_reason": ended.reason, "decoding": steered, **chosen}
 
 
-def mistakes_of_turns(turns: Sequence[Turn]) -> list[str]:
-    """Return why a conversation cannot be answered, a phrase each; a last message of the assistant is gone on with."""
-    mistakes = []
-    if turns[-1].role == "system":
-        mistakes.append("messages: the last one is of role system; it must be of role user, or assistant to go on with")
-    if any(turn.role == "system" for turn in turns[1:]):
-        mistakes.append("messages: a message of role system or developer may only come first")
-    return mistakes
+class CompletionAnswer(_Answer):
+    """The response to a request for text completions."""
+
+    _path, _prefix = COMPLETIONS, "cmpl"
+    _kind = _kind_of_chunk = "text_completion"
+
+    def __init__(self, served: ServedModel, asked: Asked) -> None:
+        super().__init__(served, asked)
+        self._offsets = Counter[int]()
+
+    def _choice(self, number: int, outcome: Outcome) -> dict[str, Any]:
+        text, ended = "".join(outcome.texts), outcome.ended
+        return self._format_choice(number, text, outcome.tokens, ended.reason if ended else None)
+
+    def _chunk(self, number: int, event: Piece | Ended) -> dict[str, Any]:
+        if isinstance(event, Ended):
+            return self._format_choice(number, "", (), event.reason)
+        choice = self._format_choice(number, event.text, event.tokens, None)
+        self._offsets[number] += sum(len(token.text) for token in event.tokens)
+        return choice
+
+    def _format_choice(self, number: int, text: str, tokens: Sequence[Drawn], reason: str | None) -> dict[str, Any]:
+        is_told = self._asked.num_likeliest is not None and (tokens or text)
+        told = of_text(tokens, self._offsets[number]) if is_told else None
+        return {"index": number, "text": text, "logprobs": told, "finish_reason": reason}
 
 
-def mistakes_of_stream_and_stops(
-    stops: Sequence[str], options: StreamOptions | None, *, is_streamed: bool
-) -> list[str]:
-    """Return mistakes that every request can make, a phrase each."""
-    mistakes = []
-    if options is not None and not is_streamed:
-        mistakes.append("stream_options: only with stream")
-    if not all(stops) or len(stops) > MOST_STOPS:
-        mistakes.append(f"stop: at most {MOST_STOPS} texts, none of them empty")
-    return mistakes
+def _event_of(document: dict[str, Any]) -> bytes:
+    return format_sse_event(data_str=json.dumps(document, ensure_ascii=False))
 
 
-def _steered(ended: Ended | None) -> dict[str, str | int]:
-    """Return whether the parser steered an answer, and of how many it was chosen; not part of OpenAI's format."""
-    if ended is None:
-        return {}
-    chosen = {"best_of": ended.best_of} if ended.best_of > 1 else {}
-    return {"decoding": "constrained" if ended.is_constrained else "free", **chosen}
+def of_chat(tokens: Sequence[Drawn]) -> dict[str, Any]:
+    """Show tokens as chats do."""
+    described = [
+        (_format_token(t.text, t.log_probability), [_format_token(*other) for other in t.others]) for t in tokens
+    ]
+    return {"content": [{**token, "top_logprobs": others} for token, others in described], "refusal": None}
+
+
+def of_text(tokens: Sequence[Drawn], offset: int) -> dict[str, Any]:
+    """Show tokens as text completions do, behind so many characters of the answer."""
+    ends = [offset]
+    for token in tokens:
+        ends.append(ends[-1] + len(token.text))
+    return {
+        "tokens": [token.text for token in tokens],
+        "token_logprobs": [_number(token.log_probability) for token in tokens],
+        # Halves of characters look alike; the likelier one, which comes first, is told.
+        "top_logprobs": [{text: _number(value) for text, value in reversed(token.others)} for token in tokens],
+        "text_offset": ends[:-1],
+    }
+
+
+def _format_token(text: str, log_probability: float) -> dict[str, Any]:
+    # The bytes of half a character are not known from its text.
+    known = None if _HALF in text else list(text.encode())
+    return {"token": text, "logprob": _number(log_probability), "bytes": known}
+
+
+def _number(log_probability: float) -> float:
+    return max(log_probability, _LEAST)
 
 
 def model_card(served: ServedModel, name: str) -> dict[str, Any]:
     """Return the entry of a model in OpenAI's list of models."""
     return {"id": name, "object": "model", "created": served.created_unix, "owned_by": "mens-pipeline"}
-
-
-def event_of(document: dict[str, Any]) -> bytes:
-    """Write a document as a server-sent event."""
-    return format_sse_event(data_str=json.dumps(document, ensure_ascii=False))

@@ -4,32 +4,30 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from mens_pipeline.delivery.chat_form import system_of
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.adapter_config import read_adapter_config
 from mens_pipeline.inference.generation import JudgedModel
-from mens_pipeline.inference.prepare import (
-    WEIGHTS,
-    adapter_digest,
-    computed_in,
-    fits_dense,
-    judged_model,
-    manifest_of,
-)
+from mens_pipeline.inference.prepare import computed_in, fits_dense, judged_model
+from mens_pipeline.jobs.device import Device
 from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.models.adapter import ADAPTER, Adapter, read_adapter_config
+from mens_pipeline.models.base import configuration_of, describe_base
+from mens_pipeline.models.chat import (
+    IM_END,
+    IM_START,
+    FileTokenizer,
+    opening_of,
+    system_of,
+    template_behind,
+    template_in,
+)
 from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.benchmark_gate import receipt_in
 from mens_pipeline.promotion.gate import GateStatus
-from mens_pipeline.promotion.history import champion_of
+from mens_pipeline.promotion.history import adapter_sha256_of, champion_of
 from mens_pipeline.storage.signing import PRIVATE, unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.training.base_model import configuration_of, described
-from mens_pipeline.training.chat import IM_END, IM_START, opening_of, template_behind
-from mens_pipeline.training.devices import Device
-from mens_pipeline.training.job import ADAPTER
 from mens_pipeline.training.preflight import check_tokenizer
 from mens_pipeline.training.qlora_adapter import KIND as TRAINED
-from mens_pipeline.training.tokenizer_file import FileTokenizer, template_in
 
 ALIAS: Final = "mens"
 """The name that whatever is served answers to, so that clients need not follow the adapter of the night."""
@@ -87,11 +85,12 @@ def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
             "--run-dir or a merged model with --model."
         )
         raise RefusedError(f"{store.root}: no adapter is promoted. {advice}")
-    if adapter_digest(champion.path) != champion.manifest["inputs"]["adapter_sha256"]:
+    adapter = Adapter.open(champion.path)
+    if adapter.digest != adapter_sha256_of(champion):
         advice = "Restore it, or promote another one."
         raise RefusedError(f"{champion.path / ADAPTER}: changed since it was promoted. {advice}")
     _refuse_unsigned(champion, store)
-    return run_model(champion.path, device)
+    return adapter_model(adapter, device)
 
 
 def candidate_model(store: ArtifactStore, device: Device) -> ServedModel:
@@ -102,38 +101,36 @@ def candidate_model(store: ArtifactStore, device: Device) -> ServedModel:
     """
     gate = store.get(GATE, store.pointed(GATE, "latest") or "")
     refs = [parent for parent in gate.parents if parent.kind == TRAINED] if gate is not None else []
-    adapter = store.get(refs[0].kind, refs[0].key) if refs else None
-    if gate is None or adapter is None:
+    trained = store.get(refs[0].kind, refs[0].key) if refs else None
+    if gate is None or trained is None:
         raise RefusedError(f"{store.root}: no adapter was judged. Run `mens run`, or name a run with --run-dir.")
     _refuse_unsigned(gate, store)
-    receipt = receipt_in(gate.path)
-    if receipt.subject is None or adapter_digest(adapter.path) != receipt.subject.adapter_sha256:
+    receipt, adapter = receipt_in(gate.path), Adapter.open(trained.path)
+    if receipt.subject is None or adapter.digest != receipt.subject.adapter_sha256:
         raise RefusedError(f"{adapter.path / ADAPTER}: is not what was judged. Run `mens run` again.")
     verdict = f"{_SAID[receipt.status]}, policy {ascii(receipt.policy)[1:-1]}"
-    return replace(run_model(adapter.path, device), candidate=verdict)
+    return replace(adapter_model(adapter, device), candidate=verdict)
 
 
-def run_model(run: Path, device: Device) -> ServedModel:
-    """Return the adapter of a run on its base, as a model to serve.
+def adapter_model(adapter: Adapter, device: Device) -> ServedModel:
+    """Return an adapter on its base, as a model to serve.
 
     Raises:
-        RefusedError: The run is not complete, its adapter is not what training writes, or its base is gone or is
-            another one.
+        RefusedError: The adapter is not what training writes, or its base is gone or is another one.
     """
-    manifest = manifest_of(run)
-    judged = judged_model("adapter", run, device)
-    read_adapter_config(run / ADAPTER)
+    manifest, base = adapter.manifest, adapter.manifest.base_model
+    judged = judged_model("adapter", adapter, device)
+    read_adapter_config(adapter.folder)
     _check_control_tokens(judged.base_path)
-    base = manifest["base_model"]
     return ServedModel(
-        name=manifest["name"],
-        sha256=adapter_digest(run),
-        created_unix=int((run / ADAPTER / WEIGHTS).stat().st_mtime),
+        name=manifest.name,
+        sha256=adapter.digest,
+        created_unix=int(adapter.weights.stat().st_mtime),
         judged=judged,
-        system_prompt=manifest["system_prompt"],
+        system_prompt=manifest.system_prompt,
         max_context=_max_context(judged.base_path),
-        architecture=base["architecture"],
-        num_values=base["num_values"],
+        architecture=base.architecture,
+        num_values=base.num_values,
     )
 
 
@@ -152,7 +149,7 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
         RefusedError: It lacks a file, would run code of its own, or was trained on another form of conversations.
     """
     path = folder.resolve()
-    base = described(path.name, None, path, "folder", None)
+    base = describe_base(path.name, None, path, "folder", None)
     _check_control_tokens(path)
     template = template_in(path)
     dtype = computed_in(device) if fits_dense(device, base.num_values, computed_in(device)) else "bfloat16"

@@ -13,14 +13,13 @@ from typing import Final
 import uvicorn
 from pydantic import SecretStr
 
+from mens_pipeline.delivery.serving.answering import Defaults
 from mens_pipeline.delivery.serving.application import application
-from mens_pipeline.delivery.serving.asking import Defaults
-from mens_pipeline.delivery.serving.connections import BoundedConnection, telling_once
 from mens_pipeline.delivery.serving.engine import Engine, Limits, Loaded, State
-from mens_pipeline.delivery.serving.guard import LOCAL_NAMES, Access
+from mens_pipeline.delivery.serving.guard import LOCAL_NAMES, Access, BoundedConnection, telling_once
 from mens_pipeline.delivery.serving.served_model import ServedModel
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.training.tokenizer_file import FileTokenizer
+from mens_pipeline.models.chat import FileTokenizer
 
 
 def load(served: ServedModel) -> Loaded:
@@ -32,13 +31,18 @@ def load(served: ServedModel) -> Loaded:
     import torch
     from safetensors import SafetensorError  # noqa: PLC0415 - likewise
     from transformers import AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
 
     from mens_pipeline.inference.generate import vocabulary_of  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.model import load_judged  # noqa: PLC0415 - likewise
 
     # Numbers next to zero slow a CPU down a hundredfold, and decide nothing.
     torch.set_flush_denormal(True)
-    _quieten()
+    # What libraries say about themselves stays out of the log of a server.
+    disable_progress_bar()
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+    # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
+    warnings.filterwarnings("ignore", ".is_gradient_checkpointing", FutureWarning)
     path = served.judged.base_path
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
@@ -47,16 +51,6 @@ def load(served: ServedModel) -> Loaded:
         raise RefusedError(f"{path}: cannot be loaded ({str(error)[:300]}). Write the model again.") from error
 
     return Loaded(model, vocabulary_of(tokenizer, model).stop, tokenizer)
-
-
-def _quieten() -> None:
-    """Keep what libraries say about themselves out of the log of a server."""
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()
-    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
-    # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
-    warnings.filterwarnings("ignore", ".is_gradient_checkpointing", FutureWarning)
 
 
 _GRACE_SECONDS: Final = 20.0

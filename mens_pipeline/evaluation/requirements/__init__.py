@@ -1,7 +1,6 @@
 """Requirements of a task on an answer, checked on its syntax tree."""
 
 from mens_pipeline.evaluation.requirements.parts import Part
-from mens_pipeline.evaluation.requirements.requirement import Requirement
-from mens_pipeline.evaluation.requirements.unmet import names_of, unmet
+from mens_pipeline.evaluation.requirements.requirement import Requirement, names_of, unmet
 
 __all__ = ["Part", "Requirement", "names_of", "unmet"]

@@ -1,16 +1,50 @@
-"""The parts a declaration consists of, each in all the ways in which it may be asked for."""
+"""The parts and traits of a declaration, each in all the ways in which it may be asked for."""
 
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from mens_pipeline.corpus.curate.shingles import words_of
-from mens_pipeline.language.ast.base import Node, walk
-from mens_pipeline.language.ast.behaviour import Actor, BackButton, DeepLink, Form, FormField, Push, Tokens
-from mens_pipeline.language.ast.data import Field, Index, StateMachine, Table, TypeDef, Url, Variant
-from mens_pipeline.language.ast.declarations import Declaration
-from mens_pipeline.language.ast.types import Param
-from mens_pipeline.language.ast.ui import ReactiveComponent, ReactiveModule, Route, Routes, V0Component
+from mens_pipeline.corpus.curate.repetition import words_of
+from mens_pipeline.language.ast.base import Node, Param, walk
+from mens_pipeline.language.ast.declarations import (
+    Declaration,
+    Field,
+    ReactiveComponent,
+    ReactiveMember,
+    ReactiveModule,
+    Route,
+    Routes,
+    StateMachine,
+    Table,
+    TypeDef,
+    Url,
+)
+from mens_pipeline.language.ast.expressions import (
+    Attribute,
+    Binary,
+    Call,
+    Expr,
+    FieldAccess,
+    Ident,
+    MethodCall,
+    ObjectField,
+    SelfClosingView,
+    Statement,
+    Unary,
+    View,
+)
+from mens_pipeline.language.ast.functions import (
+    Actor,
+    BackButton,
+    Decorator,
+    DeepLink,
+    Form,
+    FormField,
+    Function,
+    Push,
+)
+from mens_pipeline.language.suggestions import did_you_mean
+from mens_pipeline.language.vocabulary import EFFECTS, FUNCTION_DECORATORS
 
 Spellings = tuple[str, ...]
 """The ways to ask for one part, from its name alone to all that is said of it."""
@@ -71,10 +105,6 @@ def _fields(declaration: TypeDef | Table, source: str) -> Iterator[Spellings]:
     return (_field(field, source) for field in declaration.fields)
 
 
-def _properties(component: V0Component, source: str) -> Iterator[Spellings]:
-    return (_field(prop, source) for prop in component.props)
-
-
 def _form_entries(form: Form, source: str) -> Iterator[Spellings]:
     for field in form.fields:
         plain = f"{field.name}: {text_of(field.type, source)}"
@@ -97,17 +127,10 @@ def _block_entries(block: BackButton | DeepLink | Push, _: str) -> Iterator[Spel
     return ((key, f"{key}: {value}") for key, value in block.entries)
 
 
-def _tokens(tokens: Tokens, _: str) -> Iterator[Spellings]:
-    return ((token.name, f"{token.category} {token.name}") for token in tokens.entries)
-
-
 def _variants(declaration: TypeDef | Url, source: str) -> Iterator[Spellings]:
-    return ((variant.name, _whole_variant(variant, source)) for variant in declaration.variants)
-
-
-def _whole_variant(variant: Variant, source: str) -> str:
-    fields = ", ".join(text_of(field, source) for field in variant.fields)
-    return f"{variant.name}({fields})" if fields else variant.name
+    for variant in declaration.variants:
+        fields = ", ".join(text_of(field, source) for field in variant.fields)
+        yield (variant.name, f"{variant.name}({fields})" if fields else variant.name)
 
 
 def _machine_states(machine: StateMachine, source: str) -> Iterator[Spellings]:
@@ -139,10 +162,6 @@ def _handlers(actor: Actor, source: str) -> Iterator[Spellings]:
         yield (handler.event, called, *returned)
 
 
-def _columns(index: Index, _: str) -> Iterator[Spellings]:
-    return ((column,) for column in index.columns)
-
-
 def _routes(routes: Routes, _: str) -> Iterator[Spellings]:
     for route in (node for node in walk(routes) if isinstance(node, Route)):
         plain = f"{route.path} to {route.component}"
@@ -159,9 +178,9 @@ _FORMS: Final[Mapping[Part, Mapping[str, _Form]]] = {
     Part.FIELDS: {
         "type": _fields,
         "table": _fields,
-        "v0_component": _properties,
+        "v0_component": lambda component, source: (_field(prop, source) for prop in component.props),
         "form": _form_entries,
-        "design_tokens": _tokens,
+        "design_tokens": lambda tokens, _: ((one.name, f"{one.category} {one.name}") for one in tokens.entries),
         "back_button": _block_entries,
         "deep_link": _block_entries,
         "push": _block_entries,
@@ -174,7 +193,96 @@ _FORMS: Final[Mapping[Part, Mapping[str, _Form]]] = {
     },
     Part.EVENTS: {"state_machine": _events},
     Part.HANDLERS: {"actor": _handlers},
-    Part.COLUMNS: {"index": _columns},
+    Part.COLUMNS: {"index": lambda index, _: ((column,) for column in index.columns)},
     Part.ROUTES: {"routes": _routes},
 }
 """Kind of part -> construct that has it -> how its parts are found."""
+
+
+KINDS: Final = frozenset(kind.__name__ for kind in (*get_args(Expr), *get_args(Statement)))
+"""The kinds of expressions and statements, such as `Match` and `While`."""
+
+_OPERATORS: Final = frozenset(
+    (
+        *("Add", "Sub", "Mul", "Div", "Mod", "Lt", "Gt", "Lte", "Gte"),
+        *("And", "Or", "Is", "Isnt", "Pipe", "Not", "Neg"),
+    )
+)
+
+_PREFIXES: Final[Mapping[str, frozenset[str] | None]] = {
+    "call": None,
+    "view": None,
+    "key": None,
+    "attribute": None,
+    "member": frozenset(("state", "derived", "effect", "mount", "cleanup")),
+    "decorator": frozenset(FUNCTION_DECORATORS),
+    "operator": _OPERATORS,
+    "uses": EFFECTS,
+}
+"""What stands before the colon of a trait -> what may follow; None where any name may."""
+
+
+def traits_of(declaration: Declaration) -> frozenset[str]:
+    """Return everything that a requirement may say a declaration contains.
+
+    Returns:
+        Kinds such as `For`, and traits such as `call:len`, `call:db.Task.insert`, `view:button`, `key:retries` (of an
+        object), `attribute:href`, `member:derived`, `decorator:@pure`, `operator:Mod`, `uses:net`. A view counts as a
+        call too, since a call without positional arguments is read as one (G41).
+    """
+    return frozenset(trait for node in walk(declaration) for trait in _traits(node))
+
+
+def trait_mistake(trait: str) -> str | None:
+    """Return what is wrong with the wording of a trait; None when nothing is."""
+    prefix, colon, word = trait.partition(":")
+    if not colon:
+        return None if trait in KINDS else _unknown(trait, "kind of expression or statement", KINDS)
+    if prefix not in _PREFIXES:
+        return _unknown(prefix, "prefix", _PREFIXES)
+    known = _PREFIXES[prefix]
+    if not word.strip():
+        return f"found `{trait}`, expected a name after the colon"
+    return None if known is None or word in known else _unknown(word, prefix, known)
+
+
+def _unknown(found: str, what: str, known: Mapping[str, object] | frozenset[str]) -> str:
+    advice = did_you_mean(found, known) or f"It is one of: {', '.join(sorted(known))}."
+    return f"found `{found}`, expected a known {what}. {advice}"
+
+
+def _traits(node: Node) -> Iterator[str]:
+    kind = type(node).__name__
+    if kind in KINDS:
+        yield kind
+    for type_, traits in _TRAITS:
+        if isinstance(node, type_):
+            yield from traits(node)
+
+
+def _method_traits(call: MethodCall) -> tuple[str, ...]:
+    path = _path(call.object)
+    return (f"call:{call.method}", f"call:{path}.{call.method}") if path else (f"call:{call.method}",)
+
+
+def _path(node: Node) -> str | None:
+    """Return the dotted name of what a method is called on: `db.Task`; None for anything but names."""
+    names: list[str] = []
+    while isinstance(node, FieldAccess):
+        names.append(node.field)
+        node = node.object
+    return ".".join([node.name, *reversed(names)]) if isinstance(node, Ident) else None
+
+
+_TRAITS: Final[tuple[tuple[type | tuple[type, ...], Callable[[Any], tuple[str, ...]]], ...]] = (
+    (Call, lambda n: (f"call:{n.callee.name}",) if isinstance(n.callee, Ident) else ()),
+    (MethodCall, _method_traits),
+    ((View, SelfClosingView), lambda n: (f"view:{n.tag}", f"call:{n.tag}")),
+    (ObjectField, lambda n: (f"key:{n.key}",)),
+    (Attribute, lambda n: (f"attribute:{n.name}",)),
+    (ReactiveMember, lambda n: (f"member:{n.role}",)),
+    (Decorator, lambda n: (f"decorator:{n.name}",)),
+    ((Binary, Unary), lambda n: (f"operator:{n.op}",)),
+    (Function, lambda n: tuple(f"uses:{effect}" for effect in n.effects)),
+)
+"""Kind of node -> what a requirement may call it, beside its kind."""

@@ -1,8 +1,14 @@
-"""The base of every syntax node."""
+"""The base of every syntax node, types and parameters (A3, A7), and patterns (A6)."""
 
-from collections.abc import Iterator
+from __future__ import annotations
+
 from dataclasses import dataclass, fields
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mens_pipeline.language.ast.expressions import Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +60,85 @@ def walk(root: Node) -> Iterator[Node]:
         node = pending.pop()
         yield node
         pending.extend(reversed(children(node)))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedType(Node):
+    """A name, or an integer where a type may stand (`Vec[float, 3]`)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class GenericType(Node):
+    """A name with type arguments: `Map[str, int]`."""
+
+    name: str
+    arguments: tuple[Type, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionType(Node):
+    """`fn(int) to str`; no return type means Unit."""
+
+    parameters: tuple[Type, ...]
+    return_type: Type | None
+
+
+@dataclass(frozen=True, slots=True)
+class InferType(Node):
+    """`_`: left to inference."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType(Node):
+    """`dec`."""
+
+
+Type = NamedType | GenericType | FunctionType | InferType | DecimalType
+
+
+@dataclass(frozen=True, slots=True)
+class Param(Node):
+    """A parameter of a function, component, handler or lambda."""
+
+    name: str
+    type: Type | None
+    default: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
+class WildcardPattern(Node):
+    """`_`."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdentPattern(Node):
+    """A name to bind; also an upper-case name without parentheses."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralPattern(Node):
+    """An integer or a double-quoted string."""
+
+    value: int | str
+
+
+@dataclass(frozen=True, slots=True)
+class ConstructorPattern(Node):
+    """A constructor with its field patterns: `Some(x)`."""
+
+    name: str
+    fields: tuple[Pattern, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TuplePattern(Node):
+    """`(a, b)`."""
+
+    elements: tuple[Pattern, ...]
+
+
+Pattern = WildcardPattern | IdentPattern | LiteralPattern | ConstructorPattern | TuplePattern

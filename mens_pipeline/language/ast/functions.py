@@ -1,4 +1,4 @@
-"""Functions and what wraps them (A2-A4)."""
+"""What runs: functions and what wraps them (A2-A4), workflows, actors, forms and other blocks (A2)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from mens_pipeline.language.ast.base import Node
 
 if TYPE_CHECKING:
-    from mens_pipeline.language.ast.expressions import Expr
-    from mens_pipeline.language.ast.statements import Statement
-    from mens_pipeline.language.ast.types import Param, Type
+    from mens_pipeline.language.ast.base import Param, Type
+    from mens_pipeline.language.ast.expressions import Expr, Statement
+
 
 ArgumentValue = str | int | float | bool | tuple[str, ...] | None
 """What a decorator key was given: a list keeps the texts of its tokens, None means nothing was taken (G10)."""
@@ -33,10 +33,6 @@ class Decorator(Node):
     condition: Expr | None = None
     fallback: str | None = None
 
-    def argument(self, key: str) -> ArgumentValue:
-        """Return the value of a key; the last one wins, None when it is absent (A4)."""
-        return next((entry.value for entry in reversed(self.arguments) if entry.key == key), None)
-
 
 @dataclass(frozen=True, slots=True)
 class Function(Node):
@@ -52,10 +48,6 @@ class Function(Node):
     is_async: bool = False
     is_pub: bool = False
     extern_module: str | None = None
-
-    def conditions(self, decorator: str) -> tuple[Expr, ...]:
-        """Return the expressions of a contract decorator, in order (A4)."""
-        return tuple(d.condition for d in self.decorators if d.name == decorator and d.condition is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,3 +108,104 @@ class McpResource(Node):
 
 WRAPPERS = Test | Forall | Scheduled | Endpoint | Loading | McpTool | McpResource
 """Declarations that are a function with something in front (G12)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow(Node):
+    """`workflow`, perhaps under `@distributed_train`."""
+
+    name: str
+    params: tuple[Param, ...]
+    return_type: Type | None
+    body: tuple[Statement, ...]
+    strategy: str | None
+    peers: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Activity(Node):
+    """`activity`."""
+
+    name: str
+    params: tuple[Param, ...]
+    return_type: Type | None
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Handler(Node):
+    """One `on` handler of an actor."""
+
+    event: str
+    params: tuple[Param, ...]
+    return_type: Type | None
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Actor(Node):
+    """`actor`."""
+
+    name: str
+    handlers: tuple[Handler, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FormField(Node):
+    """One field of a form; `constraints` are (word, text) pairs such as (`max_len`, `40`)."""
+
+    name: str
+    type: Type
+    required: bool
+    hidden: bool
+    label: str | None
+    default: Expr | None
+    constraints: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Node):
+    """`@form`; the last of repeated clauses wins."""
+
+    name: str
+    fields: tuple[FormField, ...]
+    on_submit: str | None
+    success_redirect: str | None
+    error_message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BackButton(Node):
+    """`@back_button`."""
+
+    entries: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeepLink(Node):
+    """`@deep_link`."""
+
+    entries: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Push(Node):
+    """`@push`."""
+
+    entries: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DesignToken(Node):
+    """One design token: its category, name and texts (colour: light, dark)."""
+
+    category: str
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens(Node):
+    """`@tokens`."""
+
+    entries: tuple[DesignToken, ...]

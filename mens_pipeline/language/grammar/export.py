@@ -15,9 +15,17 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Final
 
-from mens_pipeline.language.decorator_keys import KEYED_DECORATORS, KeyTable, Separator
 from mens_pipeline.language.fingerprint import grammar_fingerprint
-from mens_pipeline.language.vocabulary import KEYWORDS, LLM_DECORATORS, NAME_KINDS, VIEW_TAGS, TokenKind
+from mens_pipeline.language.vocabulary import (
+    KEYED_DECORATORS,
+    KEYWORDS,
+    LLM_DECORATORS,
+    NAME_KINDS,
+    VIEW_TAGS,
+    KeyTable,
+    Separator,
+    TokenKind,
+)
 
 GRAMMAR_FILE: Final = Path(__file__).with_name("vox.lark")
 

@@ -1,17 +1,54 @@
-"""Operators on values (O2-O6)."""
+"""Operators on values (O2-O6), and decimals of 96 bits and at most 28 fractional digits (V3)."""
 
 import math
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 from typing import Final
 
-from mens_pipeline.language.interpreter.decimals import decimal_operation
-from mens_pipeline.language.interpreter.equality import equal
-from mens_pipeline.language.interpreter.faults import VoxError
 from mens_pipeline.language.interpreter.machine import Machine
-from mens_pipeline.language.interpreter.results import ErrorKind
-from mens_pipeline.language.interpreter.text_form import byte_length, text_of
-from mens_pipeline.language.interpreter.values import Value, kind_name, type_error
+from mens_pipeline.language.interpreter.results import ErrorKind, VoxError
+from mens_pipeline.language.interpreter.values import Value, byte_length, equal, kind_name, text_of, type_error
+
+_MOST_SCALE: Final = 28
+_BOUND: Final = 2**96
+_EXACT: Final = Context(prec=120, rounding=ROUND_HALF_EVEN, Emax=MAX_EMAX, Emin=MIN_EMIN)
+"""Room for every sum and product of two decimals; a quotient that is cut here cannot lie on a tie of 29 digits."""
+
+
+def decimal_of(text: str) -> Decimal:
+    """Return the value of a decimal literal: digits, perhaps with a point; refuse too many."""
+    return _fit(Decimal(text))
+
+
+def decimal_operation(op: str, left: Decimal, right: Decimal) -> Decimal:
+    """`+ - * / %` on two decimals, rounded once; the result must fit and the divisor not be zero."""
+    if op in {"Div", "Mod"} and not right:
+        raise VoxError(ErrorKind.DIVISION_BY_ZERO, f"a decimal is divided by {right}")
+    return _fit(_OPERATIONS[op](left, right))
+
+
+_OPERATIONS: Final[dict[str, Callable[[Decimal, Decimal], Decimal]]] = {
+    "Add": _EXACT.add,
+    "Sub": _EXACT.subtract,
+    "Mul": _EXACT.multiply,
+    "Div": _EXACT.divide,
+    "Mod": _EXACT.remainder,
+}
+
+
+def _fit(exact: Decimal) -> Decimal:
+    """Round an exact value to the largest scale at which it fits."""
+    exponent = exact.as_tuple().exponent
+    digits = -exponent if isinstance(exponent, int) else 0
+    for scale in range(max(0, min(_MOST_SCALE, digits)), -1, -1):
+        try:
+            rounded = exact.quantize(Decimal((0, (1,), -scale)), context=_EXACT)
+        except InvalidOperation:
+            continue
+        if abs(int(rounded.scaleb(scale, _EXACT))) < _BOUND:
+            return rounded or abs(rounded)
+    raise VoxError(ErrorKind.DECIMAL_OVERFLOW, "a decimal of more than 96 bits")
+
 
 Operation = Callable[[Machine, Value, Value], Value]
 
@@ -23,11 +60,7 @@ _SIGNS_OF_TWO: Final = {"Lte": "<=", "Gte": ">="}
 
 
 def ranged(value: int) -> int:
-    """Check that an int fits into 64 bits, and return it (V1).
-
-    Raises:
-        VoxError: It does not fit.
-    """
+    """Check that an int fits into 64 bits, and return it (V1)."""
     if LEAST_INT <= value <= MOST_INT:
         return value
     raise VoxError(ErrorKind.INTEGER_OVERFLOW, "an integer of more than 64 bits")
@@ -133,11 +166,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
 
 
 def negate(value: Value) -> Value:
-    """Unary `-`.
-
-    Raises:
-        VoxError: It is no number.
-    """
+    """Unary `-` of a number."""
     if type(value) is int:
         return ranged(-value)
     if type(value) is float:
@@ -148,11 +177,7 @@ def negate(value: Value) -> Value:
 
 
 def truth(value: Value, what: str) -> bool:
-    """Check that a condition is a bool, and return it; there is no truthiness (V13).
-
-    Raises:
-        VoxError: It is no bool.
-    """
+    """Check that a condition is a bool, and return it; there is no truthiness (V13)."""
     if value is True or value is False:
         return bool(value)
     raise type_error(f"{what} takes a bool, found {kind_name(value)}")

@@ -1,29 +1,42 @@
-"""One case, which is a test or a property, run to its result (section 5 of the run-time rules)."""
+"""One case, which is a test or a property, run to its result (section 5 of the run-time rules), and single calls."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 from traceback import walk_tb
 from typing import Final
 
-from mens_pipeline.language.ast.functions import Forall, Test
-from mens_pipeline.language.ast.types import GenericType, NamedType, Param, Type
-from mens_pipeline.language.interpreter.faults import VoxError
+from mens_pipeline.language import ast
+from mens_pipeline.language.diagnostics import SourceText
+from mens_pipeline.language.front_end import DEEP_STACK
+from mens_pipeline.language.interpreter.compiler.calls import CALLABLE
 from mens_pipeline.language.interpreter.machine import Machine, time_limit
 from mens_pipeline.language.interpreter.program import Program
 from mens_pipeline.language.interpreter.results import (
     CaseResult,
     ErrorKind,
+    Features,
     LimitKind,
+    Limits,
     Outcome,
     Reason,
     Refusal,
     TextName,
+    VoxError,
 )
-from mens_pipeline.language.interpreter.text_form import shown
-from mens_pipeline.language.interpreter.values import NONE, Refused, Value, Variant, arity_error, some
-from mens_pipeline.language.source_text import SourceText
+from mens_pipeline.language.interpreter.values import (
+    NONE,
+    Native,
+    Refused,
+    Value,
+    Variant,
+    arity_error,
+    kind_name,
+    shown,
+    some,
+)
 
 NUM_CASES: Final = 100
 _NUM_EDGE_CASES: Final = 25
@@ -38,12 +51,8 @@ _Draw = Callable[[Random, bool], Value]
 """Makes a value; the second argument asks for an edge of its kind."""
 
 
-def cases(params: Sequence[Param], seed: str) -> list[list[Value]]:
-    """Draw the arguments of a property, case by case, small edges first.
-
-    Raises:
-        VoxError: A parameter has a type that no value is known of.
-    """
+def cases(params: Sequence[ast.Param], seed: str) -> list[list[Value]]:
+    """Draw the arguments of a property, small edges first; a type without known values ends the test."""
     random = Random(seed)  # noqa: S311 - a reproducible draw, no secret
     draws = [_draw_of(param.type) for param in params]
     first = [[draw(_First(), True) for draw in draws]]  # noqa: FBT003 - the shape of a draw
@@ -77,12 +86,12 @@ def _str(random: Random, _edge: bool) -> str:  # noqa: FBT001 - the shape of a d
 _PLAIN: Final[dict[str, _Draw]] = {"int": _int, "float": _float, "bool": _bool, "str": _str}
 
 
-def _draw_of(annotation: Type | None) -> _Draw:
+def _draw_of(annotation: ast.Type | None) -> _Draw:
     if annotation is None:
         return _int
-    if isinstance(annotation, NamedType) and annotation.name in _PLAIN:
+    if isinstance(annotation, ast.NamedType) and annotation.name in _PLAIN:
         return _PLAIN[annotation.name]
-    if isinstance(annotation, GenericType) and len(annotation.arguments) == 1:
+    if isinstance(annotation, ast.GenericType) and len(annotation.arguments) == 1:
         inner = _draw_of(annotation.arguments[0])
         if annotation.name in {"List", "list"}:
             return lambda random, edge: [inner(random, edge) for _ in range(random.randint(0, _MOST_LENGTH))]
@@ -109,7 +118,7 @@ class CaseRunner:
     texts: Mapping[TextName, SourceText]
     seed: str
 
-    def result_of(self, test: Test | Forall, seconds: float) -> CaseResult:
+    def result_of(self, test: ast.Test | ast.Forall, seconds: float) -> CaseResult:
         """Run a test; a program can neither raise nor hang here."""
         self.machine.begin()
         with time_limit(self.machine, seconds):
@@ -120,7 +129,7 @@ class CaseRunner:
 
     def ended(
         self,
-        test: Test | Forall,
+        test: ast.Test | ast.Forall,
         outcome: Outcome,
         reason: Reason | None = None,
         message: str = "",
@@ -150,19 +159,19 @@ class CaseRunner:
             notes,
         )
 
-    def _execute(self, test: Test | Forall) -> None:
+    def _execute(self, test: ast.Test | ast.Forall) -> None:
         self.program.begin()
         function = self.program.names[test.function.name]
         if type(function) is Refused:
             raise function.fault()
-        if isinstance(test, Forall):
+        if isinstance(test, ast.Forall):
             self._check_property(test, function.invoke)
             return
         if test.function.params:
             raise arity_error(test.function.name, str(len(test.function.params)), 0)
         self._judge(function.invoke(self.machine, []))
 
-    def _check_property(self, test: Forall, invoke: Callable[[Machine, list[Value]], Value]) -> None:
+    def _check_property(self, test: ast.Forall, invoke: Callable[[Machine, list[Value]], Value]) -> None:
         params = test.function.params
         for arguments in cases(params, f"{self.seed}:{test.function.name}"):
             try:
@@ -204,3 +213,90 @@ def _internal_message(error: Exception) -> str:
         f"the interpreter failed with {type(error).__name__}: {error}, at {module}:{line}; expected no failure of its "
         "own, whatever the program does. Report it together with the program."
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """Outcome of one call.
+
+    `value` is None unless it returned, and no value of the language is None; `reason` is None when it returned or an
+    assertion failed; `num_steps` counts the statements and expressions charged.
+    """
+
+    outcome: Outcome
+    value: Value = None
+    reason: Reason | None = None
+    message: str = ""
+    num_steps: int = 0
+
+    @property
+    def returned(self) -> bool:
+        """Whether it came to its end."""
+        return self.outcome is Outcome.PASSED
+
+
+class CallableProgram:
+    """A parsed program whose functions can be called one by one, each call as good as the first.
+
+    Memory is bounded by counting, time by counting and, in the main thread, by a signal; for programs of strangers do
+    this in a process of its own.
+    """
+
+    def __init__(self, module: ast.Module, limits: Limits, features: Features) -> None:
+        """Make it ready."""
+        self.machine = Machine(limits)
+        self._program = Program(module, TextName.PROGRAM, self.machine, features)
+        self._is_ready = False
+
+    def redefine(self, declaration: ast.Declaration) -> None:
+        """Declare a function anew for the calls to come."""
+        self._program.redefine(declaration)
+        self._is_ready = False
+
+    def define(self, native: Native) -> None:
+        """Add a function that is written in Python."""
+        self._program.define(native.name, native)
+        self._is_ready = False
+
+    @contextmanager
+    def running(self, seconds: float) -> Iterator[None]:
+        """Allow calls in the body.
+
+        All of them together may take so many seconds; calls after that have run out of time.
+        """
+        self.machine.begin()
+        with DEEP_STACK.parse(), time_limit(self.machine, seconds):
+            DEEP_STACK.deepen()
+            yield
+
+    def call(self, function: str, arguments: Sequence[Value], max_steps: int | None = None) -> CallResult:
+        """Call a function; nothing of earlier calls is left.
+
+        It may take `max_steps`, if those are fewer than the limits say.
+        """
+        machine = self.machine
+        if machine.seconds_over is not None:
+            message = f"the calls took more than {machine.seconds_over:g} s"
+            return CallResult(Outcome.LIMIT, reason=LimitKind.TIME, message=message)
+        machine.begin()
+        if max_steps is not None:
+            machine.max_steps = max_steps
+        found: list[Value] = []
+        error = error_of(lambda: found.append(self._invoke(function, arguments)))
+        if error is not None:
+            return CallResult(error.outcome, None, error.reason, error.message, machine.steps)
+        return CallResult(Outcome.PASSED, found[0], num_steps=machine.steps)
+
+    def _invoke(self, function: str, arguments: Sequence[Value]) -> Value:
+        names = self._program.names
+        if not self._is_ready:
+            self._program.begin()
+            self._is_ready = True
+            self.machine.steps = 0
+        callee: Value = names.get(function)
+        if type(callee) is Refused:
+            raise callee.fault()
+        if type(callee) not in CALLABLE:
+            found = f"{kind_name(callee)} cannot be called" if callee is not None else f"`{function}` is not defined"
+            raise VoxError(ErrorKind.NOT_CALLABLE, found)
+        return callee.invoke(self.machine, list(arguments))

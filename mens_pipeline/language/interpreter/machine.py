@@ -3,13 +3,37 @@
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from threading import current_thread, main_thread
 from types import FrameType
 
-from mens_pipeline.language.interpreter.database import Database
-from mens_pipeline.language.interpreter.faults import VoxError
-from mens_pipeline.language.interpreter.limits import Limits
-from mens_pipeline.language.interpreter.results import LimitKind
+from mens_pipeline.language.interpreter.results import LimitKind, Limits, VoxError
+from mens_pipeline.language.interpreter.values import Value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A table as programs hold it; its records are in the `Database` of the running test."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class Database:
+    """The records of one test: table -> id -> record."""
+
+    records: dict[str, dict[int, dict[str, Value]]] = field(default_factory=dict)
+    num_inserted: dict[str, int] = field(default_factory=dict)
+
+    def of(self, table: Table) -> dict[int, dict[str, Value]]:
+        """Return the records of a table by their ids, oldest first."""
+        return self.records.setdefault(table.name, {})
+
+    def next_id(self, table: Table) -> int:
+        """Return the id of a new record; ids count from 1 and are not used twice."""
+        self.num_inserted[table.name] = self.num_inserted.get(table.name, 0) + 1
+        return self.num_inserted[table.name]
+
 
 _COPIED_A_STEP = 64
 """Bytes or elements copied for the price of one step, so that a loop of pushes is not quadratic for free (R9)."""
@@ -55,11 +79,7 @@ class Machine:
         self.database = Database()
 
     def charge(self, cost: int) -> None:
-        """Count steps.
-
-        Raises:
-            VoxError: The test has none left.
-        """
+        """Count steps; end the test that has none left."""
         self.steps += cost
         if self.steps > self.max_steps:
             self.out_of_steps()
@@ -74,10 +94,7 @@ class Machine:
         """End the test because its time is over: leave no steps.
 
         This runs in a signal handler: an exception out of nowhere could leave any lock of this process locked, so one
-        is raised only where a search waits for it.
-
-        Raises:
-            VoxError: A search by a regular expression is under way, which counts no steps.
+        is raised only where a search by a regular expression waits for it, which counts no steps.
         """
         self.seconds_over = seconds
         self.max_steps = -1
@@ -94,11 +111,7 @@ class Machine:
             self.is_interruptible = False
 
     def allocate(self, size: int) -> None:
-        """Account for a string or list, its bytes or elements, before it is made.
-
-        Raises:
-            VoxError: It is too large, or the test has made too much.
-        """
+        """Account for a string or list, its bytes or elements, before it is made; refuse what is too large."""
         if size > self.limits.max_size:
             most = self.limits.max_size
             raise VoxError(LimitKind.SIZE, f"a value of {size:,} bytes or elements; the most is {most:,}")
@@ -109,13 +122,7 @@ class Machine:
             raise VoxError(LimitKind.SIZE, f"more than {most:,} bytes and elements made by one test")
 
     def descend(self, level: int) -> None:
-        """Count one piece of a value that is gone through.
-
-        `level` is how deep in the value it lies.
-
-        Raises:
-            VoxError: It lies too deep (R4), or the test has no steps left.
-        """
+        """Count one piece of a value that is gone through; end the test where its `level` is too deep (R4)."""
         self.charge(1)
         if level > self.limits.max_nesting:
             raise VoxError(LimitKind.SIZE, f"a value nested more than {self.limits.max_nesting} levels deep")
@@ -135,9 +142,6 @@ def time_limit(machine: Machine, seconds: float) -> Iterator[None]:
     """Let the time of a test expire by a signal; without effect outside the main thread, which gets none (R6).
 
     It bounds what counting steps cannot, such as one search by a regular expression.
-
-    Raises:
-        VoxError: The time is over.
     """
     if current_thread() is not main_thread():
         yield

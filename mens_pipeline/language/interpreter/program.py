@@ -1,60 +1,47 @@
-"""A text made ready to run: its names first, then constants, afresh for every test (C1, C9, T4)."""
+"""A text made ready to run: its names first, then constants, afresh for every test (C1, C9, T4); contracts (T7)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
-from mens_pipeline.language.ast.behaviour import Activity, Actor, Workflow
-from mens_pipeline.language.ast.data import Const, Import, ImportPath, Table, TypeDef, Url
-from mens_pipeline.language.ast.data import Variant as VariantSyntax
-from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.ast.functions import WRAPPERS, Forall, Function, Loading, Test
-from mens_pipeline.language.ast.statements import Statement
-from mens_pipeline.language.ast.types import Param
-from mens_pipeline.language.ast.ui import Fragment, ReactiveComponent, V0Component
-from mens_pipeline.language.interpreter import database, values
-from mens_pipeline.language.interpreter.compiler import functions
-from mens_pipeline.language.interpreter.compiler.assertions import ASSERTIONS
+from mens_pipeline.language import ast
+from mens_pipeline.language.interpreter import values
+from mens_pipeline.language.interpreter.arithmetic import truth
 from mens_pipeline.language.interpreter.compiler.blocks import block
+from mens_pipeline.language.interpreter.compiler.calls import Function, Plan, plan_of
+from mens_pipeline.language.interpreter.compiler.expressions import ASSERTIONS
 from mens_pipeline.language.interpreter.compiler.forms import FORMS
-from mens_pipeline.language.interpreter.compiler.functions import Plan, plan_of
-from mens_pipeline.language.interpreter.compiler.scope import Code, ModuleScope, Scope
-from mens_pipeline.language.interpreter.contracts import guarded, has_contract
+from mens_pipeline.language.interpreter.compiler.scope import Code, Frame, ModuleScope, Scope
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, PREDEFINED_VARIANTS
-from mens_pipeline.language.interpreter.limits import Features
-from mens_pipeline.language.interpreter.machine import Machine
-from mens_pipeline.language.interpreter.results import Refusal, TextName
+from mens_pipeline.language.interpreter.machine import Machine, Table
+from mens_pipeline.language.interpreter.results import ErrorKind, Features, Refusal, ReturnSignal, TextName, VoxError
 from mens_pipeline.language.interpreter.values import Refused, Value
 from mens_pipeline.language.vocabulary import LLM_DECORATORS
 
-_INTERFACE = ReactiveComponent | Fragment | V0Component
+_INTERFACE = ast.ReactiveComponent | ast.Fragment | ast.V0Component
 
 
 class Program:
     """The declarations of one text, ready to run on a machine."""
 
     def __init__(
-        self, module: Module, text: TextName, machine: Machine, features: Features, below: "Program | None" = None
+        self, module: ast.Module, text: TextName, machine: Machine, features: Features, below: "Program | None" = None
     ) -> None:
         """Register what the text declares.
 
         The names of `below` are seen, unless the text declares them itself, and `below` does not see those of the text.
         """
         self._below = below
-        self._constants = [d for d in module.declarations if isinstance(d, Const)]
+        self._constants = [d for d in module.declarations if isinstance(d, ast.Const)]
         self.variants: dict[str, int] = dict(PREDEFINED_VARIANTS if below is None else below.variants)
         self.tables: dict[str, Value] = {} if below is None else dict(below.tables)
         self.names: dict[str, Value] = {}
         self._scope = ModuleScope(text, machine, self.names, self.variants, features, FORMS)
         self._declared: dict[str, Value] = {}
         self._declare_all(module.declarations)
-        self.tests = {d.function.name: d for d in module.declarations if isinstance(d, Test | Forall)}
+        self.tests = {d.function.name: d for d in module.declarations if isinstance(d, ast.Test | ast.Forall)}
         """Name -> test or property; the last of equal names (T2)."""
 
     def begin(self) -> None:
-        """Make all names what they are before a test: declarations first, then constants in their order.
-
-        Raises:
-            VoxError: A constant has no value.
-        """
+        """Make all names what they are before a test: declarations first, then constants in their order."""
         self.names.clear()
         self.names.update(BUILT_INS)
         if self._below is not None:
@@ -71,11 +58,11 @@ class Program:
         """
         self._declared[name] = value
 
-    def redefine(self, declaration: Declaration) -> None:
+    def redefine(self, declaration: ast.Declaration) -> None:
         """Declare a function anew, in place of that of the same name, from the next `begin` on."""
         self._declare_function(declaration)
 
-    def _value_of(self, constant: Const) -> Value:
+    def _value_of(self, constant: ast.Const) -> Value:
         """Compute a constant as a function without parameters, called once, so that `?` has something to leave."""
 
         def compile_body(scope: Scope) -> Code:
@@ -84,30 +71,27 @@ class Program:
             return code
 
         scope = Scope.outermost(self._scope)
-        function = functions.Function(constant.name, (), lambda: plan_of((), scope, compile_body), [])
+        function = Function(constant.name, (), lambda: plan_of((), scope, compile_body), [])
         return function.invoke(self._scope.machine, [])
 
-    def _declare_all(self, declarations: Sequence[Declaration]) -> None:
+    def _declare_all(self, declarations: Sequence[ast.Declaration]) -> None:
         if self._scope.features.database:
-            tables: dict[str, Value] = {d.name: database.Table(d.name) for d in declarations if isinstance(d, Table)}
+            tables: dict[str, Value] = {d.name: Table(d.name) for d in declarations if isinstance(d, ast.Table)}
             self.tables |= tables
             self._declared["db"] = values.Namespace("db", self.tables)
-        self._declared.update(map(_import, _imported(declarations)))
+        self._declared.update(_import(path) for d in declarations if isinstance(d, ast.Import) for path in d.paths)
         for declaration in declarations:
-            self._declare_type(declaration)
+            if isinstance(declaration, ast.TypeDef | ast.Url):
+                for variant in declaration.variants:
+                    self._declare_variant(variant)
+            elif isinstance(declaration, _INTERFACE):
+                self._declared[declaration.name] = Refused(Refusal.INTERFACE, declaration.name)
         for declaration in declarations:
             self._declare_function(declaration)
         for name in ASSERTIONS:
             self._declared.pop(name, None)
 
-    def _declare_type(self, declaration: Declaration) -> None:
-        if isinstance(declaration, TypeDef | Url):
-            for variant in declaration.variants:
-                self._declare_variant(variant)
-        elif isinstance(declaration, _INTERFACE):
-            self._declared[declaration.name] = Refused(Refusal.INTERFACE, declaration.name)
-
-    def _declare_variant(self, variant: VariantSyntax) -> None:
+    def _declare_variant(self, variant: ast.Variant) -> None:
         """Declare a variant; a predefined one that is declared again stays what it is (V10)."""
         fields = tuple(field.name for field in variant.fields)
         if PREDEFINED_VARIANTS.get(variant.name) == len(fields):
@@ -116,23 +100,23 @@ class Program:
         made = values.Constructor(variant.name, fields) if fields else values.Variant(variant.name)
         self._declared[variant.name] = made
 
-    def _declare_function(self, declaration: Declaration) -> None:
-        if isinstance(declaration, Workflow | Activity):
+    def _declare_function(self, declaration: ast.Declaration) -> None:
+        if isinstance(declaration, ast.Workflow | ast.Activity):
             function = self._function(declaration.name, declaration.params, declaration.body)
             self._declared[declaration.name] = function
             return
-        if isinstance(declaration, Actor):
+        if isinstance(declaration, ast.Actor):
             handlers = {h.event: self._function(h.event, h.params, h.body) for h in declaration.handlers}
             self._declared[declaration.name] = values.Actor(declaration.name, handlers)
             return
-        syntax = declaration.function if isinstance(declaration, WRAPPERS) else declaration
-        if isinstance(syntax, Function):
-            refusal = Refusal.INTERFACE if isinstance(declaration, Loading) else _refusal_of(syntax)
+        syntax = declaration.function if isinstance(declaration, ast.WRAPPERS) else declaration
+        if isinstance(syntax, ast.Function):
+            refusal = Refusal.INTERFACE if isinstance(declaration, ast.Loading) else _refusal_of(syntax)
             self._declared[syntax.name] = (
                 Refused(refusal, syntax.name) if refusal is not None else self._declared_function(syntax)
             )
 
-    def _declared_function(self, syntax: Function) -> functions.Function:
+    def _declared_function(self, syntax: ast.Function) -> Function:
         if not (self._scope.features.check_contracts and has_contract(syntax)):
             return self._function(syntax.name, syntax.params, syntax.body)
 
@@ -140,17 +124,17 @@ class Program:
             return guarded(syntax, scope, lambda inner: block(syntax.body, inner, is_function_body=True))
 
         scope = Scope.outermost(self._scope)
-        return functions.Function(syntax.name, syntax.params, lambda: plan_of(syntax.params, scope, compile_body), [])
+        return Function(syntax.name, syntax.params, lambda: plan_of(syntax.params, scope, compile_body), [])
 
-    def _function(self, name: str, params: Sequence[Param], body: Sequence[Statement]) -> functions.Function:
+    def _function(self, name: str, params: Sequence[ast.Param], body: Sequence[ast.Statement]) -> Function:
         def make() -> Plan:
             scope = Scope.outermost(self._scope)
             return plan_of(params, scope, lambda inner: block(body, inner, is_function_body=True))
 
-        return functions.Function(name, params, make, [])
+        return Function(name, params, make, [])
 
 
-def _refusal_of(function: Function) -> Refusal | None:
+def _refusal_of(function: ast.Function) -> Refusal | None:
     """Return functions that somebody else would have to carry out."""
     if function.extern_module is not None:
         return Refusal.EXTERN
@@ -158,13 +142,7 @@ def _refusal_of(function: Function) -> Refusal | None:
     return Refusal.MODEL if is_llm and not function.body else None
 
 
-def _imported(declarations: Sequence[Declaration]) -> Iterator[ImportPath]:
-    for declaration in declarations:
-        if isinstance(declaration, Import):
-            yield from declaration.paths
-
-
-def _import(path: ImportPath) -> tuple[str, Value]:
+def _import(path: ast.ImportPath) -> tuple[str, Value]:
     """Return the name an import brings in and its value; all but built-in namespaces is out of reach."""
     name = path.alias or path.segments[-1]
     if path.alias is None and name in BUILT_INS:
@@ -173,3 +151,76 @@ def _import(path: ImportPath) -> tuple[str, Value]:
     for segment in path.segments[1:]:
         value = value.members.get(segment) if type(value) is values.Namespace else None
     return name, value if value is not None else Refused(Refusal.IMPORT, name)
+
+
+_CONTRACTS = frozenset(("@require", "@ensure", "@invariant"))
+
+
+def has_contract(function: ast.Function) -> bool:
+    """Return whether a function carries a condition."""
+    return any(decorator.name in _CONTRACTS for decorator in function.decorators)
+
+
+def guarded(function: ast.Function, scope: Scope, compile_body: Callable[[Scope], Code]) -> Code:
+    """Compile the body of a function between its conditions.
+
+    The scope is its own, parameters declared; `compile_body` compiles the body alone.
+
+    Returns:
+        Code that checks `@require` and `@invariant` at entry, `@ensure` and `@invariant` at a normal exit.
+    """
+    before = _conditions(function, scope, ("@require", "@invariant"))
+    body = compile_body(scope)
+    after_scope = scope.child()
+    slot = after_scope.declare("result", mutable=False)
+    after = _conditions(function, after_scope, ("@ensure", "@invariant"))
+
+    def run(frame: Frame) -> Value:
+        for check in before:
+            check(frame)
+        try:
+            frame[slot] = body(frame)
+        except ReturnSignal as signal:
+            frame[slot] = signal.value
+        for check in after:
+            replacement = check(frame)
+            if replacement is not None:
+                return replacement
+        return frame[slot]
+
+    return run
+
+
+def _conditions(function: ast.Function, scope: Scope, words: Sequence[str]) -> list[Code]:
+    return [
+        _check(decorator, decorator.condition, scope)
+        for word in words
+        for decorator in function.decorators
+        if decorator.name == word and decorator.condition is not None
+    ]
+
+
+def _check(decorator: ast.Decorator, condition: ast.Expr, scope: Scope) -> Code:
+    """Compile a condition to code that returns None where it holds, else the value of the fallback, else fails."""
+    code, cost = scope.stretch(condition)
+    machine, names, fallback = scope.module.machine, scope.module.names, decorator.fallback
+    word = decorator.name
+
+    def run(frame: Frame) -> Value:
+        machine.charge(cost)
+        depth = machine.depth
+        try:
+            if truth(code(frame), f"`{word}`"):
+                return None
+        except VoxError as error:
+            if error.reason is not ErrorKind.UNDEFINED_NAME:
+                scope.placed(error, condition)
+                raise
+            machine.depth = depth
+            machine.notes[f"`{word}` ignored: {error.message}"] = None
+            return None
+        if fallback in names:
+            return names[fallback].invoke(machine, [])
+        raise scope.placed(VoxError(ErrorKind.CONTRACT_VIOLATION, f"`{word}` does not hold"), condition)
+
+    return run

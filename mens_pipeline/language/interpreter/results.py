@@ -1,7 +1,8 @@
-"""Results of running the tests of a program, as values (J7, T10)."""
+"""Results of running the tests of a program (J7, T10), its limits (R1-R8), and the exceptions that end a test."""
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from mens_pipeline.language.diagnostics import Diagnostic
 
@@ -198,3 +199,95 @@ class ProgramReport:
         if self.status is ProgramStatus.STOPPED:
             return ErrorClass.TIMEOUT
         return next((test.error_class for test in self.tests if not test.passed), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on one program; the counted ones hold in every process, the last two where signals and rlimits exist.
+
+    Attributes:
+        max_steps: Statements and expressions a test may run, copying included (R1).
+        max_depth: Calls that may be open at once (R2).
+        max_size: Bytes of one string, elements of one list (R3).
+        max_allocation: Bytes and elements made by one test, in use or not.
+        max_nesting: Levels of a value that is compared or printed (R4).
+        max_output: Characters of output kept of one test (R5).
+        max_source: Bytes of a program's text (R8).
+        max_tests: Tests run of one program (R8).
+        test_seconds: Wall time of one test (R6).
+        program_seconds: Wall time of a whole program (R6).
+        memory_bytes: Address space of the process that runs it (R7).
+    """
+
+    max_steps: int = 1_000_000
+    max_depth: int = 1_000
+    max_size: int = 1_000_000
+    max_allocation: int = 10_000_000
+    max_nesting: int = 100
+    max_output: int = 65_536
+    max_source: int = 262_144
+    max_tests: int = 200
+    test_seconds: float = 5.0
+    program_seconds: float = 20.0
+    memory_bytes: int = 512 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Features that are off unless a task asks for them.
+
+    Attributes:
+        check_contracts: Check `@require`, `@ensure` and `@invariant` (T7); never for scores.
+        database: Simulate `db` by lists of records (U5).
+    """
+
+    check_contracts: bool = False
+    database: bool = False
+
+
+_OUTCOMES: dict[type, Outcome] = {
+    ErrorKind: Outcome.ERROR,
+    LimitKind: Outcome.LIMIT,
+    Refusal: Outcome.UNSUPPORTED,
+    type(None): Outcome.FAILED,
+}
+
+
+class VoxError(Exception):
+    """The end of a test; the language has no way to catch it.
+
+    `reason` is None for a failed assertion; `place` is the text and the character it happened at, once known.
+    """
+
+    def __init__(self, reason: Reason | None, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.place: tuple[TextName, int] | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """Outcome of the test."""
+        return _OUTCOMES[type(self.reason)]
+
+    def at(self, text: TextName, start: int) -> "VoxError":
+        """Itself, with its place; the innermost place wins."""
+        if self.place is None:
+            self.place = (text, start)
+        return self
+
+
+class ReturnSignal(Exception):  # noqa: N818 - a jump, no error
+    """`return`, and `?` on what has no value: ends the innermost function or lambda."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.value = value
+
+
+class BreakSignal(Exception):  # noqa: N818 - a jump, no error
+    """`break`: ends the innermost loop."""
+
+
+class ContinueSignal(Exception):  # noqa: N818 - a jump, no error
+    """`continue`: ends this turn of the innermost loop."""

@@ -1,19 +1,24 @@
-"""Representation of Vox values in Python.
+"""Vox values in Python, their equality, their text, and the expressions that give them.
 
 An int is an `int`, never a `bool`; float, bool and str are themselves; a decimal is a `Decimal`; a list is a `list`,
 a tuple a `tuple`, a record a `dict`. Lists and dicts are never changed once they are a value: "mutation" is rebinding
 (V6).
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+import math
+import re
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from mens_pipeline.language.interpreter.faults import VoxError
-from mens_pipeline.language.interpreter.results import ErrorKind, Refusal
+from mens_pipeline.language.interpreter.results import ErrorKind, Refusal, VoxError
+from mens_pipeline.language.vocabulary import KEYWORDS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mens_pipeline.language.interpreter.machine import Machine
 
 Value = Any
@@ -66,12 +71,8 @@ class Constructor:
     name: str
     parameter_names: tuple[str, ...]
 
-    def invoke(self, _machine: "Machine", arguments: list[Value]) -> Variant:
-        """Make the variant.
-
-        Raises:
-            VoxError: Their number is wrong.
-        """
+    def invoke(self, _machine: Machine, arguments: list[Value]) -> Variant:
+        """Make the variant; refuse a wrong number of arguments."""
         if len(arguments) != len(self.parameter_names):
             raise arity_error(self.name, str(len(self.parameter_names)), len(arguments))
         return Variant(self.name, tuple(arguments))
@@ -96,21 +97,13 @@ class Native:
         return ()
 
     def check(self, found: int) -> None:
-        """Compare the number of arguments.
-
-        Raises:
-            VoxError: It is wrong.
-        """
+        """Refuse a wrong number of arguments."""
         if not self.fewest <= found <= self.most:
             expected = str(self.fewest) if self.fewest == self.most else f"{self.fewest} to {self.most}"
             raise arity_error(self.name, expected, found)
 
-    def invoke(self, machine: "Machine", arguments: list[Value]) -> Value:
-        """Call it as a function.
-
-        Raises:
-            VoxError: Their number or kinds are wrong.
-        """
+    def invoke(self, machine: Machine, arguments: list[Value]) -> Value:
+        """Call it as a function; refuse a wrong number of arguments."""
         self.check(len(arguments))
         return self.function(machine, *arguments)
 
@@ -171,3 +164,180 @@ def kind_name(value: Value) -> str:
 def type_error(message: str) -> VoxError:
     """Return the error of an operand or argument of the wrong kind."""
     return VoxError(ErrorKind.TYPE_ERROR, message)
+
+
+_SHOWN = 120
+"""Characters of a value that a message quotes."""
+
+
+def byte_length(text: str) -> int:
+    """Return bytes of a string in UTF-8, which is what `len` counts (V4); a lone surrogate counts three."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def float_text(value: float) -> str:
+    """Format a float with the shortest digits that read back, without exponent and without a final `.0`."""
+    if math.isnan(value):
+        return "NaN"
+    digits = repr(value)
+    if "e" in digits:
+        digits = format(Decimal(digits), "f")
+    return digits.removesuffix(".0")
+
+
+def text_of(machine: Machine, value: Value, level: int = 0) -> str:
+    """Return the text of a value, and charge the test for it; `level` is how deep it lies in what is printed."""
+    kind = type(value)
+    if kind is str:
+        return str(value)
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is int:
+        return str(value)
+    if kind is float:
+        return float_text(value)
+    if kind is Decimal:
+        return format(value, "f")
+    machine.descend(level)
+    text = _compound(machine, value, level + 1)
+    machine.allocate(byte_length(text))
+    return text
+
+
+def _compound(machine: Machine, value: Value, level: int) -> str:
+    kind = type(value)
+    if kind is list:
+        return f"[{_joined(machine, value, level)}]"
+    if kind is tuple:
+        return f"({_joined(machine, value, level)})"
+    if kind is dict:
+        return f"{{{', '.join(f'{key}: {text_of(machine, field, level)}' for key, field in value.items())}}}"
+    if kind is Variant:
+        if value is NONE:
+            return "null"
+        return f"{value.name}({_joined(machine, value.fields, level)})" if value.fields else str(value.name)
+    return "Unit" if value is UNIT else "<fn>"
+
+
+def _joined(machine: Machine, values: list[Value] | tuple[Value, ...], level: int) -> str:
+    return ", ".join([text_of(machine, value, level) for value in values])
+
+
+def shown(machine: Machine, value: Value) -> str:
+    """Format a value for a message: its text, strings quoted, cut where it is long."""
+    try:
+        text = f'"{value}"' if type(value) is str else text_of(machine, value)
+    except VoxError:
+        return "a value too large to show"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+_PLAIN = frozenset((int, float, bool, str, Decimal))
+_LONG = 256
+"""Characters above which comparing two strings costs steps."""
+
+
+def equal(machine: Machine, left: Value, right: Value, level: int = 0) -> bool:
+    """Return whether two values are the same, and charge the test; different kinds never are, functions equal nothing.
+
+    `level` is how deep they lie in the values that are compared.
+    """
+    kind = type(left)
+    if kind is not type(right):
+        return False
+    if kind in _PLAIN:
+        if kind is str and len(left) > _LONG:
+            machine.charge(len(left) // _LONG)
+        return bool(left == right)
+    machine.descend(level)
+    if kind is list or kind is tuple:
+        return len(left) == len(right) and _all_equal(machine, left, right, level + 1)
+    if kind is dict:
+        return left.keys() == right.keys() and all(equal(machine, left[key], right[key], level + 1) for key in left)
+    if kind is Variant:
+        same = left.name == right.name and len(left.fields) == len(right.fields)
+        return same and _all_equal(machine, left.fields, right.fields, level + 1)
+    return left is UNIT
+
+
+def _all_equal(
+    machine: Machine, left: list[Value] | tuple[Value, ...], right: list[Value] | tuple[Value, ...], level: int
+) -> bool:
+    return all(equal(machine, a, b, level) for a, b in zip(left, right, strict=True))
+
+
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LEAST_INT: Final = -(2**63)
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"})
+MOST_LEVELS: Final = 20
+"""Deeper values are given up: nobody reads them, and Python recurses here."""
+
+
+def literal_of(value: Value, level: int = 0) -> str | None:
+    """Write an expression for a value; `level` is how deep it lies in the value that is written.
+
+    Returns:
+        Vox text; None for a value that no expression gives: a function, a namespace, an actor, NaN, a string that is no
+        Unicode text, or one that is nested more than 20 levels deep.
+    """
+    kind = type(value)
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is int:
+        # The least int has no literal: its digits alone are out of range (L5).
+        return str(value) if value > _LEAST_INT else f"({_LEAST_INT + 1} - 1)"
+    if kind is str:
+        return _string_literal(value)
+    if kind is float:
+        return _float_literal(value)
+    if kind is Decimal:
+        return f"{value:f}dec"
+    if level >= MOST_LEVELS:
+        return None
+    return _compound_literal(value, level + 1)
+
+
+def _compound_literal(value: Value, level: int) -> str | None:
+    kind = type(value)
+    if kind is list:
+        return _listed_literal("[", value, "]", level)
+    if kind is tuple:
+        return _listed_literal("(", value, ",)" if len(value) == 1 else ")", level)
+    if kind is dict:
+        return _record_literal(value, level)
+    if kind is Variant:
+        return _listed_literal(f"{value.name}(", value.fields, ")", level) if value.fields else str(value.name)
+    return "Unit" if value is UNIT else None
+
+
+def _listed_literal(opener: str, values: list[Value] | tuple[Value, ...], closer: str, level: int) -> str | None:
+    texts = [literal_of(value, level) for value in values]
+    return None if None in texts else f"{opener}{', '.join(map(str, texts))}{closer}"
+
+
+def _record_literal(value: dict[str, Value], level: int) -> str | None:
+    fields = []
+    for key, field in value.items():
+        is_plain = _PLAIN_KEY.fullmatch(key) is not None and key not in KEYWORDS
+        name, text = key if is_plain else _string_literal(key), literal_of(field, level)
+        if name is None or text is None:
+            return None
+        fields.append(f"{name}: {text}")
+    return f"{{ {', '.join(fields)} }}" if fields else "{}"
+
+
+def _string_literal(value: str) -> str | None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return None
+    return f'"{value.translate(_ESCAPES)}"'
+
+
+def _float_literal(value: float) -> str | None:
+    if math.isnan(value):
+        return None
+    if math.isinf(value):
+        return "(1.0 / 0.0)" if value > 0 else "(-1.0 / 0.0)"
+    digits = float_text(value)
+    return digits if "." in digits else f"{digits}.0"

@@ -2,20 +2,179 @@
 
 It answers a line of JSON by a line of JSON, and `null` by what is kept from it. Nothing but the interpreter runs here,
 which has no way out; limits, system call filter and audit hook are there for the day on which that is not true.
+
+Covered, on Linux on x86_64 and aarch64, for root as well: files are neither named nor opened; no socket, process,
+thread or other program is made; no signals to others, no looks into them; no executable memory; no limit is raised
+again. Of all system calls only those in `_ALLOWED` work: others fail with `EPERM`, those of another architecture end
+the process. It gains no privileges by a program with the set-user-ID bit, and dies with the process that started it.
+Memory, files and processes are bounded by rlimits besides (`confine`), CPU time by the parent (`sandbox`). Where there
+is no seccomp, those and the audit hook are all there is.
+
+Not covered: faults of the kernel in the calls that are left; what can be read from its own memory, which holds the
+requests so far and Python; what it writes to its standard output and error, so that its answers may lie and a terminal
+may be shown anything; what is found out by measuring time (Spectre). `contain` says what holds.
 """
 
+import ctypes
+import errno
 import json
 import os
+import platform
 import resource
+import signal
+import struct
 import sys
 from collections.abc import Callable
 from typing import Any, BinaryIO, Final
 
-from mens_pipeline.language.interpreter.containment import contain
-from mens_pipeline.language.interpreter.hidden_tests import run_with_tests
 from mens_pipeline.language.interpreter.results import ProgramReport
-from mens_pipeline.language.interpreter.running import run_tests
-from mens_pipeline.language.interpreter.wire import Request, report_record, request_of
+from mens_pipeline.language.interpreter.running import run_tests, run_with_tests
+from mens_pipeline.language.interpreter.sandbox import Request, report_record, request_of
+
+Prctl = Callable[[int, int, int], None]
+"""Calls prctl(2) with an option and two arguments; raises OSError where it fails."""
+
+_SET_PARENT_DEATH_SIGNAL: Final = 1
+_SET_SECCOMP: Final = 22
+_SET_NO_NEW_PRIVS: Final = 38
+_MODE_FILTER: Final = 2
+_PARENT_GONE: Final = 75
+
+_ALLOWED: Final = {
+    # name: number on x86_64, on aarch64
+    "read": (0, 63),
+    "write": (1, 64),
+    "close": (3, 57),
+    "fstat": (5, 80),
+    "lseek": (8, 62),
+    "munmap": (11, 215),
+    "brk": (12, 214),
+    "rt_sigaction": (13, 134),
+    "rt_sigprocmask": (14, 135),
+    "rt_sigreturn": (15, 139),
+    "mremap": (25, 216),
+    "madvise": (28, 233),
+    "setitimer": (38, 103),
+    "getpid": (39, 172),
+    "exit": (60, 93),
+    "sigaltstack": (131, 132),
+    "gettid": (186, 178),
+    "futex": (202, 98),
+    "restart_syscall": (219, 128),
+    "clock_gettime": (228, 113),
+    "exit_group": (231, 94),
+    "getrandom": (318, 278),
+}
+_WITHOUT_EXECUTION: Final = {"mmap": (9, 222), "mprotect": (10, 226)}
+"""Allowed unless the memory is to be executable."""
+
+_MACHINES: Final = {"x86_64": (0, 0xC000_003E), "aarch64": (1, 0xC000_00B7)}
+"""Name of a machine -> the column above, and what the kernel calls it (`AUDIT_ARCH_*`)."""
+
+# Classic BPF, as linux/filter.h and linux/seccomp.h have it.
+_LOAD, _JUMP_IF_EQUAL, _JUMP_IF_SET, _RETURN = 0x20, 0x15, 0x45, 0x06
+_AT_NUMBER, _AT_MACHINE, _AT_PROTECTION = 0, 4, 32
+_ALLOW, _REFUSE, _KILL = 0x7FFF_0000, 0x0005_0000 | errno.EPERM, 0x8000_0000
+_EXECUTABLE: Final = 4
+
+
+class _Filter(ctypes.Structure):
+    """`struct sock_fprog`."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def contain(*, prctl: Prctl | None = None, machine: str | None = None) -> dict[str, str]:
+    """Give up, for good, what a program of a stranger never needs.
+
+    Without `prctl` and `machine` (as `uname` calls it), those of this system are taken.
+
+    Returns:
+        What is kept from this process -> why it is not kept here; empty where it is.
+    """
+    call = prctl or own_prctl()
+    program = system_call_filter(machine or platform.machine())
+    steps: dict[str, Callable[[], None]] = {
+        "outliving the parent": lambda: call(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0),
+        "new privileges": lambda: call(_SET_NO_NEW_PRIVS, 1, 0),
+        "system calls": lambda: _install(program, call),
+    }
+    return {what: _reason(step) for what, step in steps.items()}
+
+
+def die_with_parent(parent: int, *, prctl: Prctl | None = None) -> None:
+    """Have the kernel kill this process when the thread that started it ends; systems that cannot do not.
+
+    When the process that started this one is gone already, this one ends.
+    """
+    call = prctl or own_prctl()
+    reason = _reason(lambda: call(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0))
+    if not reason and os.getppid() != parent:
+        sys.exit(_PARENT_GONE)
+
+
+def system_call_filter(machine: str) -> bytes | None:
+    """Return the instructions that look at each system call.
+
+    Returns:
+        Classic BPF, eight bytes an instruction; None where the numbers of system calls are not known.
+    """
+    if machine not in _MACHINES:
+        return None
+    column, name = _MACHINES[machine]
+    allowed = [numbers[column] for numbers in _ALLOWED.values()]
+    checked = [numbers[column] for numbers in _WITHOUT_EXECUTION.values()]
+    # Jumps say how many instructions they pass over; the end is: refuse, look at the protection, jump, refuse, allow.
+    num_tests = len(allowed) + len(checked)
+    tests = [
+        (_JUMP_IF_EQUAL, num_tests - 1 - place + (4 if number in allowed else 1), 0, number)
+        for place, number in enumerate(allowed + checked)
+    ]
+    instructions = [
+        (_LOAD, 0, 0, _AT_MACHINE),
+        (_JUMP_IF_EQUAL, 1, 0, name),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _AT_NUMBER),
+        *tests,
+        (_RETURN, 0, 0, _REFUSE),
+        (_LOAD, 0, 0, _AT_PROTECTION),
+        (_JUMP_IF_SET, 0, 1, _EXECUTABLE),
+        (_RETURN, 0, 0, _REFUSE),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
+
+
+def own_prctl(libc: object | None = None) -> Prctl:
+    """Return the prctl(2) of this system; where there is none, a function that raises OSError."""
+    function = getattr(libc or ctypes.CDLL(None, use_errno=True), "prctl", None)
+
+    def call(option: int, first: int, second: int) -> None:
+        if function is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        unsigned = ctypes.c_ulong
+        if function(option, unsigned(first), unsigned(second), unsigned(0), unsigned(0)) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+    return call
+
+
+def _install(program: bytes | None, call: Prctl) -> None:
+    if program is None:
+        raise OSError(errno.ENOSYS, f"no numbers of system calls are known for {platform.machine()}")
+    document = _Filter(len(program) // 8, program)
+    call(_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(document))
+
+
+def _reason(step: Callable[[], None]) -> str:
+    """Return why a step failed; empty when it did not."""
+    try:
+        step()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
 
 _FORBIDDEN: Final = (
     *("open", "socket.", "subprocess.", "os.", "pty.", "shutil.", "ctypes.", "urllib.", "ftplib.", "http."),
@@ -70,11 +229,7 @@ def confine(
 
 
 def refuse(event: str, _arguments: Any) -> None:
-    """Refuse an event of Python's audit system that reaches outside.
-
-    Raises:
-        PermissionError: It does.
-    """
+    """Raise a `PermissionError` for an event of Python's audit system that reaches outside."""
     if event.startswith(_FORBIDDEN):
         raise PermissionError(f"the sandbox refuses {event}")
 

@@ -1,17 +1,117 @@
-"""Declarations of a program: values, types and variants, each in a namespace of its own."""
+"""What a program declares and what every program knows, and the findings made on it."""
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
-from mens_pipeline.language.ast.base import Node
-from mens_pipeline.language.ast.behaviour import Activity, Actor, Form, Workflow
-from mens_pipeline.language.ast.data import Const, Import, ImportPath, Table, TypeDef, Url, Variant
-from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.ast.functions import WRAPPERS, Function
-from mens_pipeline.language.ast.ui import Fragment, ReactiveComponent, ReactiveModule, V0Component
-from mens_pipeline.language.interpreter.library.builtins import BUILT_INS
-from mens_pipeline.language.names.built_ins import VALUES, VARIANTS
+from mens_pipeline.language import ast
+from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity, SourceText
+from mens_pipeline.language.interpreter.compiler.expressions import ASSERTIONS
+from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, METHODS, PREDEFINED_VARIANTS
+
+_REFERENCE_VALUES: Final = ("path", "workflow_wait", "workflow_wait_signal")
+"""What the interpreter does not run: a namespace, and what a workflow waits with."""
+
+VALUES: Final = frozenset((*BUILT_INS, *ASSERTIONS, *_REFERENCE_VALUES))
+"""Functions, constructors and namespaces (F1, F10)."""
+
+VARIANTS: Final[dict[str, int]] = {**PREDEFINED_VARIANTS, "Err": 1, "null": 0}
+"""Variant -> number of its fields, as patterns may write them (V10-V12)."""
+
+PLAIN_TYPES: Final = frozenset(
+    (
+        *("int", "float", "float64", "dec", "str", "bool", "char", "Unit", "unit", "never", "any", "Json", "Element"),
+        *("Regex", "Match", "Request", "Response", "JsonBody", "KeyboardEvent", "Any", "bytes"),
+    )
+)
+"""Types without arguments."""
+
+GENERIC_TYPES: Final[dict[str, int | None]] = {
+    **dict.fromkeys(("List", "list", "Option", "Set", "set", "Stream", "Id"), 1),
+    **dict.fromkeys(("Map", "map"), 2),
+    **dict.fromkeys(("Result", "Vec", "Tensor", "Tuple")),
+}
+"""Type -> number of its arguments; None where it varies."""
+
+METHOD_NAMES: Final = frozenset(name for methods in METHODS.values() for name in methods)
+"""What any value of the library can be asked to do."""
+
+
+MAX_FINDINGS = 100
+"""Of one program; what is wrong with the rest of it says no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A stretch of a text, in characters."""
+
+    start: int
+    end: int
+
+
+class Findings:
+    """The findings of one program, in the order in which they are made."""
+
+    def __init__(self, source: str) -> None:
+        """Begin without any."""
+        self._source = source
+        self.choices: dict[int, frozenset[str]] = {}
+        """Where a member is named that a value has not -> the members that it has."""
+        self._found: dict[tuple[int, Code], tuple[Place, str, str | None, Severity]] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are so many that no more are taken."""
+        return len(self._found) >= MAX_FINDINGS
+
+    def add(
+        self,
+        code: Code,
+        place: ast.Node | Place,
+        message: str,
+        advice: str | None = None,
+        severity: Severity = Severity.ERROR,
+    ) -> None:
+        """Note one; what is said of a place twice counts once, since the target of `x += e` is visited twice (A5).
+
+        It is a warning where the program does what it says.
+        """
+        if not self.is_full:
+            self._found.setdefault((place.start, code), (Place(place.start, place.end), message, advice, severity))
+
+    def name_in(self, node: ast.Node, name: str) -> Place:
+        """Find the name of a declaration in the text, as the tree does not keep its place.
+
+        Returns:
+            The first such word behind `fn` or after a dot or, if there is none, the first at all; else the whole node.
+        """
+        word = re.escape(name)
+        for pattern in (rf"\bfn\s+({word})\b", rf"\b({word})\b"):
+            found = re.compile(pattern).search(self._source, node.start, node.end)
+            if found is not None:
+                return Place(found.start(1), found.end(1))
+        return Place(node.start, node.end)
+
+    def text(self, place: ast.Node | Place) -> str:
+        """Return the source at a place."""
+        return self._source[place.start : place.end]
+
+    def member(self, before: ast.Node, node: ast.Node, name: str) -> Place:
+        """Find the name behind a dot in the text."""
+        start = self._source.find(name, before.end, node.end)
+        return Place(start, start + len(name))
+
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Return all findings, in source order."""
+        text = SourceText(self._source)
+        ordered = sorted(self._found.items(), key=lambda entry: (entry[0][0], entry[0][1]))
+        return tuple(
+            Diagnostic(severity, code, message, text.position(place.start), text.position(place.end), advice)
+            for (_start, code), (place, message, advice, severity) in ordered
+        )
 
 
 class Kind(StrEnum):
@@ -42,11 +142,52 @@ class Binding:
 
     name: str
     kind: Kind
-    node: Node | None
+    node: ast.Node | None
     mutable: bool = False
 
 
-Owner = TypeDef | Url
+class Scopes:
+    """The names visible at the place that a walk has reached."""
+
+    def __init__(self, outermost: dict[str, Binding]) -> None:
+        """Begin at the level of the module."""
+        self._visible = dict(outermost)
+        self._hidden: list[tuple[str, Binding | None]] = []
+        self.in_loop = False
+
+    @contextmanager
+    def block(self, *, in_loop: bool | None = None) -> Iterator[None]:
+        """Enter a block: what is declared there ends with it (B1).
+
+        By default `break` has a loop to act on where it has one around the block.
+        """
+        mark, was_in_loop = len(self._hidden), self.in_loop
+        if in_loop is not None:
+            self.in_loop = in_loop
+        yield
+        self.in_loop = was_in_loop
+        while len(self._hidden) > mark:
+            name, before = self._hidden.pop()
+            if before is None:
+                del self._visible[name]
+            else:
+                self._visible[name] = before
+
+    def declare(self, binding: Binding) -> None:
+        """Make a name visible, which may shadow any other (B2)."""
+        self._hidden.append((binding.name, self._visible.get(binding.name)))
+        self._visible[binding.name] = binding
+
+    def find(self, name: str) -> Binding | None:
+        """Return the nearest meaning of a name."""
+        return self._visible.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        """Return all names that mean something here."""
+        return tuple(self._visible)
+
+
+Owner = ast.TypeDef | ast.Url
 """A type that has variants."""
 
 
@@ -65,9 +206,9 @@ class ModuleNames:
     """
 
     values: dict[str, Binding] = field(default_factory=dict)
-    types: dict[str, TypeDef | Table | Url] = field(default_factory=dict)
-    tables: dict[str, Table] = field(default_factory=dict)
-    variants: dict[str, list[tuple[Owner, Variant]]] = field(default_factory=dict)
+    types: dict[str, ast.TypeDef | ast.Table | ast.Url] = field(default_factory=dict)
+    tables: dict[str, ast.Table] = field(default_factory=dict)
+    variants: dict[str, list[tuple[Owner, ast.Variant]]] = field(default_factory=dict)
     imported: set[str] = field(default_factory=set)
     is_open: bool = False
     assumed: frozenset[str] = frozenset()
@@ -85,14 +226,15 @@ class ModuleNames:
         return name in self.variants or name in VARIANTS
 
 
-def declared_in(module: Module, assumed: frozenset[str] = frozenset()) -> ModuleNames:
+def declared_in(module: ast.Module, assumed: frozenset[str] = frozenset()) -> ModuleNames:
     """Collect what a program declares.
 
     Names of `assumed` need not be declared, because they are declared where the program goes.
     """
     names = ModuleNames({name: Binding(name, Kind.BUILT_IN, None) for name in VALUES}, assumed=assumed)
-    for path in imported_paths(module.declarations):
-        _import(path, names)
+    for declaration in module.declarations:
+        for path in declaration.paths if isinstance(declaration, ast.Import) else ():
+            _import(path, names)
     for declaration in module.declarations:
         _declare_type(declaration, names)
     for declaration in module.declarations:
@@ -108,14 +250,7 @@ def is_page_and_place(one: Binding, other: Binding) -> bool:
     return {one.kind, other.kind} == {Kind.VARIANT, Kind.INTERFACE}
 
 
-def imported_paths(declarations: Iterable[Declaration]) -> Iterator[ImportPath]:
-    """Return the paths of all imports."""
-    for declaration in declarations:
-        if isinstance(declaration, Import):
-            yield from declaration.paths
-
-
-def _import(path: ImportPath, names: ModuleNames) -> None:
+def _import(path: ast.ImportPath, names: ModuleNames) -> None:
     """Declare an import, unless it is a built-in namespace under its own name."""
     local = path.alias or path.segments[-1]
     names.imported.add(local)
@@ -125,36 +260,36 @@ def _import(path: ImportPath, names: ModuleNames) -> None:
         names.values[local] = Binding(local, Kind.IMPORT, path)
 
 
-def _declare_type(declaration: Declaration, names: ModuleNames) -> None:
-    if isinstance(declaration, Table):
+def _declare_type(declaration: ast.Declaration, names: ModuleNames) -> None:
+    if isinstance(declaration, ast.Table):
         names.types[declaration.name] = names.tables[declaration.name] = declaration
-    elif isinstance(declaration, TypeDef | Url):
+    elif isinstance(declaration, ast.TypeDef | ast.Url):
         names.types[declaration.name] = declaration
         for variant in declaration.variants:
             names.variants.setdefault(variant.name, []).append((declaration, variant))
 
 
-def value_bindings(declaration: Declaration) -> Iterator[Binding]:
+def value_bindings(declaration: ast.Declaration) -> Iterator[Binding]:
     """Return the values that a declaration declares, in source order."""
-    if isinstance(declaration, TypeDef | Url):
+    if isinstance(declaration, ast.TypeDef | ast.Url):
         yield from (Binding(variant.name, Kind.VARIANT, variant) for variant in declaration.variants)
-    elif isinstance(declaration, Const):
+    elif isinstance(declaration, ast.Const):
         yield Binding(declaration.name, Kind.CONSTANT, declaration)
-    elif isinstance(declaration, Actor):
+    elif isinstance(declaration, ast.Actor):
         yield Binding(declaration.name, Kind.ACTOR, declaration)
-    elif isinstance(declaration, ReactiveComponent | Fragment | V0Component | Form):
+    elif isinstance(declaration, ast.ReactiveComponent | ast.Fragment | ast.V0Component | ast.Form):
         yield Binding(declaration.name, Kind.INTERFACE, declaration)
-    elif isinstance(declaration, ReactiveModule):
+    elif isinstance(declaration, ast.ReactiveModule):
         yield from reactive_bindings(declaration)
-    elif isinstance(declaration, Workflow | Activity):
+    elif isinstance(declaration, ast.Workflow | ast.Activity):
         yield Binding(declaration.name, Kind.FUNCTION, declaration)
     else:
-        function = declaration.function if isinstance(declaration, WRAPPERS) else declaration
-        if isinstance(function, Function):
+        function = declaration.function if isinstance(declaration, ast.WRAPPERS) else declaration
+        if isinstance(function, ast.Function):
             yield Binding(function.name, Kind.FUNCTION, function)
 
 
-def reactive_bindings(holder: ReactiveModule | ReactiveComponent) -> Iterator[Binding]:
+def reactive_bindings(holder: ast.ReactiveModule | ast.ReactiveComponent) -> Iterator[Binding]:
     """Yield the state and derived values of a component or a reactive module; only state is assigned to."""
     for member in holder.members:
         if member.name is not None:

@@ -1,25 +1,13 @@
 """Names in declarations: what may stand only once, and what must be declared somewhere else."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
-from mens_pipeline.language.ast.base import Node
-from mens_pipeline.language.ast.behaviour import Activity, Actor, BackButton, DeepLink, Form, Push, Workflow
-from mens_pipeline.language.ast.data import Const, Field, Index, StateMachine, Table, TypeDef, Url
-from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.ast.functions import WRAPPERS, Decorator, Function
-from mens_pipeline.language.ast.ui import (
-    Fragment,
-    ReactiveComponent,
-    ReactiveMember,
-    ReactiveModule,
-    Route,
-    Routes,
-    V0Component,
-)
+from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.names.declarations import (
     Binding,
+    Findings,
     Kind,
     ModuleNames,
     declared_in,
@@ -27,8 +15,6 @@ from mens_pipeline.language.names.declarations import (
     reactive_bindings,
     value_bindings,
 )
-from mens_pipeline.language.names.findings import Findings
-from mens_pipeline.language.names.forms import FORMS
 from mens_pipeline.language.names.resolver import Resolution, Resolver
 from mens_pipeline.language.suggestions import did_you_mean
 
@@ -40,7 +26,7 @@ ROW_FIELDS: Final = ("_id", "id")
 
 
 def resolve(
-    module: Module, findings: Findings, assumed: frozenset[str] = frozenset()
+    module: ast.Module, findings: Findings, assumed: frozenset[str] = frozenset()
 ) -> tuple[ModuleNames, Resolution]:
     """Find out what a program declares, and what each use of a name refers to.
 
@@ -48,22 +34,25 @@ def resolve(
     """
     names = declared_in(module, assumed)
     _refuse_duplicates(module, findings)
-    resolver = Resolver(names, findings, FORMS)
+    resolver = Resolver(names, findings)
     for declaration in module.declarations:
         if findings.is_full:
             break
-        _resolve_declaration(declaration, resolver)
+        function = declaration.function if isinstance(declaration, ast.WRAPPERS) else declaration
+        handle = _DECLARATIONS.get(type(function))
+        if handle is not None:
+            handle(function, resolver)
     resolver.finish()
     return names, resolver.resolution
 
 
-def _refuse_duplicates(module: Module, findings: Findings) -> None:
+def _refuse_duplicates(module: ast.Module, findings: Findings) -> None:
     values: dict[str, Binding] = {}
     types: set[str] = set()
     for declaration in module.declarations:
         for binding in value_bindings(declaration):
             _refuse_second_value(binding, values, findings)
-        if isinstance(declaration, TypeDef | Table | Url):
+        if isinstance(declaration, ast.TypeDef | ast.Table | ast.Url):
             if declaration.name in types:
                 _report_second(Code.DUPLICATE_DECLARATION, declaration, declaration.name, "type", findings)
             types.add(declaration.name)
@@ -74,13 +63,13 @@ def _refuse_second_value(binding: Binding, values: dict[str, Binding], findings:
     before = values.setdefault(binding.name, binding)
     if before is binding or before.kind is binding.kind is Kind.VARIANT or is_page_and_place(before, binding):
         return
-    node = cast("Node", binding.node)
-    is_script = isinstance(node, Function) and findings.name_in(node, node.name).start == node.start
+    node = cast("ast.Node", binding.node)
+    is_script = isinstance(node, ast.Function) and findings.name_in(node, node.name).start == node.start
     if not is_script:
         _report_second(Code.DUPLICATE_DECLARATION, node, binding.name, binding.kind, findings)
 
 
-def _report_second(code: Code, node: Node, name: str, what: str, findings: Findings) -> None:
+def _report_second(code: Code, node: ast.Node, name: str, what: str, findings: Findings) -> None:
     message = f"the {what} `{name}` is declared a second time"
     findings.add(code, findings.name_in(node, name), message, "Rename one of them, or remove it.")
 
@@ -93,20 +82,13 @@ def _refuse_twice(nodes: Iterable[Any], what: str, code: Code, findings: Finding
         seen.add(node.name)
 
 
-def _resolve_declaration(declaration: Declaration, resolver: Resolver) -> None:
-    function = declaration.function if isinstance(declaration, WRAPPERS) else declaration
-    handle = _DECLARATIONS.get(type(function))
-    if handle is not None:
-        handle(function, resolver)
-
-
-def _function(node: Function, resolver: Resolver) -> None:
+def _function(node: ast.Function, resolver: Resolver) -> None:
     resolver.function(node.params, node.return_type, node.body, node.generics)
     for decorator in node.decorators:
         _decorator(decorator, node, resolver)
 
 
-def _decorator(decorator: Decorator, function: Function, resolver: Resolver) -> None:
+def _decorator(decorator: ast.Decorator, function: ast.Function, resolver: Resolver) -> None:
     for entry in decorator.arguments:
         if entry.key in _TYPE_KEYS and isinstance(entry.value, str):
             resolver.outside_name(entry.value, entry, "type", resolver.names.types)
@@ -123,11 +105,11 @@ def _decorator(decorator: Decorator, function: Function, resolver: Resolver) -> 
         resolver.value_name(decorator.fallback, place, "function")
 
 
-def _body(node: Workflow | Activity, resolver: Resolver) -> None:
+def _body(node: ast.Workflow | ast.Activity, resolver: Resolver) -> None:
     resolver.function(node.params, node.return_type, node.body)
 
 
-def _actor(node: Actor, resolver: Resolver) -> None:
+def _actor(node: ast.Actor, resolver: Resolver) -> None:
     seen: set[str] = set()
     for handler in node.handlers:
         if handler.event in seen:
@@ -136,27 +118,27 @@ def _actor(node: Actor, resolver: Resolver) -> None:
         resolver.function(handler.params, handler.return_type, handler.body)
 
 
-def _const(node: Const, resolver: Resolver) -> None:
+def _const(node: ast.Const, resolver: Resolver) -> None:
     resolver.type(node.type)
     resolver.visit(node.value)
 
 
-def _fields(fields: Iterable[Field], resolver: Resolver) -> None:
+def _fields(fields: Iterable[ast.Field], resolver: Resolver) -> None:
     fields = tuple(fields)
     _refuse_twice(fields, "field", Code.DUPLICATE_FIELD, resolver.findings)
     for field in fields:
         resolver.type(field.type)
 
 
-def _type(node: TypeDef | Url, resolver: Resolver) -> None:
+def _type(node: ast.TypeDef | ast.Url, resolver: Resolver) -> None:
     _refuse_twice(node.variants, "variant", Code.DUPLICATE_VARIANT, resolver.findings)
     for variant in node.variants:
         _fields(variant.fields, resolver)
-    if isinstance(node, TypeDef):
+    if isinstance(node, ast.TypeDef):
         _fields(node.fields, resolver)
 
 
-def _index(node: Index, resolver: Resolver) -> None:
+def _index(node: ast.Index, resolver: Resolver) -> None:
     findings, tables = resolver.findings, resolver.names.tables
     table = tables.get(node.table)
     if table is None:
@@ -170,42 +152,45 @@ def _index(node: Index, resolver: Resolver) -> None:
             findings.add(Code.UNKNOWN_FIELD, place, message, did_you_mean(column, known))
 
 
-def _component(node: ReactiveComponent, resolver: Resolver) -> None:
+def _component(node: ast.ReactiveComponent, resolver: Resolver) -> None:
     members = [member for member in node.members if member.name is not None]
     _refuse_twice(members, "member", Code.DUPLICATE_DECLARATION, resolver.findings)
     with resolver.scopes.block(in_loop=False):
         resolver.parameters(node.params)
         for binding in reactive_bindings(node):
-            resolver.declare(cast("Node", binding.node), binding)
+            resolver.declare(cast("ast.Node", binding.node), binding)
         for member in node.members:
             _member(member, resolver)
         if node.view is not None:
             resolver.visit(node.view)
 
 
-def _reactive_module(node: ReactiveModule, resolver: Resolver) -> None:
+def _reactive_module(node: ast.ReactiveModule, resolver: Resolver) -> None:
     for member in node.members:
         if member.name is not None:
             resolver.resolution.declared[id(member)] = resolver.names.values[member.name]
         _member(member, resolver)
 
 
-def _member(member: ReactiveMember, resolver: Resolver) -> None:
+def _member(member: ast.ReactiveMember, resolver: Resolver) -> None:
     resolver.type(member.type)
     for name in member.depends_on or ():
         resolver.value_name(name, resolver.findings.name_in(member, name))
     resolver.visit(member.body)
 
 
-def _fragment(node: Fragment, resolver: Resolver) -> None:
+def _fragment(node: ast.Fragment, resolver: Resolver) -> None:
     with resolver.scopes.block(in_loop=False):
         resolver.parameters(node.params)
         resolver.visit(node.body)
 
 
-def _routes(node: Routes, resolver: Resolver) -> None:
+def _routes(node: ast.Routes, resolver: Resolver) -> None:
     components, functions = _declared(resolver, Kind.INTERFACE), _declared(resolver, Kind.FUNCTION)
-    for route in _all_routes(node.entries):
+    pending = list(node.entries)
+    while pending:
+        route = pending.pop()
+        pending.extend(route.children)
         resolver.outside_name(route.component, route, "component", components | functions)
         for key, name in route.handlers:
             known = functions if key == "loader" else components | functions
@@ -220,15 +205,7 @@ def _declared(resolver: Resolver, kind: Kind) -> set[str]:
     return {name for name, binding in resolver.names.values.items() if binding.kind is kind}
 
 
-def _all_routes(entries: Iterable[Route]) -> Iterator[Route]:
-    pending = list(entries)
-    while pending:
-        route = pending.pop()
-        yield route
-        pending.extend(route.children)
-
-
-def _state_machine(node: StateMachine, resolver: Resolver) -> None:
+def _state_machine(node: ast.StateMachine, resolver: Resolver) -> None:
     """Check states and transitions; the rest of a partial machine stands elsewhere."""
     findings = resolver.findings
     _refuse_twice(node.states, "state", Code.DUPLICATE_DECLARATION, findings)
@@ -244,7 +221,7 @@ def _state_machine(node: StateMachine, resolver: Resolver) -> None:
                 findings.add(Code.UNKNOWN_NAME, findings.name_in(transition, name), message, did_you_mean(name, states))
 
 
-def _form(node: Form, resolver: Resolver) -> None:
+def _form(node: ast.Form, resolver: Resolver) -> None:
     _refuse_twice(node.fields, "field", Code.DUPLICATE_FIELD, resolver.findings)
     for field in node.fields:
         resolver.type(field.type)
@@ -254,31 +231,31 @@ def _form(node: Form, resolver: Resolver) -> None:
         resolver.outside_name(node.on_submit, node, "function", _declared(resolver, Kind.FUNCTION))
 
 
-def _handlers(node: BackButton | DeepLink | Push, resolver: Resolver) -> None:
+def _handlers(node: ast.BackButton | ast.DeepLink | ast.Push, resolver: Resolver) -> None:
     for key, name in node.entries:
         if key.startswith("on_") or key == "fallback":
             resolver.outside_name(name, node, "function", _declared(resolver, Kind.FUNCTION))
 
 
 _DECLARATIONS: Final[dict[type, Callable[[Any, Resolver], None]]] = {
-    Function: _function,
-    Workflow: _body,
-    Activity: _body,
-    Actor: _actor,
-    Const: _const,
-    TypeDef: _type,
-    Url: _type,
-    Table: lambda node, resolver: _fields(node.fields, resolver),
-    V0Component: lambda node, resolver: _fields(node.props, resolver),
-    Index: _index,
-    ReactiveComponent: _component,
-    ReactiveModule: _reactive_module,
-    Fragment: _fragment,
-    Routes: _routes,
-    StateMachine: _state_machine,
-    Form: _form,
-    BackButton: _handlers,
-    DeepLink: _handlers,
-    Push: _handlers,
+    ast.Function: _function,
+    ast.Workflow: _body,
+    ast.Activity: _body,
+    ast.Actor: _actor,
+    ast.Const: _const,
+    ast.TypeDef: _type,
+    ast.Url: _type,
+    ast.Table: lambda node, resolver: _fields(node.fields, resolver),
+    ast.V0Component: lambda node, resolver: _fields(node.props, resolver),
+    ast.Index: _index,
+    ast.ReactiveComponent: _component,
+    ast.ReactiveModule: _reactive_module,
+    ast.Fragment: _fragment,
+    ast.Routes: _routes,
+    ast.StateMachine: _state_machine,
+    ast.Form: _form,
+    ast.BackButton: _handlers,
+    ast.DeepLink: _handlers,
+    ast.Push: _handlers,
 }
 """Declarations with names in them; a script, a token or an import has none."""

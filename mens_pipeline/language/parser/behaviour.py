@@ -1,21 +1,8 @@
 """Behaviour and block declarations: workflows, activities, actors, forms, tokens, mobile blocks (G25-G29)."""
 
-from typing import Final
+from typing import Final, TypeVar
 
-from mens_pipeline.language.ast.behaviour import (
-    Activity,
-    Actor,
-    BackButton,
-    DeepLink,
-    DesignToken,
-    Form,
-    FormField,
-    Handler,
-    Push,
-    Tokens,
-    Workflow,
-)
-from mens_pipeline.language.ast.expressions import Expr
+from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.parser.cursor import integer
 from mens_pipeline.language.parser.ui import UiParser
@@ -26,10 +13,13 @@ _FORM_ENTRIES: Final = ("field", "on_submit", "success_redirect", "error_message
 _TOKEN_CATEGORIES: Final = ("color", "spacing", "radius", "shadow", "font")
 
 
+MobileBlock = TypeVar("MobileBlock", ast.BackButton, ast.Push, ast.DeepLink)
+
+
 class BehaviourParser(UiParser):
     """Parser of workflows, actors, state machines and agents, and of blocks of settings."""
 
-    def workflow(self) -> Workflow:
+    def workflow(self) -> ast.Workflow:
         """`Workflow`, with or without `@distributed_train` (G25)."""
         start = self.starts[self.pos]
         strategy: str | None = None
@@ -44,7 +34,7 @@ class BehaviourParser(UiParser):
         self._refuse_uses("workflow")
         returned = self.return_type()
         body = self.block()
-        return Workflow(start, self.end(), name, params, returned, body, strategy, peers)
+        return ast.Workflow(start, self.end(), name, params, returned, body, strategy, peers)
 
     def _training_keys(self) -> tuple[str | None, int | None]:
         """`'(' DtLoop ')'`: strategy and peers (G25, S16)."""
@@ -76,7 +66,7 @@ class BehaviourParser(UiParser):
             advice = "Only functions declare effects."
             self.fail(Code.EXPECTED_TOKEN, f"expected `to` or `{{` after the {what} parameters", advice)
 
-    def activity(self) -> Activity:
+    def activity(self) -> ast.Activity:
         """`Activity` (G25)."""
         start = self.begin()
         name = self.name("an activity name")
@@ -84,37 +74,39 @@ class BehaviourParser(UiParser):
         self._refuse_uses("activity")
         returned = self.return_type()
         body = self.block()
-        return Activity(start, self.end(), name, params, returned, body)
+        return ast.Activity(start, self.end(), name, params, returned, body)
 
-    def actor(self) -> Actor:
+    def actor(self) -> ast.Actor:
         """`Actor` (G26, S20)."""
         start = self.begin()
         name = self.name("an actor name")
-        handlers: list[Handler] = []
+        handlers: list[ast.Handler] = []
         for _ in self.braced("after the actor name (an actor has no parameters)", "the actor"):
             if not self.at("on"):
                 advice = "Actors hold `on` handlers only." if self.at("state") else None
                 self.fail(Code.INVALID_ACTOR_MEMBER, "expected an `on` handler or `}`", advice)
             handlers.append(self._handler())
-        return Actor(start, self.end(), name, tuple(handlers))
+        return ast.Actor(start, self.end(), name, tuple(handlers))
 
-    def _handler(self) -> Handler:
+    def _handler(self) -> ast.Handler:
         start = self.begin()
         event = self.name("an event name")
         params = self.parameter_list()
         returned = self.return_type()
         body = self.block()
-        return Handler(start, self.end(), event, params, returned, body)
+        return ast.Handler(start, self.end(), event, params, returned, body)
 
-    def form(self) -> Form:
+    def form(self) -> ast.Form:
         """`Form` (G27, S11)."""
         start = self.begin()
         name = self.name("a form name")
-        fields: list[FormField] = []
+        fields: list[ast.FormField] = []
         clauses: dict[str, str] = {}
         for _ in self.braced("after the form name", "the form"):
             if not self.at_word(*_FORM_ENTRIES):
-                self._fail_form_entry()
+                comma = "Form entries are not separated by commas." if self.at(",") else None
+                advice = comma or did_you_mean(self.texts[self.pos], _FORM_ENTRIES)
+                self.fail(Code.INVALID_FORM_ENTRY, f"expected {', '.join(_FORM_ENTRIES)} or `}}`", advice)
             word = self.take_any()
             if word == "field":
                 fields.append(self._form_field())
@@ -125,22 +117,16 @@ class BehaviourParser(UiParser):
             else:
                 clauses[word] = self.double_quoted(f"the text of `{word}`", Code.INVALID_FORM_ENTRY)
         redirect, message = clauses.get("success_redirect"), clauses.get("error_message")
-        return Form(start, self.end(), name, tuple(fields), clauses.get("on_submit"), redirect, message)
+        return ast.Form(start, self.end(), name, tuple(fields), clauses.get("on_submit"), redirect, message)
 
-    def _fail_form_entry(self) -> None:
-        advice = did_you_mean(self.texts[self.pos], _FORM_ENTRIES)
-        if self.at(","):
-            advice = "Form entries are not separated by commas."
-        self.fail(Code.INVALID_FORM_ENTRY, f"expected {', '.join(_FORM_ENTRIES)} or `}}`", advice)
-
-    def _form_field(self) -> FormField:
+    def _form_field(self) -> ast.FormField:
         start = self.starts[self.pos - 1]
         name = self.name("a field name")
         self.expect(":", "after the field name")
         annotation = self.type_expression()
         required = hidden = False
         label: str | None = None
-        default: Expr | None = None
+        default: ast.Expr | None = None
         constraints: list[tuple[str, str]] = []
         while self.at("IDENT"):
             word = self.texts[self.pos]
@@ -160,9 +146,9 @@ class BehaviourParser(UiParser):
                 constraints.append((word, self._form_bounds(word)))
             else:
                 break
-        return FormField(start, self.end(), name, annotation, required, hidden, label, default, tuple(constraints))
+        return ast.FormField(start, self.end(), name, annotation, required, hidden, label, default, tuple(constraints))
 
-    def _form_default(self) -> Expr:
+    def _form_default(self) -> ast.Expr:
         self.pos += 1
         opener = self.pos
         self.expect("(", "after `default`")
@@ -193,13 +179,13 @@ class BehaviourParser(UiParser):
             self.fail(Code.INVALID_FORM_ENTRY, f"expected an integer without a sign in `{word}`")
         return self.take_any()
 
-    def design_tokens(self) -> Tokens:
+    def design_tokens(self) -> ast.Tokens:
         """`Tokens` (G28, S12)."""
         start = self.begin()
         entries = tuple(self._design_token() for _ in self.braced("after `@tokens`", "the design tokens"))
-        return Tokens(start, self.end(), entries)
+        return ast.Tokens(start, self.end(), entries)
 
-    def _design_token(self) -> DesignToken:
+    def _design_token(self) -> ast.DesignToken:
         start = self.starts[self.pos]
         if not self.at_word(*_TOKEN_CATEGORIES):
             advice = did_you_mean(self.texts[self.pos], _TOKEN_CATEGORIES)
@@ -210,7 +196,7 @@ class BehaviourParser(UiParser):
         if not labels:
             self.expect(":", "after the token name")
             value = self.any_string("a token value", Code.INVALID_DESIGN_TOKEN)
-            return DesignToken(start, self.end(), category, name, (value,))
+            return ast.DesignToken(start, self.end(), category, name, (value,))
         values: list[str] = []
         for label in labels:
             if not self.at_word(label):
@@ -218,27 +204,11 @@ class BehaviourParser(UiParser):
             self.pos += 1
             self.expect(":", f"after `{label}`")
             values.append(self.any_string(f"the {label} value", Code.INVALID_DESIGN_TOKEN))
-        return DesignToken(start, self.end(), category, name, tuple(values))
+        return ast.DesignToken(start, self.end(), category, name, tuple(values))
 
-    def back_button(self) -> BackButton:
-        """`BackButton` (G29)."""
+    def mobile_block(self, form: type[MobileBlock], *, takes_string: bool = False) -> MobileBlock:
+        """`BackButton`, `Push`, or with strings as values `DeepLink` (G29, S13)."""
         start = self.starts[self.pos]
-        entries = self._mobile_entries(takes_string=False)
-        return BackButton(start, self.end(), entries)
-
-    def push(self) -> Push:
-        """`Push` (G29)."""
-        start = self.starts[self.pos]
-        entries = self._mobile_entries(takes_string=False)
-        return Push(start, self.end(), entries)
-
-    def deep_link(self) -> DeepLink:
-        """`DeepLink` (G29, S13)."""
-        start = self.starts[self.pos]
-        entries = self._mobile_entries(takes_string=True)
-        return DeepLink(start, self.end(), entries)
-
-    def _mobile_entries(self, *, takes_string: bool) -> tuple[tuple[str, str], ...]:
         word = self.take_any()
         entries: list[tuple[str, str]] = []
         for _ in self.braced(f"after `{word}`", f"`{word}`"):
@@ -253,4 +223,4 @@ class BehaviourParser(UiParser):
             else:
                 value = self.identifier("a name or a double-quoted string", Code.INVALID_MOBILE_ENTRY)
             entries.append((key, value))
-        return tuple(entries)
+        return form(start, self.end(), tuple(entries))

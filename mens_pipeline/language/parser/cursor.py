@@ -5,16 +5,17 @@ methods, so that each part reads on its own.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Never
+from functools import partial
+from typing import Final, Never, TypeVar
 
-from mens_pipeline.language.ast.expressions import Argument, Expr
-from mens_pipeline.language.ast.statements import Statement
-from mens_pipeline.language.ast.types import Param, Type
+from mens_pipeline.language.ast.expressions import Expr, Statement
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.lexer import TokenStream
 from mens_pipeline.language.vocabulary import ANY_STRING, ID_KINDS, NAME_KINDS, TokenKind
+
+Entry = TypeVar("Entry")
 
 MAX_NESTING: Final = 4000
 """Expressions, prefix operands, blocks, patterns and types that may be open at once.
@@ -27,10 +28,7 @@ hostile text 1 MiB or more.
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A diagnostic that still counts in tokens.
-
-    `token` is the index of the token it speaks of.
-    """
+    """A diagnostic that still counts in tokens: it speaks of the one whose index is `token`."""
 
     code: Code
     message: str
@@ -66,24 +64,8 @@ class Cursor(ABC):
         """`Expr` (G33)."""
 
     @abstractmethod
-    def arguments(self) -> tuple[Argument, ...]:
-        """`Args` and the closing parenthesis (G40)."""
-
-    @abstractmethod
     def block(self) -> tuple[Statement, ...]:
         """`'{' Block` (G30)."""
-
-    @abstractmethod
-    def type_expression(self) -> Type:
-        """`Type` (G32)."""
-
-    @abstractmethod
-    def parameter_list(self) -> tuple[Param, ...]:
-        """`'(' [ Params ] ')'` (G32)."""
-
-    @abstractmethod
-    def return_type(self) -> Type | None:
-        """`[ Ret ]` (G32)."""
 
     def end(self) -> int:
         """Return offset after the last consumed token that is no newline."""
@@ -119,6 +101,13 @@ class Cursor(ABC):
         self.pos += 1
         return True
 
+    def take_word(self, word: str) -> bool:
+        """Consume the next token if it is this contextual word."""
+        if not self.at_word(word):
+            return False
+        self.pos += 1
+        return True
+
     def take_any(self) -> str:
         """Consume one token of any kind and return its text; nothing at the end of the input (P4)."""
         text = self.texts[self.pos]
@@ -126,20 +115,16 @@ class Cursor(ABC):
             self.pos += 1
         return text
 
-    def expect(self, kind: TokenKind, where: str) -> None:
-        """Consume a token of this kind or reject.
-
-        `where` is the place in words, for the message: `after the parameters`.
-        """
+    def expect(self, kind: TokenKind, where: str, code: Code = Code.EXPECTED_TOKEN, advice: str | None = None) -> None:
+        """Consume a token of this kind or reject; `where` is the place in words: `after the parameters`."""
         if self.kinds[self.pos] != kind:
-            self.fail(Code.EXPECTED_TOKEN, f"expected `{kind}` {where}")
+            self.fail(code, f"expected `{kind}` {where}", advice)
         self.pos += 1
 
-    def expect_word(self, word: str, where: str) -> None:
+    def expect_word(self, word: str, where: str, code: Code = Code.EXPECTED_TOKEN) -> None:
         """Consume this contextual word or reject."""
-        if not self.at_word(word):
-            self.fail(Code.EXPECTED_TOKEN, f"expected `{word}` {where}")
-        self.pos += 1
+        if not self.take_word(word):
+            self.fail(code, f"expected `{word}` {where}")
 
     def expect_closer(self, kind: TokenKind, opener: int, where: str) -> None:
         """Consume a closing token or reject, naming the opener when the text ends before it.
@@ -149,18 +134,13 @@ class Cursor(ABC):
         if self.kinds[self.pos] == kind:
             self.pos += 1
         elif self.pos >= self.last:
-            opened = self.texts[opener]
-            raise ParseError(
-                Finding(Code.UNCLOSED_DELIMITER, f"the `{opened}` of {where} is never closed", opener, f"Add `{kind}`.")
-            )
+            message = f"the `{self.texts[opener]}` of {where} is never closed"
+            raise ParseError(Finding(Code.UNCLOSED_DELIMITER, message, opener, f"Add `{kind}`."))
         else:
             self.fail(Code.EXPECTED_TOKEN, f"expected `{kind}` to close {where}")
 
     def name(self, what: str) -> str:
-        """Consume a `Name` (G1) or reject.
-
-        `what` is what is named: `a function name`.
-        """
+        """Consume a `Name` (G1) or reject; `what` is what is named: `a function name`."""
         pos = self.pos
         if self.kinds[pos] not in NAME_KINDS:
             self.fail(Code.EXPECTED_NAME, f"expected {what}")
@@ -190,15 +170,24 @@ class Cursor(ABC):
         self.pos += 1
         return unescape(self.texts[self.pos - 1])
 
-    def names_on_line(self, closer: TokenKind, what: str) -> tuple[str, ...]:
-        """`[ Name { ',' Name } [ ',' ] ] closer` without newlines (N6); the opener has been consumed."""
-        names: list[str] = []
-        while not self.at(closer):
-            names.append(self.name(what))
+    def separated(
+        self, entry: Callable[[], Entry], closer: TokenKind, where: str, *, spans_lines: bool = False
+    ) -> tuple[Entry, ...]:
+        """`[ entry { ',' entry } [ ',' ] ] closer`, on one line unless it may span several (N6).
+
+        The opener has been consumed; `where` is the place of the closing token in words, `after the columns`.
+        """
+        entries: list[Entry] = []
+        while (self.skip_newlines() if spans_lines else self.kinds[self.pos]) != closer:
+            entries.append(entry())
             if not self.take(","):
                 break
-        self.expect(closer, f"after {what}")
-        return tuple(names)
+        self.expect(closer, where)
+        return tuple(entries)
+
+    def names_on_line(self, what: str) -> tuple[str, ...]:
+        """Consume names up to `)`; what is before it has been consumed (N6)."""
+        return self.separated(partial(self.name, what), ")", f"after {what}")
 
     def braced(self, where: str, what: str) -> Iterator[None]:
         """`'{' { ~ entry } ~ '}'`: one turn for each entry that stands between the braces.
@@ -235,22 +224,14 @@ class Cursor(ABC):
         """Count one more open level, and return the depth to restore when it is closed."""
         depth = self.depth
         if depth >= MAX_NESTING:
-            raise ParseError(
-                Finding(
-                    Code.NESTING_LIMIT,
-                    f"nested more than {MAX_NESTING} levels deep",
-                    self.pos,
-                    "Move inner parts into functions or constants of their own.",
-                )
-            )
+            message = f"nested more than {MAX_NESTING} levels deep"
+            advice = "Move inner parts into functions or constants of their own."
+            raise ParseError(Finding(Code.NESTING_LIMIT, message, self.pos, advice))
         self.depth = depth + 1
         return depth
 
     def fail(self, code: Code, expectation: str, advice: str | None = None) -> Never:
-        """Reject at the next token.
-
-        `expectation` is what should stand here; what was found is added.
-        """
+        """Reject at the next token; `expectation` is what should stand here, and what was found is added."""
         raise ParseError(Finding(code, f"{expectation}, found {self.found()}", self.pos, advice))
 
     def found(self) -> str:

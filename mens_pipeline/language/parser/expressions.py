@@ -1,13 +1,16 @@
-"""Expressions: the choice of an operand and the infix operators (G33, G34)."""
+"""Expressions: forms with braces or words, the choice of an operand, infix operators (G33, G34, G37-G39, G42)."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Final, Never
 
-from mens_pipeline.language.ast.expressions import Binary, Expr, Ident, Try, With
+from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code
-from mens_pipeline.language.parser.statements import StatementParser
-from mens_pipeline.language.vocabulary import BINARY_POWERS, TokenKind
+from mens_pipeline.language.parser.cursor import Finding, ParseError, integer, unescape
+from mens_pipeline.language.parser.operands import OperandParser
+from mens_pipeline.language.vocabulary import ANY_STRING, BINARY_POWERS, MAX_VERSION, OBJECT_KEY_KINDS, TokenKind
 
+_INT: Final[frozenset[TokenKind]] = frozenset(("INT",))
 _POSTFIX: Final = frozenset(("(", ".", "["))
 _HINTS: Final[dict[str, str]] = {
     "</": "Vox has no angle-bracket markup: write view calls such as `row() { }`.",
@@ -21,10 +24,14 @@ _HINTS: Final[dict[str, str]] = {
 }
 
 
-class ExpressionParser(StatementParser):
+class ExpressionParser(OperandParser):
     """Parser of expressions."""
 
-    def expression(self) -> Expr:
+    @abstractmethod
+    def statement(self) -> ast.Statement:
+        """`Stmt` (G30)."""
+
+    def expression(self) -> ast.Expr:
         """`Expr = ~ Infix(0)` (G33)."""
         kinds = self.kinds
         pos = self.pos
@@ -38,7 +45,7 @@ class ExpressionParser(StatementParser):
         self.depth = depth
         return operand
 
-    def _infix(self, left: Expr, start: int, minimum: int) -> Expr:
+    def _infix(self, left: ast.Expr, start: int, minimum: int) -> ast.Expr:
         """Parse the loop of `Infix(minimum)` behind its first operand (G34)."""
         kinds = self.kinds
         while True:
@@ -48,25 +55,25 @@ class ExpressionParser(StatementParser):
             self.pos = pos = self.pos + 1
             _, right_power, name = powers
             if name == "Try":
-                left = Try(start, self.ends[pos - 1], left)
+                left = ast.Try(start, self.ends[pos - 1], left)
                 continue
             right = self.primary()
             if kinds[self.pos] in BINARY_POWERS:
                 right = self._infix(right, self.starts[pos], right_power)
             end = self.ends[self.pos - 1]
-            left = With(start, end, left, right) if name == "With" else Binary(start, end, name, left, right)
+            left = ast.With(start, end, left, right) if name == "With" else ast.Binary(start, end, name, left, right)
 
-    def primary(self) -> Expr:
+    def primary(self) -> ast.Expr:
         """Return one operand with its postfix loop (G33, G35)."""
         pos = self.pos
         kind = self.kinds[pos]
-        node: Expr
+        node: ast.Expr
         if kind == "IDENT" or kind == "TYPEIDENT":  # noqa: PLR1714 - the commonest token: two comparisons beat a set
             self.pos = pos + 1
             if self.kinds[pos + 1] == "=>":
                 node = self.bare_lambda(pos)
             else:
-                node = Ident(self.starts[pos], self.ends[pos], self.texts[pos])
+                node = ast.Ident(self.starts[pos], self.ends[pos], self.texts[pos])
         else:
             form = _FORMS.get(kind)
             if form is None:
@@ -83,8 +90,196 @@ class ExpressionParser(StatementParser):
             self.fail(Code.EXPECTED_EXPRESSION, "expected an expression", advice)
         self.fail(Code.EXPECTED_EXPRESSION, "expected an expression", _HINTS.get(self.kinds[self.pos]))
 
+    def brace_expression(self) -> ast.Expr:
+        """Parse an object literal or a block, told apart by two tokens of lookahead (G37)."""
+        kinds = self.kinds
+        start = self.starts[self.pos]
+        key = self.pos + 1
+        while kinds[key] == "NL":
+            key += 1
+        if kinds[key] == "}":
+            self.pos = key + 1
+            return ast.ObjectLit(start, self.end(), ())
+        if kinds[key] in OBJECT_KEY_KINDS:
+            colon = key + 1
+            while kinds[colon] == "NL":
+                colon += 1
+            if kinds[colon] == ":":
+                return self._object()
+        statements = self.block()
+        return ast.Block(start, self.end(), statements)
 
-_FORMS: Final[dict[TokenKind, Callable[[ExpressionParser], Expr]]] = {
+    def _object(self) -> ast.ObjectLit:
+        opener = self.pos
+        self.pos += 1
+        self.skip_newlines()
+        fields = [self._object_field()]
+        while self.take(","):
+            if self.skip_newlines() == "}":
+                break
+            fields.append(self._object_field())
+        self.skip_newlines()
+        self.expect_closer("}", opener, "the object")
+        return ast.ObjectLit(self.starts[opener], self.end(), tuple(fields))
+
+    def _object_field(self) -> ast.ObjectField:
+        pos = self.pos
+        if self.kinds[pos] not in OBJECT_KEY_KINDS:
+            advice = "A reserved word needs quotes as a key." if self.texts[pos].isalpha() else None
+            self.fail(Code.INVALID_OBJECT_KEY, "expected an object key", advice)
+        text = self.texts[pos]
+        key = unescape(text) if self.kinds[pos] in ANY_STRING else text
+        self.pos = pos + 1
+        self.expect(":", "after the object key")
+        value = self.expression()
+        return ast.ObjectField(self.starts[pos], self.end(), key, value)
+
+    def match_expression(self) -> ast.Match:
+        """`Match` (G38); the end of the input closes it (E5)."""
+        start = self.begin()
+        subject = self.expression()
+        self.expect("{", "after the subject of `match`")
+        arms: list[ast.MatchArm] = []
+        while self.skip_newlines() != "}":
+            if self.pos >= self.last:
+                return ast.Match(start, self.end(), subject, tuple(arms))
+            arms.append(self._arm())
+            if self.skip_newlines() == ",":
+                self.pos += 1
+        self.pos += 1
+        return ast.Match(start, self.end(), subject, tuple(arms))
+
+    def _arm(self) -> ast.MatchArm:
+        start = self.starts[self.pos]
+        pattern = self.pattern()
+        if self.at("->"):
+            advice = "Match arms are written `pattern => body`."
+            self.fail(Code.OLD_ARM_ARROW, "expected `=>` after the pattern", advice)
+        if self.at("if") or self.at("|"):
+            advice = "Vox has no guards and no alternatives: write one arm a pattern and test inside it."
+            self.fail(Code.EXPECTED_TOKEN, "expected `=>` after the pattern", advice)
+        self.expect("=>", "after the pattern")
+        body: ast.Expr
+        if self.kinds[self.pos] in {"return", "break", "continue"}:
+            body_start = self.starts[self.pos]
+            statement = self.statement()
+            body = ast.Block(body_start, self.end(), (statement,))
+        else:
+            body = self.expression()
+        return ast.MatchArm(start, self.end(), pattern, body)
+
+    def if_expression(self) -> ast.If:
+        """`If` (G39); a chain of `else if` is read in a loop, so its length is no nesting."""
+        heads: list[tuple[int, ast.Expr, tuple[ast.Statement, ...]]] = []
+        otherwise: tuple[ast.Statement, ...] | None = None
+        while True:
+            start = self.begin()
+            condition = self.expression()
+            heads.append((start, condition, self.block()))
+            end = self.end()
+            if self.skip_newlines() != "else":
+                break
+            self.pos += 1
+            if self.skip_newlines() != "if":
+                otherwise = self.block()
+                end = self.end()
+                break
+        start, condition, then = heads.pop()
+        node = ast.If(start, end, condition, then, otherwise)
+        while heads:
+            start, condition, then = heads.pop()
+            node = ast.If(start, end, condition, then, (ast.ExprStatement(node.start, end, node),))
+        return node
+
+    def for_expression(self) -> ast.For:
+        """`For` (G39)."""
+        start = self.begin()
+        binding = self.name("a loop variable")
+        index = self.name("an index variable") if self.take(",") else None
+        self.expect("in", "after the loop variable")
+        iterable = self.expression()
+        key = None
+        if self.take_word("key"):
+            self.expect("=", "after `key`")
+            key = self.expression()
+        body = self.expression()
+        return ast.For(start, self.end(), binding, index, iterable, key, body)
+
+    def spawn_expression(self) -> ast.Spawn:
+        """`'spawn' '(' Expr ')'` (G33)."""
+        start = self.begin()
+        opener = self.pos
+        if not self.at("("):
+            self.fail(Code.EXPECTED_TOKEN, "expected `(` after `spawn`", "Write `spawn(expression)`.")
+        self.pos += 1
+        target = self.expression()
+        self.expect_closer(")", opener, "`spawn`")
+        return ast.Spawn(start, self.end(), target)
+
+    def side_effect_expression(self) -> ast.SideEffect:
+        """`'side_effect' '{' Block` (G33)."""
+        start = self.begin()
+        statements = self.block()
+        return ast.SideEffect(start, self.end(), statements)
+
+    def workflow_version(self) -> ast.WorkflowVersion:
+        """`'workflow' '.' Name '(' Args ')'` with the checks of S4 (G42).
+
+        Each check is made as soon as it is decided, not at the closing parenthesis: a text that is not rejected up to
+        some token can then be completed.
+        """
+        head = self.pos
+        self.pos += 1
+        self.expect(".", "after `workflow` in an expression")
+        if self.name("`version` after `workflow.`") != "version":
+            self._fail_version(head)
+        self.expect("(", "after `workflow.version`")
+        opener = self.pos - 1
+        name = unescape(self._version_literal(ANY_STRING, head))
+        low, high = (self._version_number(head, opener) for _ in range(2))
+        while self.take(",") and self.skip_newlines() != ")":
+            self.argument()
+            self.skip_newlines()
+        self.expect_closer(")", opener, "the argument list")
+        return ast.WorkflowVersion(self.starts[head], self.end(), name, low, high)
+
+    def _version_number(self, head: int, opener: int) -> int:
+        if not self.take(","):
+            if self.at("EOF"):
+                self.expect_closer(")", opener, "the argument list")
+            self._fail_version(head)
+        return integer(self._version_literal(_INT, head))
+
+    def _version_literal(self, kinds: frozenset[TokenKind], head: int) -> str:
+        """Return one argument that is a literal and nothing else, but for parentheses and a name in front of it."""
+        self.skip_newlines()
+        if self.kinds[self.pos] == "IDENT" and self.kinds[self.pos + 1] == "=":
+            self.pos += 2
+        depth = self.open_level()
+        openers: list[int] = []
+        while self.skip_newlines() == "(":
+            openers.append(self.pos)
+            self.pos += 1
+            self.open_level()
+        text = self.texts[self.pos]
+        if self.kinds[self.pos] not in kinds or (kinds is _INT and integer(text) > MAX_VERSION):
+            if self.at("EOF"):
+                self.fail(Code.INVALID_WORKFLOW_VERSION, "expected a literal in `workflow.version`")
+            self._fail_version(head)
+        self.pos += 1
+        while openers:
+            self.skip_newlines()
+            self.expect_closer(")", openers.pop(), "the parentheses")
+        self.depth = depth
+        self.skip_newlines()
+        return text
+
+    def _fail_version(self, head: int) -> Never:
+        message = f'expected `workflow.version("change", minimum, maximum)` with literals up to {MAX_VERSION}'
+        raise ParseError(Finding(Code.INVALID_WORKFLOW_VERSION, message, head))
+
+
+_FORMS: Final[dict[TokenKind, Callable[[ExpressionParser], ast.Expr]]] = {
     "STRING": ExpressionParser.literal,
     "SSTRING": ExpressionParser.literal,
     "INT": ExpressionParser.literal,

@@ -2,34 +2,31 @@
 
 from typing import Final
 
-from mens_pipeline.language.ast.functions import (
-    Endpoint,
-    Forall,
-    Function,
-    Loading,
-    McpResource,
-    McpTool,
-    Scheduled,
-    Test,
-)
-from mens_pipeline.language.ast.statements import Statement
+from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code
-from mens_pipeline.language.parser.decorators import DecoratorParser
+from mens_pipeline.language.parser.cursor import integer, unescape
+from mens_pipeline.language.parser.statements import StatementParser
 from mens_pipeline.language.suggestions import did_you_mean
-from mens_pipeline.language.vocabulary import EFFECTS, FUNCTION_DECORATORS, LLM_DECORATORS
+from mens_pipeline.language.vocabulary import (
+    BALANCED_DECORATORS,
+    BARE_DECORATORS,
+    EFFECTS,
+    FUNCTION_DECORATORS,
+    KEYED_DECORATORS,
+    LLM_DECORATORS,
+    KeyTable,
+    Separator,
+)
 
 _EFFECT_LIST: Final = ", ".join(sorted(EFFECTS))
 _ENDPOINT_KINDS: Final = ("query", "mutation", "server")
 
 
-class FunctionParser(DecoratorParser):
+class FunctionParser(StatementParser):
     """Everything that ends in `fn`."""
 
-    def function(self, start: int, *, is_pub: bool = False, is_async: bool = False) -> Function:
-        """`FnDecl` (G8).
-
-        The declaration begins at `start`, with its modifier.
-        """
+    def function(self, start: int, *, is_pub: bool = False, is_async: bool = False) -> ast.Function:
+        """`FnDecl` (G8); it begins at `start`, with its modifier."""
         decorators = self.function_decorators()
         self._expect_fn()
         name = self.name("a function name")
@@ -39,7 +36,7 @@ class FunctionParser(DecoratorParser):
         returned = self.return_type()
         is_llm = any(decorator.name in LLM_DECORATORS for decorator in decorators)
         body = () if is_llm and not self.at("{") else self._function_body()
-        return Function(
+        return ast.Function(
             start, self.end(), name, generics, params, returned, body, effects, decorators, is_async, is_pub
         )
 
@@ -53,7 +50,7 @@ class FunctionParser(DecoratorParser):
             self.fail(Code.EXPECTED_TOKEN, "expected `fn`", advice)
         self.pos += 1
 
-    def _function_body(self) -> tuple[Statement, ...]:
+    def _function_body(self) -> tuple[ast.Statement, ...]:
         advice = None
         if self.at_word("uses"):
             advice = "The `uses` clause comes before the return type."
@@ -75,9 +72,8 @@ class FunctionParser(DecoratorParser):
         return tuple(names)
 
     def _uses_clause(self) -> tuple[str, ...]:
-        if not self.at_word("uses"):
+        if not self.take_word("uses"):
             return ()
-        self.pos += 1
         effects = [self._effect()]
         while self.take(","):
             effects.append(self._effect())
@@ -95,7 +91,7 @@ class FunctionParser(DecoratorParser):
             return f"mcp({tool})"
         return text
 
-    def asynchronous(self) -> Function:
+    def asynchronous(self) -> ast.Function:
         """`AsyncFn` (G5)."""
         start = self.begin()
         kind = self.kinds[self.pos]
@@ -103,7 +99,7 @@ class FunctionParser(DecoratorParser):
             self.fail(Code.INVALID_MODIFIER_TARGET, "expected `fn` after `async`")
         return self.function(start, is_async=True)
 
-    def extern_function(self) -> Function:
+    def extern_function(self) -> ast.Function:
         """`ExternFn` (G7)."""
         start = self.begin()
         self.expect("fn", "after `extern`")
@@ -113,15 +109,15 @@ class FunctionParser(DecoratorParser):
         self.expect("=", "and a module path after an extern signature")
         module = self.any_string("a module path")
         end = self.end()
-        return Function(start, end, name, (), params, returned, (), (), (), is_pub=True, extern_module=module)
+        return ast.Function(start, end, name, (), params, returned, (), (), (), is_pub=True, extern_module=module)
 
-    def loading(self) -> Loading:
+    def loading(self) -> ast.Loading:
         """Parse `'@loading' FnDecl` (G12)."""
         start = self.begin()
         function = self._wrapped()
-        return Loading(start, self.end(), function)
+        return ast.Loading(start, self.end(), function)
 
-    def test(self) -> Test:
+    def test(self) -> ast.Test:
         """`'@test' [ '(' [ STRING ] [ ')' ] ] FnDecl` (G12)."""
         start = self.begin()
         label = ""
@@ -129,9 +125,9 @@ class FunctionParser(DecoratorParser):
             label = self.double_quoted("a label") if self.at("STRING") else ""
             self.take(")")
         function = self._wrapped()
-        return Test(start, self.end(), label, function)
+        return ast.Test(start, self.end(), label, function)
 
-    def forall(self) -> Forall:
+    def forall(self) -> ast.Forall:
         """`'@forall' [ '(' ForallArg [ ')' ] ] FnDecl` (G12)."""
         start = self.begin()
         label = ""
@@ -143,9 +139,9 @@ class FunctionParser(DecoratorParser):
                     self.pos += 1
             self.take(")")
         function = self._wrapped()
-        return Forall(start, self.end(), label, function)
+        return ast.Forall(start, self.end(), label, function)
 
-    def scheduled(self) -> Scheduled:
+    def scheduled(self) -> ast.Scheduled:
         """`'@scheduled' ~ '(' STRING ')' FnDecl` (G12, S10)."""
         start = self.begin()
         self.skip_newlines()
@@ -153,9 +149,9 @@ class FunctionParser(DecoratorParser):
         interval = self.double_quoted("an interval")
         self.expect(")", "after the interval")
         function = self._wrapped()
-        return Scheduled(start, self.end(), interval, function)
+        return ast.Scheduled(start, self.end(), interval, function)
 
-    def endpoint(self) -> Endpoint:
+    def endpoint(self) -> ast.Endpoint:
         """`'@endpoint' '(' «kind» ':' kind ')' FnDecl` (G12, S5)."""
         start = self.begin()
         self.expect("(", "after `@endpoint`")
@@ -169,18 +165,18 @@ class FunctionParser(DecoratorParser):
         kind = self.take_any()
         self.expect(")", "after the endpoint kind")
         function = self._wrapped()
-        return Endpoint(start, self.end(), kind, function)
+        return ast.Endpoint(start, self.end(), kind, function)
 
-    def mcp_tool(self) -> McpTool:
+    def mcp_tool(self) -> ast.McpTool:
         """`( '@tool' | '@mcp.tool' ) [ STRING ] FnDecl` (G12)."""
         start = self.begin()
         if self.at("("):
             self.fail(Code.EXPECTED_TOKEN, "expected a description or `fn`", 'Write `@mcp.tool "..."`.')
         description = self.double_quoted("a description") if self.at("STRING") else ""
         function = self._wrapped()
-        return McpTool(start, self.end(), description, function)
+        return ast.McpTool(start, self.end(), description, function)
 
-    def mcp_resource(self) -> McpResource:
+    def mcp_resource(self) -> ast.McpResource:
         """`( '@resource' | '@mcp.resource' ) ( '(' STRING ',' STRING ')' | STRING STRING ) FnDecl` (G12)."""
         start = self.begin()
         parenthesised = self.take("(")
@@ -191,8 +187,131 @@ class FunctionParser(DecoratorParser):
         if parenthesised:
             self.expect(")", "after the description")
         function = self._wrapped()
-        return McpResource(start, self.end(), uri, description, function)
+        return ast.McpResource(start, self.end(), uri, description, function)
 
-    def _wrapped(self) -> Function:
+    def _wrapped(self) -> ast.Function:
         self.skip_newlines()
         return self.function(self.starts[self.pos])
+
+    def function_decorators(self) -> tuple[ast.Decorator, ...]:
+        """`{ ~ FnDecorator } ~` (G8)."""
+        decorators: list[ast.Decorator] = []
+        while self.skip_newlines() in FUNCTION_DECORATORS:
+            decorators.append(self._decorator())
+        return tuple(decorators)
+
+    def _decorator(self) -> ast.Decorator:
+        kind = self.kinds[self.pos]
+        if kind in KEYED_DECORATORS:
+            return self._keyed(KEYED_DECORATORS[kind])
+        if kind in {"@require", "@invariant", "@ensure"}:
+            return self._contract()
+        start = self.begin()
+        arguments: tuple[ast.DecoratorArgument, ...] = ()
+        if self.at("(") and kind in BALANCED_DECORATORS:
+            self.balanced()
+        elif self.at("(") and kind == "@uses":
+            arguments = self._uses_arguments()
+        elif self.at("(") and kind in BARE_DECORATORS:
+            self.fail(Code.EXPECTED_TOKEN, f"expected `fn`: `{kind}` takes no arguments", "Remove the parentheses.")
+        return ast.Decorator(start, self.end(), kind, arguments)
+
+    def _contract(self) -> ast.Decorator:
+        """`@require(e)`, `@invariant(e)`, `@ensure(e, fallback: name)` (G9)."""
+        start = self.starts[self.pos]
+        kind = self.kinds[self.pos]
+        self.pos += 1
+        opener = self.pos
+        self.expect("(", f"after `{kind}`")
+        condition = self.expression()
+        fallback = None
+        if kind == "@ensure" and self.take(",") and not self.at(")"):
+            self.expect_word("fallback", "after the comma of `@ensure`")
+            self.expect(":", "after `fallback`")
+            fallback = self.name("the name of a fallback function")
+        self.expect_closer(")", opener, f"`{kind}`")
+        return ast.Decorator(start, self.end(), kind, condition=condition, fallback=fallback)
+
+    def _uses_arguments(self) -> tuple[ast.DecoratorArgument, ...]:
+        """`UsesLoop` with its parentheses (G11)."""
+        opener = self.pos
+        self.pos += 1
+        arguments: list[ast.DecoratorArgument] = []
+        while self.skip_newlines() != ")" and self.pos < self.last:
+            start = self.starts[self.pos]
+            arguments.append(ast.DecoratorArgument(start, self.ends[self.pos], None, self.take_any()))
+            if not self.take(","):
+                break
+        self.expect_closer(")", opener, "`@uses`")
+        return tuple(arguments)
+
+    def _keyed(self, table: KeyTable) -> ast.Decorator:
+        """Parse a decorator with `KeyLoop` (G10)."""
+        start = self.starts[self.pos]
+        kind = self.kinds[self.pos]
+        self.pos += 1
+        opener = self.pos
+        arguments: list[ast.DecoratorArgument] = []
+        if self.take("("):
+            while self.skip_newlines() != ")" and self.pos < self.last:
+                arguments.append(self._entry(table))
+                if not self.take(","):
+                    break
+            if self.at("SSTRING"):
+                self.fail(Code.EXPECTED_STRING, "expected a double-quoted string", "Write it in double quotes.")
+            if not self.at(")") and not table.takes_unknown:
+                known = ", ".join(table.values)
+                self.fail(Code.UNKNOWN_DECORATOR_KEY, f"`{kind}` knows only the key {known}; expected `)`")
+            self.expect_closer(")", opener, f"`{kind}`")
+        return ast.Decorator(start, self.end(), kind, tuple(arguments))
+
+    def _entry(self, table: KeyTable) -> ast.DecoratorArgument:
+        start = self.starts[self.pos]
+        if not self.at("IDENT"):
+            end = self.ends[self.pos]
+            return ast.DecoratorArgument(start, end, None, self.take_any())
+        key = self.texts[self.pos]
+        self.pos += 1
+        if table.separator is Separator.OPTIONAL_EQUALS:
+            self.take("=")
+        elif table.separator is Separator.OPTIONAL_COLON:
+            self.take(":")
+        elif table.separator is Separator.REQUIRED_COLON or key == "class":
+            self.expect(":", f"after the key `{key}`")
+        value = self._value(table, key)
+        return ast.DecoratorArgument(start, self.end(), key, value)
+
+    def _value(self, table: KeyTable, key: str) -> ast.ArgumentValue:
+        pos = self.pos
+        kind = self.kinds[pos]
+        accepted = table.values.get(key)
+        if accepted is None:
+            return self.take_any() if table.takes_unknown else None
+        if kind not in accepted:
+            return None
+        if kind == "[":
+            return self._loose_list()
+        self.pos = pos + 1
+        return _value_of(kind, self.texts[pos])
+
+    def _loose_list(self) -> tuple[str, ...]:
+        """`[` tokens of any kind between commas `]` (G10)."""
+        opener = self.pos
+        self.pos += 1
+        items: list[str] = []
+        while self.skip_newlines() != "]" and self.pos < self.last:
+            items.append(self.take_any())
+            if not self.take(","):
+                break
+        self.expect_closer("]", opener, "the list")
+        return tuple(items)
+
+
+def _value_of(kind: str, text: str) -> ast.ArgumentValue:
+    if kind == "STRING":
+        return unescape(text)
+    if kind == "INT":
+        return integer(text)
+    if kind == "FLOAT":
+        return float(text)
+    return kind == "true" if kind in {"true", "false"} else text

@@ -1,19 +1,26 @@
-"""Whole texts: what may stand at the top level in each mode (G2-G5, M1-M5)."""
+"""Whole texts: imports, and what may stand at the top level in each mode (G2-G6, M1-M5, S8)."""
 
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, Never
 
-from mens_pipeline.language.ast.data import StateMachine, TypeDef, Url
-from mens_pipeline.language.ast.declarations import Declaration
-from mens_pipeline.language.ast.functions import Function
-from mens_pipeline.language.ast.statements import Statement
+from mens_pipeline.language.ast.declarations import Declaration, Import, ImportPath, StateMachine, TypeDef, Url
+from mens_pipeline.language.ast.expressions import Statement
+from mens_pipeline.language.ast.functions import BackButton, DeepLink, Function, Push
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.lexer import TokenStream
-from mens_pipeline.language.parser.cursor import Finding, ParseError
-from mens_pipeline.language.parser.imports import ImportParser
+from mens_pipeline.language.parser.behaviour import BehaviourParser
+from mens_pipeline.language.parser.cursor import Finding, ParseError, unescape
 from mens_pipeline.language.suggestions import FOREIGN_WORDS, did_you_mean
-from mens_pipeline.language.vocabulary import FUNCTION_DECORATORS, KEYWORDS, TOMBSTONES, TokenKind
+from mens_pipeline.language.vocabulary import (
+    ANY_STRING,
+    FUNCTION_DECORATORS,
+    ID_KINDS,
+    KEYWORDS,
+    SEGMENT_KINDS,
+    TOMBSTONES,
+    TokenKind,
+)
 
 MAX_FAILURES: Final = 20
 """Mistakes reported for one text; more than that is the work of one sitting."""
@@ -32,6 +39,7 @@ def mode_of(file_name: str) -> Mode:
     return Mode.UI if file_name.endswith(".vox.ui") else Mode.SOURCE
 
 
+_METADATA_KEYS: Final = ("version", "path", "git", "rev", "branch")
 _REACTIVE: Final = frozenset(("state", "derived", "effect", "on"))
 _TOMBSTONE_ADVICE: Final[dict[str, str]] = {
     "http": "Serve over HTTP with `@endpoint(kind: query) fn ...`.",
@@ -41,7 +49,7 @@ _TOMBSTONE_ADVICE: Final[dict[str, str]] = {
 }
 
 
-class ModuleParser(ImportParser):
+class ModuleParser(BehaviourParser):
     """The top level."""
 
     def __init__(self, stream: TokenStream, mode: Mode) -> None:
@@ -68,17 +76,21 @@ class ModuleParser(ImportParser):
                     declarations.append(item)
             except ParseError as error:
                 failures.append(error.finding)
-                self._recover(first)
+                self.pos = max(self.pos, first + 1)
+                while self.pos < self.last and not self._is_at_line_of_declaration():
+                    self.pos += 1
         if statements:
-            declarations.append(_script_main(statements))
+            start, end = statements[0].start, statements[-1].end
+            declarations.append(Function(start, end, "main", (), (), None, tuple(statements), (), ()))
         return tuple(declarations), tuple(failures)
 
     def item(self) -> Declaration | Statement:
         """Parse what begins at the next token: a declaration, or in a script perhaps a statement (M2)."""
         self.depth = 0
-        if self.mode is Mode.SCRIPT and not self._starts_script_declaration():
-            return self.statement()
-        return self._declaration()
+        is_statement = self.mode is Mode.SCRIPT and not (
+            self.kinds[self.pos] in _SCRIPT_STARTERS or self.at_word("routes", "url", "state_machine")
+        )
+        return self.statement() if is_statement else self._declaration()
 
     def _declaration(self) -> Declaration:
         """Parse the production that the next token selects (G3)."""
@@ -143,19 +155,6 @@ class ModuleParser(ImportParser):
             return self.state_machine(start, is_pub=True)
         self.fail(Code.INVALID_MODIFIER_TARGET, "expected `fn`, `type`, `url` or `state_machine` after `pub`")
 
-    def _type(self) -> TypeDef:
-        return self.type_definition(self.starts[self.pos])
-
-    def _starts_script_declaration(self) -> bool:
-        """Return whether the next token is in the set M3."""
-        return self.kinds[self.pos] in _SCRIPT_STARTERS or self.at_word("routes", "url", "state_machine")
-
-    def _recover(self, first: int) -> None:
-        """Move to the next line that surely begins a declaration, behind token `first`."""
-        self.pos = max(self.pos, first + 1)
-        while self.pos < self.last and not self._is_at_line_of_declaration():
-            self.pos += 1
-
     def _is_at_line_of_declaration(self) -> bool:
         """Return whether the next token is the first of a line that begins, unindented, as only declarations do.
 
@@ -167,11 +166,89 @@ class ModuleParser(ImportParser):
         margin = self.source.rfind("\n", 0, start) + 1
         return (margin == start and self.kinds[self.pos] in _LINE_STARTERS) or self.source[margin] == "@"
 
+    def import_declaration(self) -> Import:
+        """`'import' ImportItem { ',' ImportItem }` (G6)."""
+        start = self.begin()
+        paths = [*self._item()]
+        while self.take(","):
+            paths += self._item()
+        return Import(start, self.end(), tuple(paths))
 
-def _script_main(statements: list[Statement]) -> Function:
-    """Build the synthetic `main` that holds the statements of a script (M2)."""
-    start, end = statements[0].start, statements[-1].end
-    return Function(start, end, "main", (), (), None, tuple(statements), (), ())
+    def _item(self) -> list[ImportPath]:
+        pos = self.pos
+        is_react = (
+            self.at_word("react")
+            and self.kinds[pos + 1] in ID_KINDS
+            and self.kinds[pos + 2] == "IDENT"
+            and self.texts[pos + 2] == "from"
+            and self.kinds[pos + 3] in ANY_STRING
+        )
+        if is_react:
+            self.pos = pos + 4
+            specifier = unescape(self.texts[pos + 3])
+            return [ImportPath(self.starts[pos], self.end(), "react", (specifier,), self.texts[pos + 1], ())]
+        if self.at_word("rust"):
+            return [self._rust()]
+        return self._path()
+
+    def _rust(self) -> ImportPath:
+        start = self.begin()
+        if self.take(":"):
+            crate = self.identifier("a crate name", Code.INVALID_IMPORT)
+            metadata: tuple[tuple[str, str], ...] = ()
+            if self.take("("):
+                metadata = self.separated(self._metadata, ")", "after the crate metadata")
+            alias = self._alias_name()
+            return ImportPath(start, self.end(), "rust", (crate,), alias, metadata)
+        segments = ["rust"]
+        self._more_segments(segments, (".",))
+        alias = self._alias_name()
+        return ImportPath(start, self.end(), "symbol", tuple(segments), alias, ())
+
+    def _metadata(self) -> tuple[str, str]:
+        if not self.at_word(*_METADATA_KEYS):
+            advice = did_you_mean(self.texts[self.pos], _METADATA_KEYS)
+            self.fail(Code.INVALID_IMPORT, f"expected one of {', '.join(_METADATA_KEYS)}", advice)
+        key = self.take_any()
+        self.expect(":", f"after `{key}`")
+        if self.at("STRING"):
+            return key, self.double_quoted("a value")
+        return key, self.identifier("a name or a double-quoted string", Code.INVALID_IMPORT)
+
+    def _more_segments(self, segments: list[str], separators: tuple[TokenKind, ...]) -> None:
+        """Add the further segments of a path; a separator without a segment behind it ends the path quietly (E4)."""
+        while self.kinds[self.pos] in separators:
+            self.pos += 1
+            if self.kinds[self.pos] not in SEGMENT_KINDS:
+                return
+            segments.append(self.take_any())
+
+    def _path(self) -> list[ImportPath]:
+        start = self.starts[self.pos]
+        if self.kinds[self.pos] not in SEGMENT_KINDS:
+            advice = "Write the whole import on one line." if self.at("NL") else None
+            self.fail(Code.INVALID_IMPORT, "expected a path to import", advice)
+        segments = [self.take_any()]
+        self._more_segments(segments, (".", "/"))
+        end = self.end()
+        if self.at_word("as") and self.kinds[self.pos + 1] == "{":
+            self.pos += 2
+            return self._selected(start, tuple(segments))
+        alias = self._alias_name()
+        return [ImportPath(start, max(end, self.end()), "symbol", tuple(segments), alias, ())]
+
+    def _selected(self, start: int, segments: tuple[str, ...]) -> list[ImportPath]:
+        """`AsItem` list: one path an item (A2)."""
+
+        def item_and_alias() -> tuple[str, str | None]:
+            return self.identifier("a name to import", Code.INVALID_IMPORT), self._alias_name()
+
+        chosen = self.separated(item_and_alias, "}", "after the imported names")
+        end = self.end()
+        return [ImportPath(start, end, "symbol", (*segments, item), alias, ()) for item, alias in chosen]
+
+    def _alias_name(self) -> str | None:
+        return self.name("an alias") if self.take_word("as") else None
 
 
 _FORMS: Final[dict[TokenKind, Callable[[ModuleParser], Declaration]]] = {
@@ -189,7 +266,7 @@ _FORMS: Final[dict[TokenKind, Callable[[ModuleParser], Declaration]]] = {
     "@resource": ModuleParser.mcp_resource,
     "@mcp.resource": ModuleParser.mcp_resource,
     "let": ModuleParser.const,
-    "type": ModuleParser._type,
+    "type": lambda parser: parser.type_definition(parser.starts[parser.pos]),
     "@table": ModuleParser.table,
     "@index": ModuleParser.index,
     "component": ModuleParser.component,
@@ -201,9 +278,9 @@ _FORMS: Final[dict[TokenKind, Callable[[ModuleParser], Declaration]]] = {
     "actor": ModuleParser.actor,
     "@form": ModuleParser.form,
     "@tokens": ModuleParser.design_tokens,
-    "@back_button": ModuleParser.back_button,
-    "@deep_link": ModuleParser.deep_link,
-    "@push": ModuleParser.push,
+    "@back_button": lambda parser: parser.mobile_block(BackButton),
+    "@deep_link": lambda parser: parser.mobile_block(DeepLink, takes_string=True),
+    "@push": lambda parser: parser.mobile_block(Push),
 }
 """First token of a declaration -> its production (G3)."""
 

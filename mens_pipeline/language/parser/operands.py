@@ -1,44 +1,134 @@
-"""Operands: literals, parentheses, lists, lambdas, and what may follow an operand (G33, G35, G36, G40, G41)."""
+"""Types, patterns, and operands with what may follow them (G31-G33, G35, G36, G40, G41)."""
 
 from abc import abstractmethod
 from typing import cast
 
-from mens_pipeline.language.ast.expressions import (
-    Argument,
-    Attribute,
-    BoolLit,
-    Call,
-    DecimalLit,
-    Expr,
-    FieldAccess,
-    FloatLit,
-    Ident,
-    IndexAccess,
-    IntLit,
-    Lambda,
-    ListLit,
-    MethodCall,
-    SelfClosingView,
-    StringLit,
-    TupleLit,
-    Unary,
-    View,
-)
-from mens_pipeline.language.ast.types import Param
+from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code
-from mens_pipeline.language.parser.cursor import Finding, ParseError, integer, unescape
-from mens_pipeline.language.parser.types import TypeParser
+from mens_pipeline.language.parser.cursor import Cursor, Finding, ParseError, integer, unescape
 from mens_pipeline.language.vocabulary import NAME_KINDS, VIEW_TAGS
 
 
-class OperandParser(TypeParser):
-    """Operands without braces, and the postfix loop."""
+class OperandParser(Cursor):
+    """Types, parameter lists and patterns; none of them spans lines (N5)."""
+
+    def type_expression(self) -> ast.Type:
+        """`Type` (G32)."""
+        pos = self.pos
+        kind = self.kinds[pos]
+        start = self.starts[pos]
+        if kind in NAME_KINDS:
+            self.pos = pos + 1
+            name = self.texts[pos]
+            if self.kinds[pos + 1] != "[":
+                return ast.NamedType(start, self.ends[pos], name)
+            self.pos = pos + 2
+            arguments = self._type_list("]")
+            return ast.GenericType(start, self.end(), name, arguments)
+        self.pos = pos + 1
+        if kind == "INT":
+            return ast.NamedType(start, self.ends[pos], str(integer(self.texts[pos])))
+        if kind == "_":
+            return ast.InferType(start, self.ends[pos])
+        if kind == "dec":
+            return ast.DecimalType(start, self.ends[pos])
+        if kind == "fn":
+            return self._function_type(start)
+        self.pos = pos
+        advice = "Vox has no tuple, optional or union types." if kind in {"(", "{", "["} else None
+        self.fail(Code.EXPECTED_TYPE, "expected a type", advice)
+
+    def _type_list(self, closer: str) -> tuple[ast.Type, ...]:
+        depth = self.open_level()
+        types = [self.type_expression()]
+        while self.take(","):
+            types.append(self.type_expression())
+        self.depth = depth
+        self.expect("]" if closer == "]" else ")", "after the types")
+        return tuple(types)
+
+    def _function_type(self, start: int) -> ast.FunctionType:
+        self.expect("(", "after `fn`")
+        depth = self.open_level()
+        parameters = () if self.take(")") else self._type_list(")")
+        result = self.return_type()
+        self.depth = depth
+        return ast.FunctionType(start, self.end(), parameters, result)
+
+    def return_type(self) -> ast.Type | None:
+        """`[ Ret ]` (G32); the arrow form is worth a warning (E3)."""
+        if self.take("to"):
+            return self.type_expression()
+        if self.at("->"):
+            message = "`->` before a return type is old spelling"
+            self.warnings.append(Finding(Code.RETURN_ARROW, message, self.pos, "Write `to`."))
+            self.pos += 1
+            return self.type_expression()
+        return None
+
+    def parameter_list(self) -> tuple[ast.Param, ...]:
+        """`'(' [ Params ] ')'` (G32)."""
+        opener = self.pos
+        self.expect("(", "before the parameters")
+        if self.take(")"):
+            return ()
+        params = [self._param()]
+        while self.take(","):
+            if self.at(")"):
+                self.fail(Code.EXPECTED_NAME, "expected a parameter", "Remove the comma before `)`.")
+            params.append(self._param())
+        if self.at("NL"):
+            self.fail(Code.EXPECTED_TOKEN, "expected `,` or `)`", "Write the whole parameter list on one line.")
+        self.expect_closer(")", opener, "the parameter list")
+        return tuple(params)
+
+    def _param(self) -> ast.Param:
+        start = self.starts[self.pos]
+        if self.at("NL"):
+            self.fail(Code.EXPECTED_NAME, "expected a parameter", "Write the whole parameter list on one line.")
+        name = self.name("a parameter name")
+        annotation = self.type_expression() if self.take(":") else None
+        default = self.expression() if self.take("=") else None
+        return ast.Param(start, self.end(), name, annotation, default)
+
+    def pattern(self) -> ast.Pattern:
+        """`Pattern` (G31)."""
+        pos = self.pos
+        kind = self.kinds[pos]
+        text = self.texts[pos]
+        start = self.starts[pos]
+        self.pos = pos + 1
+        if kind == "IDENT":
+            return ast.IdentPattern(start, self.ends[pos], text)
+        if kind == "TYPEIDENT":
+            if not self.take("("):
+                return ast.IdentPattern(start, self.ends[pos], text)
+            fields = self._pattern_list()
+            return ast.ConstructorPattern(start, self.end(), text, fields)
+        if kind == "_":
+            return ast.WildcardPattern(start, self.ends[pos])
+        if kind == "INT":
+            return ast.LiteralPattern(start, self.ends[pos], integer(text))
+        if kind == "STRING":
+            return ast.LiteralPattern(start, self.ends[pos], unescape(text))
+        if kind == "(":
+            elements = self._pattern_list()
+            return ast.TuplePattern(start, self.end(), elements)
+        self.pos = pos
+        advice = "Write the string in double quotes." if kind == "SSTRING" else None
+        self.fail(Code.EXPECTED_PATTERN, "expected a pattern", advice)
+
+    def _pattern_list(self) -> tuple[ast.Pattern, ...]:
+        depth = self.open_level()
+        patterns = self.separated(self.pattern, ")", "after the patterns")
+        self.depth = depth
+        return patterns
 
     @abstractmethod
-    def primary(self) -> Expr:
+    def primary(self) -> ast.Expr:
         """Return one operand with its postfix loop (G33)."""
 
-    def postfix(self, node: Expr, start: int) -> Expr:
+    def postfix(self, node: ast.Expr, start: int) -> ast.Expr:
         """Parse calls, members and indexes, as many as follow on the line (G35)."""
         kinds = self.kinds
         while True:
@@ -53,11 +143,11 @@ class OperandParser(TypeParser):
                 self.pos = pos + 1
                 index = self.expression()
                 self.expect_closer("]", pos, "the index")
-                node = IndexAccess(start, self.end(), node, index)
+                node = ast.IndexAccess(start, self.end(), node, index)
             else:
                 return node
 
-    def _member(self, node: Expr, start: int) -> Expr:
+    def _member(self, node: ast.Expr, start: int) -> ast.Expr:
         pos = self.pos + 1
         if self.kinds[pos] not in NAME_KINDS:
             self.pos = pos
@@ -65,15 +155,15 @@ class OperandParser(TypeParser):
         name = self.texts[pos]
         if self.kinds[pos + 1] != "(":
             self.pos = pos + 1
-            return FieldAccess(start, self.ends[pos], node, name)
+            return ast.FieldAccess(start, self.ends[pos], node, name)
         self.pos = pos + 2
         arguments = self.arguments()
-        return MethodCall(start, self.end(), node, name, arguments)
+        return ast.MethodCall(start, self.end(), node, name, arguments)
 
-    def arguments(self) -> tuple[Argument, ...]:
+    def arguments(self) -> tuple[ast.Argument, ...]:
         """`Args` and the closing parenthesis (G40); the opening one has been consumed."""
         opener = self.pos - 1
-        arguments: list[Argument] = []
+        arguments: list[ast.Argument] = []
         while self.skip_newlines() != ")":
             arguments.append(self.argument())
             if self.skip_newlines() != ",":
@@ -83,45 +173,41 @@ class OperandParser(TypeParser):
         self.pos += 1
         return tuple(arguments)
 
-    def argument(self) -> Argument:
+    def argument(self) -> ast.Argument:
         """`[ Id '=' ] Expr` (G40)."""
         pos = self.pos
         start = self.starts[pos]
         if self.kinds[pos] == "IDENT" and self.kinds[pos + 1] == "=":
             self.pos = pos + 2
             value = self.expression()
-            return Argument(start, self.end(), self.texts[pos], value)
+            return ast.Argument(start, self.end(), self.texts[pos], value)
         value = self.expression()
         if self.at(":"):
             self.fail(Code.EXPECTED_TOKEN, "expected `,` or `)`", "Name an argument with `=`: `f(a=1)`.")
-        return Argument(start, self.end(), None, value)
+        return ast.Argument(start, self.end(), None, value)
 
-    def _call(self, callee: Expr, start: int, arguments: tuple[Argument, ...]) -> Expr:
+    def _call(self, callee: ast.Expr, start: int, arguments: tuple[ast.Argument, ...]) -> ast.Expr:
         """Build a call, or a view call with its children (G41)."""
         is_view = (
-            type(callee) is Ident
+            type(callee) is ast.Ident
             and ("A" <= callee.name[0] <= "Z" or callee.name in VIEW_TAGS)
             and all(argument.name is not None for argument in arguments)
         )
         if not is_view:
-            return Call(start, self.end(), callee, arguments)
-        tag = cast("Ident", callee).name
+            return ast.Call(start, self.end(), callee, arguments)
+        tag = cast("ast.Ident", callee).name
         attributes = tuple(
-            Attribute(argument.start, argument.end, (argument.name or "").removeprefix("attr_"), argument.value)
+            ast.Attribute(argument.start, argument.end, (argument.name or "").removeprefix("attr_"), argument.value)
             for argument in arguments
         )
         end = self.end()
         closed = self.pos
         if self.skip_newlines() != "{":
             self.pos = closed
-            return SelfClosingView(start, end, tag, attributes)
+            return ast.SelfClosingView(start, end, tag, attributes)
         opener = self.pos
         self.pos += 1
-        children = self._children(opener)
-        return View(start, self.end(), tag, attributes, children)
-
-    def _children(self, opener: int) -> tuple[Expr, ...]:
-        children: list[Expr] = []
+        children: list[ast.Expr] = []
         while self.skip_newlines() != "}":
             if self.pos >= self.last:
                 self.expect_closer("}", opener, "the view")
@@ -129,17 +215,17 @@ class OperandParser(TypeParser):
             if self.skip_newlines() == ",":
                 self.pos += 1
         self.pos += 1
-        return tuple(children)
+        return ast.View(start, self.end(), tag, attributes, tuple(children))
 
-    def bare_lambda(self, pos: int) -> Lambda:
+    def bare_lambda(self, pos: int) -> ast.Lambda:
         """`Id '=>' Expr` (G36); the name stands at `pos`."""
         start, end = self.starts[pos], self.ends[pos]
-        param = Param(start, end, self.texts[pos], None, None)
+        param = ast.Param(start, end, self.texts[pos], None, None)
         self.pos += 1
         body = self.expression()
-        return Lambda(start, self.end(), (param,), None, body, cancellable=False)
+        return ast.Lambda(start, self.end(), (param,), None, body, cancellable=False)
 
-    def parenthesised(self) -> Expr:
+    def parenthesised(self) -> ast.Expr:
         """Parse a grouping, a tuple, or a lambda whose head is in parentheses (G33, G36)."""
         opener = self.pos
         start = self.starts[opener]
@@ -153,7 +239,7 @@ class OperandParser(TypeParser):
                 elements.append(self.expression())
             self.skip_newlines()
             self.expect_closer(")", opener, "the tuple")
-            inner = TupleLit(start, self.end(), tuple(elements))
+            inner = ast.TupleLit(start, self.end(), tuple(elements))
         else:
             self.skip_newlines()
             self.expect_closer(")", opener, "the parentheses")
@@ -162,41 +248,42 @@ class OperandParser(TypeParser):
         params = self._lambda_params(inner, opener)
         self.pos += 1
         body = self.expression()
-        return Lambda(start, self.end(), params, None, body, cancellable=False)
+        return ast.Lambda(start, self.end(), params, None, body, cancellable=False)
 
-    def _lambda_params(self, head: Expr, opener: int) -> tuple[Param, ...]:
-        names = head.elements if isinstance(head, TupleLit) else (head,)
-        params = tuple(Param(n.start, n.end, n.name, None, None) for n in names if isinstance(n, Ident))
+    def _lambda_params(self, head: ast.Expr, opener: int) -> tuple[ast.Param, ...]:
+        names = head.elements if isinstance(head, ast.TupleLit) else (head,)
+        params = tuple(ast.Param(n.start, n.end, n.name, None, None) for n in names if isinstance(n, ast.Ident))
         if len(params) != len(names):
-            message = "the parameters of a `=>` lambda are bare names"
-            raise ParseError(
-                Finding(Code.INVALID_LAMBDA_HEAD, message, opener, "Write `fn(a: int) to int ...` for more.")
+            message, advice = (
+                "the parameters of a `=>` lambda are bare names",
+                "Write `fn(a: int) to int ...` for more.",
             )
+            raise ParseError(Finding(Code.INVALID_LAMBDA_HEAD, message, opener, advice))
         return params
 
-    def list_literal(self) -> ListLit:
+    def list_literal(self) -> ast.ListLit:
         """`'[' ... ']'` (G33)."""
         opener = self.pos
         self.pos += 1
-        elements: list[Expr] = []
+        elements: list[ast.Expr] = []
         while self.skip_newlines() != "]":
             elements.append(self.expression())
             if self.skip_newlines() != ",":
                 break
             self.pos += 1
         self.expect_closer("]", opener, "the list")
-        return ListLit(self.starts[opener], self.end(), tuple(elements))
+        return ast.ListLit(self.starts[opener], self.end(), tuple(elements))
 
-    def unary(self) -> Unary:
+    def unary(self) -> ast.Unary:
         """`not` or `-` and its operand, on one line (G33)."""
         pos = self.pos
         self.pos = pos + 1
         depth = self.open_level()
         operand = self.primary()
         self.depth = depth
-        return Unary(self.starts[pos], self.end(), "Neg" if self.kinds[pos] == "-" else "Not", operand)
+        return ast.Unary(self.starts[pos], self.end(), "Neg" if self.kinds[pos] == "-" else "Not", operand)
 
-    def function_lambda(self) -> Lambda:
+    def function_lambda(self) -> ast.Lambda:
         """`fn(...) body`, also behind `@cancellable`, which swallows one token in place of `fn` (G36)."""
         start = self.starts[self.pos]
         cancellable = self.take_any() == "@cancellable"
@@ -205,25 +292,25 @@ class OperandParser(TypeParser):
         params = self.parameter_list()
         returned = self.return_type()
         body = self.expression()
-        return Lambda(start, self.end(), params, returned, body, cancellable)
+        return ast.Lambda(start, self.end(), params, returned, body, cancellable)
 
-    def literal(self) -> Expr:
+    def literal(self) -> ast.Expr:
         """Parse a literal (G33)."""
         pos = self.pos
         self.pos = pos + 1
         kind, text, start, end = self.kinds[pos], self.texts[pos], self.starts[pos], self.ends[pos]
         if kind in {"STRING", "SSTRING"}:
-            return StringLit(start, end, unescape(text))
+            return ast.StringLit(start, end, unescape(text))
         if kind == "INT":
-            return IntLit(start, end, integer(text))
+            return ast.IntLit(start, end, integer(text))
         if kind == "FLOAT":
-            return FloatLit(start, end, float(text))
+            return ast.FloatLit(start, end, float(text))
         if kind == "DECIMAL":
-            return DecimalLit(start, end, text[:-3])
-        return BoolLit(start, end, kind == "true")
+            return ast.DecimalLit(start, end, text[:-3])
+        return ast.BoolLit(start, end, kind == "true")
 
-    def keyword_name(self) -> Ident:
+    def keyword_name(self) -> ast.Ident:
         """`env`, `http` and `to` are names in an expression (L13)."""
         pos = self.pos
         self.pos = pos + 1
-        return Ident(self.starts[pos], self.ends[pos], self.texts[pos])
+        return ast.Ident(self.starts[pos], self.ends[pos], self.texts[pos])

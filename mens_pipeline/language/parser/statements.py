@@ -3,21 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
-from mens_pipeline.language.ast.expressions import Binary, Expr, Ident
-from mens_pipeline.language.ast.statements import (
-    Assign,
-    Break,
-    Continue,
-    ExprStatement,
-    Let,
-    Loop,
-    Return,
-    Statement,
-    While,
-)
+from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code
-from mens_pipeline.language.parser.braces import BraceParser
 from mens_pipeline.language.parser.cursor import Finding
+from mens_pipeline.language.parser.expressions import ExpressionParser
 from mens_pipeline.language.suggestions import FOREIGN_WORDS, did_you_mean
 from mens_pipeline.language.vocabulary import ASSIGNMENTS, TokenKind
 
@@ -30,15 +19,15 @@ _STATEMENT_WORDS: Final = ("let", "return", "while", "loop", "break", "continue"
 _BLOCK_ENDS: Final = frozenset(("NL", "}", "EOF"))
 
 
-class StatementParser(BraceParser):
+class StatementParser(ExpressionParser):
     """Blocks and the statements in them."""
 
-    def block(self) -> tuple[Statement, ...]:
+    def block(self) -> tuple[ast.Statement, ...]:
         """`'{' Block` (G30)."""
         opener = self.pos
         self.expect("{", "to open a block")
         depth = self.open_level()
-        statements: list[Statement] = []
+        statements: list[ast.Statement] = []
         while self.skip_newlines() != "}":
             if self.pos >= self.last:
                 self.expect_closer("}", opener, "the block")
@@ -47,28 +36,31 @@ class StatementParser(BraceParser):
         self.depth = depth
         return tuple(statements)
 
-    def statement_of_block(self) -> Statement:
+    def statement_of_block(self) -> ast.Statement:
         """`Stmt` directly in a block (G30)."""
         return self.statement()
 
-    def statement(self) -> Statement:
+    def statement(self) -> ast.Statement:
         """`Stmt` (G30)."""
         form = _FORMS.get(self.kinds[self.pos])
         if form is not None:
             return form(self)
         start = self.starts[self.pos]
-        target = self._statement_expression()
+        hint = _HINTS.get(self.kinds[self.pos])
+        if hint is not None and self.kinds[self.pos + 1] in {"IDENT", "TYPEIDENT"}:
+            self.fail(Code.EXPECTED_EXPRESSION, "expected a statement", hint)
+        target = self.expression()
         operator = self.kinds[self.pos]
         if operator not in ASSIGNMENTS:
-            if type(target) is Ident and operator not in _BLOCK_ENDS:
+            if type(target) is ast.Ident and operator not in _BLOCK_ENDS:
                 self._warn_of_stray_word(target.name)
-            return ExprStatement(start, self.end(), target)
+            return ast.ExprStatement(start, self.end(), target)
         self.pos += 1
         value = self.expression()
         end = self.end()
         if operator != "=":
-            value = Binary(start, end, ASSIGNMENTS[operator], target, value)
-        return Assign(start, end, target, value)
+            value = ast.Binary(start, end, ASSIGNMENTS[operator], target, value)
+        return ast.Assign(start, end, target, value)
 
     def _warn_of_stray_word(self, word: str) -> None:
         """Warn, once a line, of a bare name in front of another statement: accepted (N9) and hardly ever meant."""
@@ -79,48 +71,41 @@ class StatementParser(BraceParser):
         advice = FOREIGN_WORDS.get(word) or did_you_mean(word, _STATEMENT_WORDS)
         self.warnings.append(Finding(Code.STRAY_WORD, message, self.pos - 1, advice))
 
-    def _statement_expression(self) -> Expr:
-        pos = self.pos
-        hint = _HINTS.get(self.kinds[pos])
-        if hint is not None and self.kinds[pos + 1] in {"IDENT", "TYPEIDENT"}:
-            self.fail(Code.EXPECTED_EXPRESSION, "expected a statement", hint)
-        return self.expression()
-
-    def _let(self) -> Let:
+    def _let(self) -> ast.Let:
         start = self.begin()
         mutable = self.take("mut")
         pattern = self.pattern()
         annotation = self.type_expression() if self.take(":") else None
         self.expect("=", "after the pattern of `let`")
         value = self.expression()
-        return Let(start, self.end(), pattern, annotation, value, mutable)
+        return ast.Let(start, self.end(), pattern, annotation, value, mutable)
 
-    def _return(self) -> Return:
+    def _return(self) -> ast.Return:
         start = self.begin()
         value = None if self.kinds[self.pos] in _BLOCK_ENDS else self.expression()
-        return Return(start, self.end(), value)
+        return ast.Return(start, self.end(), value)
 
-    def _while(self) -> While:
+    def _while(self) -> ast.While:
         start = self.begin()
         condition = self.expression()
         body = self.block()
-        return While(start, self.end(), condition, body)
+        return ast.While(start, self.end(), condition, body)
 
-    def _loop(self) -> Loop:
+    def _loop(self) -> ast.Loop:
         start = self.begin()
         body = self.block()
-        return Loop(start, self.end(), body)
+        return ast.Loop(start, self.end(), body)
 
-    def _break(self) -> Break:
+    def _break(self) -> ast.Break:
         self.pos += 1
-        return Break(self.starts[self.pos - 1], self.end())
+        return ast.Break(self.starts[self.pos - 1], self.end())
 
-    def _continue(self) -> Continue:
+    def _continue(self) -> ast.Continue:
         self.pos += 1
-        return Continue(self.starts[self.pos - 1], self.end())
+        return ast.Continue(self.starts[self.pos - 1], self.end())
 
 
-_FORMS: Final[dict[TokenKind, Callable[[StatementParser], Statement]]] = {
+_FORMS: Final[dict[TokenKind, Callable[[StatementParser], ast.Statement]]] = {
     "let": StatementParser._let,
     "return": StatementParser._return,
     "while": StatementParser._while,

@@ -1,17 +1,6 @@
 """User interface declarations: components, reactive modules, styles, fragments, v0 stubs, routes (G18-G22, M5)."""
 
-from mens_pipeline.language.ast.data import Field
-from mens_pipeline.language.ast.expressions import Block, Expr
-from mens_pipeline.language.ast.ui import (
-    Fragment,
-    ReactiveComponent,
-    ReactiveMember,
-    ReactiveModule,
-    Route,
-    Routes,
-    StyleRule,
-    V0Component,
-)
+from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.parser.data import DataParser
 from mens_pipeline.language.suggestions import did_you_mean
@@ -22,30 +11,27 @@ _ROUTE_HANDLERS = ("loader", "pending", "error")
 class UiParser(DataParser):
     """Parser of components, views, styles and routes."""
 
-    def component(self) -> ReactiveComponent:
+    def component(self) -> ast.ReactiveComponent:
         """`Component` (G18)."""
         start = self.begin()
         name = self.name("a component name")
         params = self.parameter_list()
-        members: list[ReactiveMember] = []
-        view: Expr | None = None
+        members: list[ast.ReactiveMember] = []
+        view: ast.Expr | None = None
         for _ in self.braced("after the component parameters", "the component"):
             if self.take("view"):
                 self.expect(":", "after `view`")
                 view = self.expression()
+            elif self.kinds[self.pos] in {"state", "derived", "effect", "on"}:
+                members.append(self.reactive_member())
             else:
-                members.append(self._component_member())
+                first = self.starts[self.pos]
+                statement = self.statement()
+                members.append(ast.ReactiveMember(first, self.end(), "statement", None, None, None, statement))
         styles = self._style_blocks()
-        return ReactiveComponent(start, self.end(), name, params, tuple(members), view, styles)
+        return ast.ReactiveComponent(start, self.end(), name, params, tuple(members), view, styles)
 
-    def _component_member(self) -> ReactiveMember:
-        if self.kinds[self.pos] in {"state", "derived", "effect", "on"}:
-            return self.reactive_member()
-        start = self.starts[self.pos]
-        statement = self.statement()
-        return ReactiveMember(start, self.end(), "statement", None, None, None, statement)
-
-    def reactive_member(self) -> ReactiveMember:
+    def reactive_member(self) -> ast.ReactiveMember:
         """Parse the `state`, `derived`, `effect` and `on` forms of `Member` (G18)."""
         start = self.starts[self.pos]
         role = self.texts[self.pos]
@@ -55,39 +41,38 @@ class UiParser(DataParser):
             annotation = self.type_expression() if self.take(":") else None
             self.expect("=", f"after the name of `{role}`")
             value = self.expression()
-            return ReactiveMember(start, self.end(), role, name, annotation, None, value)
+            return ast.ReactiveMember(start, self.end(), role, name, annotation, None, value)
         dependencies: tuple[str, ...] | None = None
         if role == "on":
             if self.kinds[self.pos] not in {"mount", "cleanup"}:
                 self.fail(Code.INVALID_REACTIVE_HOOK, "expected `mount` or `cleanup` after `on`")
             role = self.take_any()
-        elif self.at_word("depends_on"):
-            self.pos += 1
+        elif self.take_word("depends_on"):
             self.expect("(", "after `depends_on`")
-            dependencies = self.names_on_line(")", "a dependency")
+            dependencies = self.names_on_line("a dependency")
         body = self._reactive_body(role)
-        return ReactiveMember(start, self.end(), role, None, None, dependencies, body)
+        return ast.ReactiveMember(start, self.end(), role, None, None, dependencies, body)
 
-    def _reactive_body(self, role: str) -> Expr:
+    def _reactive_body(self, role: str) -> ast.Expr:
         """`ReactiveBody`: a brace directly after the colon is always a block (G18)."""
         self.expect(":", f"after `{role}`")
         if not self.at("{"):
             return self.expression()
         start = self.starts[self.pos]
         statements = self.block()
-        return Block(start, self.end(), statements)
+        return ast.Block(start, self.end(), statements)
 
-    def reactive_module(self) -> ReactiveModule:
+    def reactive_module(self) -> ast.ReactiveModule:
         """`ReactiveModule` (M5)."""
         start = self.starts[self.pos]
-        members: list[ReactiveMember] = []
+        members: list[ast.ReactiveMember] = []
         while self.skip_newlines() in {"state", "derived", "effect", "on"}:
             members.append(self.reactive_member())
-        return ReactiveModule(start, self.end(), tuple(members))
+        return ast.ReactiveModule(start, self.end(), tuple(members))
 
-    def _style_blocks(self) -> tuple[StyleRule, ...]:
+    def _style_blocks(self) -> tuple[ast.StyleRule, ...]:
         """`StyleBlocks`: every loop stops quietly at the first token that does not fit (G19)."""
-        rules: list[StyleRule] = []
+        rules: list[ast.StyleRule] = []
         self.skip_newlines()
         while self.at_word("style", "raw_css"):
             is_raw_css = self.take_any() == "raw_css"
@@ -97,7 +82,7 @@ class UiParser(DataParser):
             self.take("}")
         return tuple(rules)
 
-    def _style_rules(self, rules: list[StyleRule], is_raw_css: bool) -> None:  # noqa: FBT001 - private
+    def _style_rules(self, rules: list[ast.StyleRule], is_raw_css: bool) -> None:  # noqa: FBT001 - private
         while self.skip_newlines() == ".":
             start = self.begin()
             selector = "." + self.name("a class name after `.`")
@@ -110,9 +95,9 @@ class UiParser(DataParser):
                     break
                 properties.append((name, self.double_quoted("a style value")))
             self.take("}")
-            rules.append(StyleRule(start, self.end(), selector, tuple(properties), is_raw_css))
+            rules.append(ast.StyleRule(start, self.end(), selector, tuple(properties), is_raw_css))
 
-    def fragment(self) -> Fragment:
+    def fragment(self) -> ast.Fragment:
         """`'fragment' Name '(' [ Params ] ')' '{' Expr ~ '}'` (G20)."""
         start = self.begin()
         name = self.name("a fragment name")
@@ -122,41 +107,40 @@ class UiParser(DataParser):
         body = self.expression()
         self.skip_newlines()
         self.expect_closer("}", opener, "the fragment (one expression)")
-        return Fragment(start, self.end(), name, params, body)
+        return ast.Fragment(start, self.end(), name, params, body)
 
-    def v0_component(self) -> V0Component:
+    def v0_component(self) -> ast.V0Component:
         """`V0` (G21); the end of the input closes it (E5)."""
         start = self.begin()
         image_path = None
         identity = ""
-        if self.at_word("from"):
-            self.pos += 1
+        if self.take_word("from"):
             image_path = self.double_quoted("an image path")
         else:
             identity = self.double_quoted('a v0 id (or `from "path"`)')
         name = self.name("a component name")
         self.expect("{", "after the v0 component name")
-        props: list[Field] = []
+        props: list[ast.Field] = []
         while self.skip_newlines() != "}":
             if self.pos >= self.last:
-                return V0Component(start, self.end(), identity, image_path, name, tuple(props))
+                return ast.V0Component(start, self.end(), identity, image_path, name, tuple(props))
             props.append(self._v0_property())
         self.pos += 1
-        return V0Component(start, self.end(), identity, image_path, name, tuple(props))
+        return ast.V0Component(start, self.end(), identity, image_path, name, tuple(props))
 
-    def _v0_property(self) -> Field:
+    def _v0_property(self) -> ast.Field:
         start = self.starts[self.pos]
         name = self.name("a property name")
         optional = self.take("?")
         self.expect(":", "after the property name")
         annotation = self.type_expression()
-        return Field(start, self.end(), name, annotation, optional)
+        return ast.Field(start, self.end(), name, annotation, optional)
 
-    def routes(self) -> Routes:
+    def routes(self) -> ast.Routes:
         """`Routes`: the first token that starts no entry ends the list (G22)."""
         start = self.begin()
         self.expect("{", "after `routes`")
-        entries: list[Route] = []
+        entries: list[ast.Route] = []
         fallbacks: dict[str, str] = {}
         while True:
             if self.skip_newlines() == "STRING":
@@ -170,34 +154,26 @@ class UiParser(DataParser):
         if self.at(","):
             self.fail(Code.INVALID_ROUTE_ENTRY, "expected a route or `}`", "Routes are not separated by commas.")
         self.take("}")
-        return Routes(start, self.end(), tuple(entries), fallbacks.get("not_found"), fallbacks.get("error"))
+        return ast.Routes(start, self.end(), tuple(entries), fallbacks.get("not_found"), fallbacks.get("error"))
 
-    def _route(self) -> Route:
+    def _route(self) -> ast.Route:
         start = self.starts[self.pos]
         path = self.double_quoted("a route path", Code.INVALID_ROUTE_ENTRY)
-        if not self.at("to"):
-            self.fail(Code.INVALID_ROUTE_ENTRY, "expected `to` after the route path")
-        self.pos += 1
+        self.expect("to", "after the route path", Code.INVALID_ROUTE_ENTRY)
         component = self.name("a component name")
         handlers = self._route_handlers() if self.take("with") else ()
-        children: list[Route] = []
+        children: list[ast.Route] = []
         if self.at("{"):
             depth = self.open_level()
             children += [self._route() for _ in self.braced("before nested routes", "the nested routes")]
             self.depth = depth
-        return Route(start, self.end(), path, component, handlers, tuple(children))
+        return ast.Route(start, self.end(), path, component, handlers, tuple(children))
 
     def _route_handlers(self) -> tuple[tuple[str, str], ...]:
         """`RouteWith` (G22)."""
         if not self.take("("):
             return (self._route_handler(),)
-        handlers: list[tuple[str, str]] = []
-        while not self.at(")"):
-            handlers.append(self._route_handler())
-            if not self.take(","):
-                break
-        self.expect(")", "after the route handlers")
-        return tuple(handlers)
+        return self.separated(self._route_handler, ")", "after the route handlers")
 
     def _route_handler(self) -> tuple[str, str]:
         if not self.at_word(*_ROUTE_HANDLERS):

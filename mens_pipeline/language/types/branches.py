@@ -1,20 +1,12 @@
-"""Blocks, `if`, `match`, `for` and lambdas as expressions (B3-B5, K1-K5)."""
+"""Blocks, `if`, `match`, `for` and lambdas as expressions (B3-B5, K1-K5), and what the arms of a `match` leave out."""
 
-from mens_pipeline.language.ast.expressions import Block, For, If, Lambda, Match, SideEffect
-from mens_pipeline.language.ast.patterns import (
-    ConstructorPattern,
-    IdentPattern,
-    LiteralPattern,
-    Pattern,
-    TuplePattern,
-)
-from mens_pipeline.language.ast.types import Param
+from typing import Final
+
+from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code, Severity
-from mens_pipeline.language.names.built_ins import VARIANTS
-from mens_pipeline.language.names.findings import Place
+from mens_pipeline.language.names.declarations import VARIANTS, Place
 from mens_pipeline.language.types.checker import ANYTHING, Checker, Wanted
-from mens_pipeline.language.types.coverage import Coverage, canonical
-from mens_pipeline.language.types.fitting import is_definite, joined
+from mens_pipeline.language.types.declared import DeclaredTypes, is_definite, joined
 from mens_pipeline.language.types.terms import (
     BOOL,
     INT,
@@ -33,19 +25,19 @@ from mens_pipeline.language.types.terms import (
 )
 
 
-def block(checker: Checker, node: Block, wanted: Wanted) -> Type:
+def block(checker: Checker, node: ast.Block, wanted: Wanted) -> Type:
     """Type a block where an expression may stand."""
     return checker.block(node.statements, wanted)
 
 
-def side_effect(checker: Checker, node: SideEffect, _expected: Type) -> Type:
+def side_effect(checker: Checker, node: ast.SideEffect, _expected: Type) -> Type:
     """`side_effect`: a function of its own, called at once (U2)."""
     with checker.function(ANYTHING):
         found = checker.block(node.statements)
     return UNKNOWN if found == NEVER else found
 
 
-def if_(checker: Checker, node: If, wanted: Wanted) -> Type:
+def if_(checker: Checker, node: ast.If, wanted: Wanted) -> Type:
     """`if`: the value of the branch taken, Unit if there is none (B4)."""
     checker.expect(node.condition, Wanted(BOOL, "the condition of `if`"))
     if node.otherwise is None:
@@ -56,7 +48,7 @@ def if_(checker: Checker, node: If, wanted: Wanted) -> Type:
     return joined(then, checker.block(node.otherwise, wanted), checker.declared)
 
 
-def for_(checker: Checker, node: For, _expected: Type) -> Type:
+def for_(checker: Checker, node: ast.For, _expected: Type) -> Type:
     """`for`: the list of the values of its body (B5)."""
     found = checker.infer(node.iterable)
     element: Type = UNKNOWN
@@ -73,7 +65,7 @@ def for_(checker: Checker, node: For, _expected: Type) -> Type:
     return list_of(settled(body))
 
 
-def lambda_(checker: Checker, node: Lambda, expected: Type) -> Type:
+def lambda_(checker: Checker, node: ast.Lambda, expected: Type) -> Type:
     """Type a lambda; what its place gives it types parameters without an annotation."""
     given = expected.parameters if isinstance(expected, Callable) else ()
     types = []
@@ -82,23 +74,17 @@ def lambda_(checker: Checker, node: Lambda, expected: Type) -> Type:
         types.append(parameter(checker, param, hint))
     declared = checker.declared.of(node.return_type)
     with checker.function(Wanted(declared, "the result of the lambda")):
-        found = checker.expect(node.body, Wanted(_kept(declared), "the result of the lambda"))
+        # Its value is dropped where nothing is returned.
+        kept = UNKNOWN if declared == UNIT else declared
+        found = checker.expect(node.body, Wanted(kept, "the result of the lambda"))
     fewest = sum(param.default is None for param in node.params)
     result = declared if is_definite(declared) else found
     # What it returns early may be of another type.
     return Callable(tuple(types), UNKNOWN if result == NEVER else result, fewest, tuple(p.name for p in node.params))
 
 
-def _kept(result: Type) -> Type:
-    """Return the type to expect of a body; its value is dropped where nothing is returned."""
-    return UNKNOWN if result == UNIT else result
-
-
-def parameter(checker: Checker, param: Param, hint: Type = UNKNOWN) -> Type:
-    """Return the type of a parameter, noted under its name.
-
-    Where it is not written, its type is the hint.
-    """
+def parameter(checker: Checker, param: ast.Param, hint: Type = UNKNOWN) -> Type:
+    """Return the type of a parameter, noted under its name. Where it is not written, its type is the hint."""
     declared = checker.declared.of(param.type, checker.generics)
     type_ = declared if param.type is not None else hint
     if param.default is not None:
@@ -107,7 +93,7 @@ def parameter(checker: Checker, param: Param, hint: Type = UNKNOWN) -> Type:
     return type_
 
 
-def match(checker: Checker, node: Match, wanted: Wanted) -> Type:
+def match(checker: Checker, node: ast.Match, wanted: Wanted) -> Type:
     """`match`: the type of all its arms; they must cover what its subject can be (K1)."""
     subject = checker.infer(node.subject)
     if not is_definite(subject):
@@ -122,17 +108,17 @@ def match(checker: Checker, node: Match, wanted: Wanted) -> Type:
     return found
 
 
-def _as_told(node: Match, subject: Named) -> Type:
+def _as_told(node: ast.Match, subject: Named) -> Type:
     """Return the type of what comes from a table: a Result in the reference only, so the arms decide."""
-    names = {arm.pattern.name for arm in node.arms if isinstance(arm.pattern, ConstructorPattern)}
+    names = {arm.pattern.name for arm in node.arms if isinstance(arm.pattern, ast.ConstructorPattern)}
     inner = subject if subject.name == "Rows" else option_of(subject.arguments[0])
     return result_of(inner) if names & {"Ok", "Error", "Err"} else inner
 
 
-def _told_by_arms(checker: Checker, node: Match) -> Type:
+def _told_by_arms(checker: Checker, node: ast.Match) -> Type:
     """Return the type that alone has the variants of the arms, where the subject does not say it."""
     for arm in node.arms:
-        name = arm.pattern.name if isinstance(arm.pattern, ConstructorPattern | IdentPattern) else ""
+        name = arm.pattern.name if isinstance(arm.pattern, ast.ConstructorPattern | ast.IdentPattern) else ""
         owners = checker.declared.names.variants.get(name, [])
         if len(owners) == 1 and name not in VARIANTS:
             type_ = checker.declared.variant(name)
@@ -140,7 +126,7 @@ def _told_by_arms(checker: Checker, node: Match) -> Type:
     return UNKNOWN
 
 
-def _check_arms(checker: Checker, node: Match, subject: Type) -> None:
+def _check_arms(checker: Checker, node: ast.Match, subject: Type) -> None:
     coverage = Coverage(checker.declared)
     for arm in node.arms:
         if coverage.is_covered(arm.pattern):
@@ -154,9 +140,9 @@ def _check_arms(checker: Checker, node: Match, subject: Type) -> None:
         checker.report(Code.MISSING_VARIANT, place, f"no arm of this `match` takes `{missing}`", advice)
 
 
-def pattern(checker: Checker, node: Pattern, subject: Type) -> None:
+def pattern(checker: Checker, node: ast.Pattern, subject: Type) -> None:
     """Type the names of a pattern, and compare it with what it is to match."""
-    if isinstance(node, IdentPattern):
+    if isinstance(node, ast.IdentPattern):
         binding = checker.resolution.declared.get(id(node))
         if binding is None:
             _check_variant(checker, node.name, 0, node, subject)
@@ -164,20 +150,20 @@ def pattern(checker: Checker, node: Pattern, subject: Type) -> None:
             checker.bind(binding, subject)
             if node.name[0].isupper() and checker.declared.is_sum(subject):
                 _check_variant(checker, node.name, 0, node, subject)
-    elif isinstance(node, ConstructorPattern):
+    elif isinstance(node, ast.ConstructorPattern):
         types = _check_variant(checker, node.name, len(node.fields), node, subject)
         for index, part in enumerate(node.fields):
             pattern(checker, part, types[index] if index < len(types) else UNKNOWN)
-    elif isinstance(node, TuplePattern):
+    elif isinstance(node, ast.TuplePattern):
         _tuple(checker, node, subject)
-    elif isinstance(node, LiteralPattern):
+    elif isinstance(node, ast.LiteralPattern):
         literal = INT if isinstance(node.value, int) else STR
         if is_definite(subject) and subject != literal:
             message = f"this pattern is `{text_of(literal)}`, but what is matched is `{text_of(subject)}`"
             checker.report(Code.TYPE_MISMATCH, node, message)
 
 
-def _tuple(checker: Checker, node: TuplePattern, subject: Type) -> None:
+def _tuple(checker: Checker, node: ast.TuplePattern, subject: Type) -> None:
     types: tuple[Type, ...] = ()
     if isinstance(subject, Named) and subject.name == "Tuple":
         types = subject.arguments
@@ -191,7 +177,7 @@ def _tuple(checker: Checker, node: TuplePattern, subject: Type) -> None:
 
 
 def _check_variant(
-    checker: Checker, written: str, num_found: int, node: ConstructorPattern | IdentPattern, subject: Type
+    checker: Checker, written: str, num_found: int, node: ast.ConstructorPattern | ast.IdentPattern, subject: Type
 ) -> tuple[Type, ...]:
     """Return the types of the fields of a variant as a pattern writes it."""
     name = written if written in checker.declared.names.variants else canonical(written)
@@ -202,7 +188,12 @@ def _check_variant(
             message = f"the variant `{written}` never matches `{text_of(subject)}`"
             checker.report(Code.UNKNOWN_VARIANT, place, message)
             return ()
-        return _fields_of_any(checker, name, num_found, node)
+        # Of what is unknown, but has a variant that only one type has.
+        num_fields = checker.declared.names.num_fields(name)
+        if num_fields is not None:
+            _check_count(checker, name, num_fields, num_found, node)
+        type_ = checker.declared.variant(name)
+        return type_.parameters if isinstance(type_, Callable) else ()
     if name not in variants:
         message = f"`{text_of(subject)}` has no variant `{written}`"
         checker.report_unknown(Code.UNKNOWN_VARIANT, place, message, written, variants)
@@ -211,20 +202,135 @@ def _check_variant(
     return variants[name]
 
 
-def _fields_of_any(
-    checker: Checker, name: str, num_found: int, node: ConstructorPattern | IdentPattern
-) -> tuple[Type, ...]:
-    """Of what is unknown, but has a variant that only one type has."""
-    num_fields = checker.declared.names.num_fields(name)
-    if num_fields is not None:
-        _check_count(checker, name, num_fields, num_found, node)
-    type_ = checker.declared.variant(name)
-    return type_.parameters if isinstance(type_, Callable) else ()
-
-
 def _check_count(
-    checker: Checker, name: str, expected: int, found: int, node: ConstructorPattern | IdentPattern
+    checker: Checker, name: str, expected: int, found: int, node: ast.ConstructorPattern | ast.IdentPattern
 ) -> None:
     if expected != found:
         message = f"`{name}` has {expected} field{'s' * (expected != 1)}, its pattern {found}"
         checker.report(Code.WRONG_ARGUMENT_COUNT, node, message)
+
+
+_MOST_STEPS: Final = 2000
+"""Comparisons before a `match` counts as complete: nested patterns can take exponentially many."""
+
+
+def canonical(name: str) -> str:
+    """Return the name of a variant: `Err` means `Error`, `null` means `None` (V11, V12)."""
+    return {"Err": "Error", "null": "None"}.get(name, name)
+
+
+class Coverage:
+    """The arms of one `match`, in order."""
+
+    def __init__(self, declared: DeclaredTypes) -> None:
+        """Begin without arms."""
+        self._declared = declared
+        self._rows: list[tuple[ast.Pattern, ...]] = []
+        self._simple: set[object] = set()
+        self._takes_all = False
+        self._steps = 0
+
+    def add(self, pattern: ast.Pattern) -> None:
+        """Add an arm."""
+        if self._is_any(pattern):
+            self._takes_all = True
+        key = self._key(pattern)
+        if key is not None:
+            self._simple.add(key)
+        self._rows.append((pattern,))
+
+    def is_covered(self, pattern: ast.Pattern) -> bool:
+        """Return whether the arms so far take all that another would."""
+        return self._takes_all or self._key(pattern) in self._simple
+
+    def missing(self, subject: Type) -> str | None:
+        """Return a value that no arm takes, as a pattern; None if there is none, or if that cannot be known."""
+        if self._takes_all or not self._rows:
+            return None
+        found = self._missing(self._rows, (subject,))
+        return None if found is None else found[0]
+
+    def _is_any(self, pattern: ast.Pattern) -> bool:
+        """Return whether it matches whatever comes: `_`, or a name that is no variant, nor looks like one (K2)."""
+        if isinstance(pattern, ast.IdentPattern):
+            return not self._declared.names.is_variant(pattern.name) and not pattern.name[0].isupper()
+        return isinstance(pattern, ast.WildcardPattern)
+
+    def _key(self, pattern: ast.Pattern) -> object | None:
+        """Return what a pattern without patterns inside tests for."""
+        if isinstance(pattern, ast.LiteralPattern):
+            return (type(pattern.value), pattern.value)
+        if isinstance(pattern, ast.IdentPattern):
+            return self._name(pattern)
+        if isinstance(pattern, ast.ConstructorPattern) and all(map(self._is_any, pattern.fields)):
+            return self._name(pattern)
+        return None
+
+    def _name(self, pattern: ast.ConstructorPattern | ast.IdentPattern) -> str:
+        return pattern.name if pattern.name in self._declared.names.variants else canonical(pattern.name)
+
+    def _missing(self, rows: list[tuple[ast.Pattern, ...]], types: tuple[Type, ...]) -> tuple[str, ...] | None:
+        """Return patterns for values of some types that no row takes."""
+        self._steps += len(rows)
+        if not rows:
+            return ("_",) * len(types)
+        if not types or self._steps > _MOST_STEPS:
+            return None
+        head, rest = types[0], types[1:]
+        is_tested = any(not self._is_any(row[0]) for row in rows)
+        constructors = self._constructors(head, rows) if is_tested else None
+        if constructors is None:
+            if is_tested and not self._is_literal(rows):
+                return None
+            left = self._missing([row[1:] for row in rows if self._is_any(row[0])], rest)
+            return None if left is None else ("_", *left)
+        for name, fields in constructors.items():
+            inner = [part for row in rows if (part := self._opened(row, name, len(fields))) is not None]
+            left = self._missing(inner, (*fields, *rest))
+            if left is not None:
+                return (_written(name, left[: len(fields)]), *left[len(fields) :])
+        return None
+
+    def _constructors(self, type_: Type, rows: list[tuple[ast.Pattern, ...]]) -> dict[str, tuple[Type, ...]] | None:
+        if isinstance(type_, Named) and type_.name == "Tuple":
+            return {"": type_.arguments}
+        variants = self._declared.variants(type_)
+        if variants is None and type_ == UNKNOWN and not self._is_literal(rows):
+            return self._told_by(rows)
+        return variants
+
+    def _is_literal(self, rows: list[tuple[ast.Pattern, ...]]) -> bool:
+        return any(isinstance(row[0], ast.LiteralPattern) for row in rows)
+
+    def _told_by(self, rows: list[tuple[ast.Pattern, ...]]) -> dict[str, tuple[Type, ...]] | None:
+        """Return the variants of the type that alone has those of a column of unknown type."""
+        for row in rows:
+            name = self._name(row[0]) if isinstance(row[0], ast.ConstructorPattern | ast.IdentPattern) else ""
+            if isinstance(row[0], ast.TuplePattern):
+                return {"": (UNKNOWN,) * len(row[0].elements)}
+            if name in {"Some", "None"} and name not in self._declared.names.variants:
+                return {"Some": (UNKNOWN,), "None": ()}
+            if name in {"Ok", "Error"} and name not in self._declared.names.variants:
+                return {"Ok": (UNKNOWN,), "Error": (UNKNOWN,)}
+            owners = self._declared.names.variants.get(name, [])
+            if len(owners) == 1:
+                return self._declared.variants(Named(owners[0][0].name))
+        return None
+
+    def _opened(self, row: tuple[ast.Pattern, ...], name: str, num_fields: int) -> tuple[ast.Pattern, ...] | None:
+        """Return a row for values of one variant, its fields in front; None if it takes none of them."""
+        head = row[0]
+        if self._is_any(head):
+            return (*[ast.WildcardPattern(head.start, head.end)] * num_fields, *row[1:])
+        if isinstance(head, ast.TuplePattern):
+            return (*head.elements, *row[1:]) if len(head.elements) == num_fields else None
+        if isinstance(head, ast.ConstructorPattern) and self._name(head) == name and len(head.fields) == num_fields:
+            return (*head.fields, *row[1:])
+        is_bare = isinstance(head, ast.IdentPattern) and self._name(head) == name
+        return row[1:] if is_bare and num_fields == 0 else None
+
+
+def _written(name: str, fields: tuple[str, ...]) -> str:
+    if not name:
+        return f"({', '.join(fields)})"
+    return f"{name}({', '.join(fields)})" if fields else name

@@ -1,22 +1,29 @@
-"""The walk that finds the types of expressions; how each form is typed is handed in."""
+"""The walk that finds the types of expressions, and the comparison of arguments with parameters (C2-C4)."""
 
 from collections.abc import Callable as Function
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from mens_pipeline.language.ast.base import Node
-from mens_pipeline.language.ast.expressions import Expr, For
-from mens_pipeline.language.ast.statements import Statement
+from mens_pipeline.language.ast.expressions import Argument, Attribute, Expr, For, Lambda, Statement
 from mens_pipeline.language.diagnostics import Code
-from mens_pipeline.language.names.declarations import Binding
-from mens_pipeline.language.names.findings import Findings, Place
+from mens_pipeline.language.names.declarations import Binding, Findings, Place
 from mens_pipeline.language.names.resolver import Resolution
 from mens_pipeline.language.suggestions import did_you_mean
-from mens_pipeline.language.types.declared import DeclaredTypes
-from mens_pipeline.language.types.fitting import fits
-from mens_pipeline.language.types.terms import NEVER, UNIT, UNKNOWN, Type, settled, text_of
+from mens_pipeline.language.types.declared import DeclaredTypes, fits
+from mens_pipeline.language.types.terms import (
+    NEVER,
+    UNIT,
+    UNKNOWN,
+    Callable,
+    Type,
+    choose,
+    settled,
+    substituted,
+    text_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +73,7 @@ class Checker:
         """The types that the function around chooses."""
 
     def infer(self, node: Expr, expected: Type = UNKNOWN) -> Type:
-        """Return the type of an expression.
-
-        What is expected is a hint for literals and lambdas.
-        """
+        """Return the type of an expression. What is expected is a hint for literals and lambdas."""
         form = self._forms.plain.get(type(node))
         if form is not None:
             return form(self, node, expected)
@@ -141,3 +145,52 @@ class Checker:
         if not self.findings.is_full:
             self.findings.choices[place.start] = frozenset(known)
             self.findings.add(code, place, message, did_you_mean(name, cast("Any", known)))
+
+
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """Callee of a call.
+
+    `what` is what messages call it; `chosen` is what its variables stand for, as far as it is known.
+    """
+
+    type: Callable
+    what: str
+    chosen: dict[str, Type] = field(default_factory=dict)
+
+
+def apply(checker: Checker, node: Node, callee: Callee, arguments: Sequence[Argument | Attribute]) -> Type:
+    """Type a call, and compare the number, names and types of its arguments."""
+    function = callee.type
+    most = len(function.parameters)
+    if not function.fewest <= len(arguments) <= most:
+        expected = str(most) if function.fewest == most else f"{function.fewest} to {most}"
+        message = f"{callee.what} takes {expected} argument{'s' * (most != 1)}, found {len(arguments)}"
+        checker.report(Code.WRONG_ARGUMENT_COUNT, node, message, _parameters(function))
+        for argument in arguments:
+            checker.infer(argument.value)
+        return substituted(function.result, {})
+    # Lambdas last: what the other arguments are decides what they are given.
+    ordered = sorted(enumerate(arguments), key=lambda entry: isinstance(entry[1].value, Lambda))
+    for index, argument in ordered:
+        parameter = function.parameters[index]
+        own = function.names[index] if index < len(function.names) else None
+        if argument.name is not None and own not in {argument.name, f"attr_{argument.name}"}:
+            instead = f"is called `{own}`" if own is not None else "has no name"
+            message = f"argument {index + 1} of {callee.what} {instead}, found `{argument.name}`"
+            checker.report(
+                Code.WRONG_ARGUMENT_NAME, argument, message, "Arguments are taken in the order of parameters."
+            )
+        reason = (
+            f"the argument `{own}` of {callee.what}" if own is not None else f"argument {index + 1} of {callee.what}"
+        )
+        found = checker.expect(argument.value, Wanted(substituted(parameter, callee.chosen), reason))
+        choose(parameter, found, callee.chosen)
+    return substituted(function.result, callee.chosen)
+
+
+def _parameters(function: Callable) -> str | None:
+    if not function.names:
+        return None
+    parameters = zip(function.names, function.parameters, strict=True)
+    return f"Its parameters are ({', '.join(f'{name}: {text_of(type_)}' for name, type_ in parameters)})."

@@ -1,49 +1,181 @@
-"""The bodies of declarations, one after the other."""
+"""The bodies of declarations, statement by statement (B2-B6), and the table of type rules by class of syntax."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, cast
 
-from mens_pipeline.language.ast.behaviour import Activity, Actor, Form, Handler, Workflow
-from mens_pipeline.language.ast.data import Const
-from mens_pipeline.language.ast.declarations import Module
-from mens_pipeline.language.ast.functions import WRAPPERS, Function, Test
-from mens_pipeline.language.ast.ui import Fragment, ReactiveComponent, ReactiveMember, ReactiveModule
+from mens_pipeline.language import ast
+from mens_pipeline.language.ast.base import children
 from mens_pipeline.language.diagnostics import Code
-from mens_pipeline.language.names.declarations import ModuleNames
-from mens_pipeline.language.names.findings import Findings
+from mens_pipeline.language.names.declarations import Findings, ModuleNames
 from mens_pipeline.language.names.resolver import Resolution
-from mens_pipeline.language.types.branches import parameter
-from mens_pipeline.language.types.checker import ANYTHING, Checker, Wanted
-from mens_pipeline.language.types.declared import DeclaredTypes
-from mens_pipeline.language.types.statements import FORMS
-from mens_pipeline.language.types.terms import BOOL, UNIT
+from mens_pipeline.language.types import branches, expressions, records
+from mens_pipeline.language.types.branches import parameter, pattern
+from mens_pipeline.language.types.checker import ANYTHING, Checker, Forms, Wanted
+from mens_pipeline.language.types.declared import DeclaredTypes, is_definite
+from mens_pipeline.language.types.expressions import operation
+from mens_pipeline.language.types.records import element
+from mens_pipeline.language.types.terms import BOOL, NEVER, UNIT, UNKNOWN, Record, Type
 from mens_pipeline.language.vocabulary import LLM_DECORATORS
 
-if TYPE_CHECKING:
-    from mens_pipeline.language.ast.expressions import Expr
-    from mens_pipeline.language.ast.statements import Statement
+_OTHER_BORDERS = (ast.While, ast.Loop, ast.For, ast.Lambda, ast.SideEffect)
+"""A `break` inside these acts on them, or on nothing."""
 
-_FIRST: Final = (Const, ReactiveModule)
+
+def let(checker: Checker, node: ast.Let, wanted: Wanted) -> Type:
+    """`let`: an annotation decides; a record that can be changed may get more fields."""
+    name = f"`{node.pattern.name}`" if isinstance(node.pattern, ast.IdentPattern) else "this pattern"
+    declared = checker.declared.of(node.type, checker.generics)
+    found = checker.expect(node.value, Wanted(declared, f"the value of {name}"))
+    type_ = found if node.type is None else declared
+    if isinstance(type_, Record) and node.mutable:
+        type_ = Record(type_.fields, is_open=True)
+    pattern(checker, node.pattern, UNKNOWN if type_ == NEVER else type_)
+    return _no_value(checker, node, wanted)
+
+
+def assign(checker: Checker, node: ast.Assign, wanted: Wanted) -> Type:
+    """`=`; of `x += e`, which is kept as `x = x + e`, the target is typed once."""
+    target = _assigned(checker, node.target)
+    root = node.target
+    while isinstance(root, ast.FieldAccess | ast.IndexAccess):
+        root = root.object
+    binding = checker.used(root)
+    if binding is not None and not binding.mutable:
+        target = UNKNOWN
+    reason = f"what is assigned to `{checker.findings.text(node.target)}`"
+    if isinstance(node.value, ast.Binary) and node.value.left is node.target:
+        found = operation(checker, node.value, target, checker.infer(node.value.right))
+        checker.compare(node.value.right, found, Wanted(target, reason))
+    else:
+        checker.expect(node.value, Wanted(target, reason))
+    return _no_value(checker, node, wanted)
+
+
+def _assigned(checker: Checker, target: ast.Expr) -> Type:
+    """Return the type of a target; a key of a record may be new (B6)."""
+    if not isinstance(target, ast.IndexAccess):
+        return checker.infer(target)
+    owner = checker.infer(target.object)
+    found = element(checker, target, owner)
+    return UNKNOWN if isinstance(owner, Record) else found
+
+
+def _no_value(checker: Checker, node: ast.Node, wanted: Wanted) -> Type:
+    checker.compare(node, UNIT, wanted)
+    return UNIT
+
+
+def return_(checker: Checker, node: ast.Return, _wanted: Wanted) -> Type:
+    """`return`."""
+    if node.value is not None:
+        checker.expect(node.value, checker.result)
+    elif is_definite(checker.result.type):
+        checker.compare(node, UNIT, Wanted(checker.result.type, checker.result.reason, is_result=True))
+    return NEVER
+
+
+def jump(_checker: Checker, _node: ast.Break | ast.Continue, _wanted: Wanted) -> Type:
+    """`break` and `continue`."""
+    return NEVER
+
+
+def while_(checker: Checker, node: ast.While, wanted: Wanted) -> Type:
+    """`while`; one that never ends has nothing behind it."""
+    checker.expect(node.condition, Wanted(BOOL, "the condition of `while`"))
+    checker.block(node.body)
+    is_endless = isinstance(node.condition, ast.BoolLit) and node.condition.value
+    return NEVER if is_endless and not _has_break(node.body) else _no_value(checker, node, wanted)
+
+
+def loop(checker: Checker, node: ast.Loop, wanted: Wanted) -> Type:
+    """`loop`."""
+    checker.block(node.body)
+    return _no_value(checker, node, wanted) if _has_break(node.body) else NEVER
+
+
+def _has_break(statements: Iterable[ast.Node]) -> bool:
+    pending = list(statements)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Break):
+            return True
+        if not isinstance(node, _OTHER_BORDERS):
+            pending.extend(children(node))
+    return False
+
+
+def expression_statement(checker: Checker, node: ast.ExprStatement, wanted: Wanted) -> Type:
+    """Type an expression on its own."""
+    return checker.expect(node.expression, wanted)
+
+
+def _binary(checker: Checker, node: Any, expected: Type) -> Type:
+    form = expressions.pipe if node.op == "Pipe" else expressions.binary
+    return form(checker, node, expected)
+
+
+_RULES: Final = Forms(
+    plain={
+        ast.IntLit: expressions.literal,
+        ast.FloatLit: expressions.literal,
+        ast.StringLit: expressions.literal,
+        ast.BoolLit: expressions.literal,
+        ast.DecimalLit: expressions.literal,
+        ast.WorkflowVersion: expressions.literal,
+        ast.Ident: expressions.name,
+        ast.ObjectLit: records.object_literal,
+        ast.ListLit: expressions.list_literal,
+        ast.TupleLit: expressions.tuple_literal,
+        ast.Binary: _binary,
+        ast.Unary: expressions.unary,
+        ast.Try: expressions.try_,
+        ast.With: expressions.with_,
+        ast.Call: expressions.call,
+        ast.MethodCall: expressions.method_call,
+        ast.FieldAccess: records.field_access,
+        ast.IndexAccess: records.index_access,
+        ast.For: branches.for_,
+        ast.Lambda: branches.lambda_,
+        ast.Spawn: expressions.spawn,
+        ast.SideEffect: branches.side_effect,
+        ast.View: expressions.view,
+        ast.SelfClosingView: expressions.view,
+    },
+    nested={ast.Block: branches.block, ast.If: branches.if_, ast.Match: branches.match},
+    statements={
+        ast.Let: let,
+        ast.Assign: assign,
+        ast.Return: return_,
+        ast.While: while_,
+        ast.Loop: loop,
+        ast.Break: jump,
+        ast.Continue: jump,
+        ast.ExprStatement: expression_statement,
+    },
+)
+
+
+_FIRST: Final = (ast.Const, ast.ReactiveModule)
 """Declarations whose types the others need, in so far as they are not written."""
 
 
-def check(module: Module, names: ModuleNames, resolution: Resolution, findings: Findings) -> None:
+def check(module: ast.Module, names: ModuleNames, resolution: Resolution, findings: Findings) -> None:
     """Find the types of a program, and what does not fit."""
-    checker = Checker(DeclaredTypes(names), resolution, findings, FORMS)
+    checker = Checker(DeclaredTypes(names), resolution, findings, _RULES)
     ordered = sorted(module.declarations, key=lambda declaration: not isinstance(declaration, _FIRST))
     for declaration in ordered:
         if findings.is_full:
             return
-        if isinstance(declaration, Test) and declaration.function.params:
+        if isinstance(declaration, ast.Test) and declaration.function.params:
             message = f"a test takes no parameters, found {len(declaration.function.params)}"
             findings.add(Code.WRONG_ARGUMENT_COUNT, declaration.function.params[0], message, "Use `@forall`.")
-        inner = declaration.function if isinstance(declaration, WRAPPERS) else declaration
+        inner = declaration.function if isinstance(declaration, ast.WRAPPERS) else declaration
         handle = _FORMS.get(type(inner))
         if handle is not None:
             handle(checker, inner)
 
 
-def _function(checker: Checker, node: Function) -> None:
+def _function(checker: Checker, node: ast.Function) -> None:
     checker.generics = node.generics
     is_left_to_others = node.extern_module is not None or (
         not node.body and any(decorator.name in LLM_DECORATORS for decorator in node.decorators)
@@ -59,7 +191,7 @@ def _function(checker: Checker, node: Function) -> None:
 
 def _body(
     checker: Checker,
-    node: Function | Workflow | Activity | Handler,
+    node: ast.Function | ast.Workflow | ast.Activity | ast.Handler,
     name: str,
     *,
     is_left_to_others: bool = False,
@@ -78,22 +210,22 @@ def _body(
             checker.compare(node, UNIT, ending)
 
 
-def _work(checker: Checker, node: Workflow | Activity) -> None:
+def _work(checker: Checker, node: ast.Workflow | ast.Activity) -> None:
     _body(checker, node, node.name)
 
 
-def _actor(checker: Checker, node: Actor) -> None:
+def _actor(checker: Checker, node: ast.Actor) -> None:
     for handler in node.handlers:
         _body(checker, handler, handler.event)
 
 
-def _const(checker: Checker, node: Const) -> None:
+def _const(checker: Checker, node: ast.Const) -> None:
     declared = checker.declared.of(node.type)
     found = checker.expect(node.value, Wanted(declared, f"the value of `{node.name}`"))
     checker.bind(checker.declared.names.values.get(node.name), found if node.type is None else declared)
 
 
-def _component(checker: Checker, node: ReactiveComponent) -> None:
+def _component(checker: Checker, node: ast.ReactiveComponent) -> None:
     for param in node.params:
         parameter(checker, param)
     _members(checker, node.members)
@@ -101,31 +233,31 @@ def _component(checker: Checker, node: ReactiveComponent) -> None:
         checker.infer(node.view)
 
 
-def _members(checker: Checker, members: Sequence[ReactiveMember]) -> None:
+def _members(checker: Checker, members: Sequence[ast.ReactiveMember]) -> None:
     """Check members: what is written of state is known everywhere, the rest from its own place on."""
     for member in members:
         if member.type is not None:
             checker.bind(checker.resolution.declared.get(id(member)), checker.declared.of(member.type))
     for member in members:
         if member.role == "statement":
-            checker.statement(cast("Statement", member.body))
+            checker.statement(cast("ast.Statement", member.body))
         elif member.name is None:
-            checker.infer(cast("Expr", member.body))
+            checker.infer(cast("ast.Expr", member.body))
         else:
             declared = checker.declared.of(member.type)
             wanted = Wanted(declared, f"the value of `{member.name}`")
-            found = checker.expect(cast("Expr", member.body), wanted)
+            found = checker.expect(cast("ast.Expr", member.body), wanted)
             if member.type is None:
                 checker.bind(checker.resolution.declared.get(id(member)), found)
 
 
-def _fragment(checker: Checker, node: Fragment) -> None:
+def _fragment(checker: Checker, node: ast.Fragment) -> None:
     for param in node.params:
         parameter(checker, param)
     checker.infer(node.body)
 
 
-def _form(checker: Checker, node: Form) -> None:
+def _form(checker: Checker, node: ast.Form) -> None:
     for field in node.fields:
         if field.default is not None:
             wanted = Wanted(checker.declared.of(field.type), f"the default of `{field.name}`")
@@ -133,14 +265,14 @@ def _form(checker: Checker, node: Form) -> None:
 
 
 _FORMS: Final[dict[type, Callable[[Checker, Any], None]]] = {
-    Function: _function,
-    Workflow: _work,
-    Activity: _work,
-    Actor: _actor,
-    Const: _const,
-    ReactiveComponent: _component,
-    ReactiveModule: lambda checker, node: _members(checker, node.members),
-    Fragment: _fragment,
-    Form: _form,
+    ast.Function: _function,
+    ast.Workflow: _work,
+    ast.Activity: _work,
+    ast.Actor: _actor,
+    ast.Const: _const,
+    ast.ReactiveComponent: _component,
+    ast.ReactiveModule: lambda checker, node: _members(checker, node.members),
+    ast.Fragment: _fragment,
+    ast.Form: _form,
 }
 """Declarations with expressions in them."""

@@ -1,24 +1,35 @@
-"""The types of what a program declares."""
+"""The types of what a program declares, and whether a value of one type may stand where another is expected."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from mens_pipeline.language.ast.behaviour import Activity, Actor, Handler, Workflow
-from mens_pipeline.language.ast.data import Field, ImportPath, Table, TypeDef, Url, Variant
-from mens_pipeline.language.ast.functions import Function
-from mens_pipeline.language.ast.types import DecimalType, FunctionType, GenericType, NamedType, Param
-from mens_pipeline.language.ast.types import Type as Syntax
-from mens_pipeline.language.ast.ui import Fragment, ReactiveComponent, V0Component
-from mens_pipeline.language.names.built_ins import GENERIC_TYPES, PLAIN_TYPES, VARIANTS
-from mens_pipeline.language.names.declarations import Binding, ModuleNames
+from mens_pipeline.language import ast
+from mens_pipeline.language.names.declarations import GENERIC_TYPES, PLAIN_TYPES, VARIANTS, Binding, ModuleNames
 from mens_pipeline.language.names.references import ROW_FIELDS
 from mens_pipeline.language.types.signatures import MEMBER_TYPES, built_in_type
-from mens_pipeline.language.types.terms import DEC, UNIT, UNKNOWN, Callable, Named, Namespace, Type, Variable
+from mens_pipeline.language.types.terms import (
+    DEC,
+    ELEMENT,
+    FLOAT,
+    INT,
+    JSON,
+    NEVER,
+    NUMBERS,
+    UNIT,
+    UNKNOWN,
+    Callable,
+    Named,
+    Namespace,
+    Record,
+    Type,
+    Variable,
+    option_of,
+)
 
 _PLAIN: Final = frozenset(("int", "float", "str", "bool", "Unit", "Json", "Element"))
 _SPELLINGS: Final = {"list": "List", "map": "Map", "float64": "float", "unit": "Unit", "dec": "dec"}
 _GENERIC: Final = {"List": 1, "Option": 1, "Result": 1, "Map": 2}
-_SIGNED = Function | Workflow | Activity | Handler
+_SIGNED = ast.Function | ast.Workflow | ast.Activity | ast.Handler
 
 
 class DeclaredTypes:
@@ -31,21 +42,21 @@ class DeclaredTypes:
         self._fields: dict[str, dict[str, Type] | None] = {}
         self._variants: dict[str, dict[str, tuple[Type, ...]] | None] = {}
 
-    def of(self, node: Syntax | None, generics: Iterable[str] = (), *, as_variables: bool = False) -> Type:
+    def of(self, node: ast.Type | None, generics: Iterable[str] = (), *, as_variables: bool = False) -> Type:
         """Return the type that an annotation writes; what is not modelled is unknown.
 
         `generics` are types that the function around it chooses: variables, as a caller sees them, or unknown.
         """
-        if isinstance(node, DecimalType):
+        if isinstance(node, ast.DecimalType):
             return DEC
-        if isinstance(node, NamedType):
+        if isinstance(node, ast.NamedType):
             return self._named(node.name, generics, as_variables=as_variables)
-        if isinstance(node, GenericType):
+        if isinstance(node, ast.GenericType):
             name = _SPELLINGS.get(node.name, node.name)
             if _GENERIC.get(name) != len(node.arguments) or name in self.names.types:
                 return UNKNOWN
             return Named(name, tuple(self.of(part, generics, as_variables=as_variables) for part in node.arguments))
-        if isinstance(node, FunctionType):
+        if isinstance(node, ast.FunctionType):
             parameters = tuple(self.of(part, generics, as_variables=as_variables) for part in node.parameters)
             result = self.of(node.return_type, generics, as_variables=as_variables) if node.return_type else UNIT
             return Callable(parameters, result, len(parameters))
@@ -66,12 +77,12 @@ class DeclaredTypes:
         node = binding.node
         if node is None:
             return built_in_type(binding.name)
-        if isinstance(node, ImportPath):
+        if isinstance(node, ast.ImportPath):
             path = ".".join(node.segments)
             return Namespace(path) if path in MEMBER_TYPES else UNKNOWN
-        if isinstance(node, Variant):
+        if isinstance(node, ast.Variant):
             return self.variant(binding.name)
-        if isinstance(node, Function | Workflow | Activity):
+        if isinstance(node, ast.Function | ast.Workflow | ast.Activity):
             return self.signature(node)
         return UNKNOWN
 
@@ -79,15 +90,17 @@ class DeclaredTypes:
         """Return what a function takes and gives, as its callers see it."""
         known = self._signatures.get(id(node))
         if known is None:
-            generics = node.generics if isinstance(node, Function) else ()
+            generics = node.generics if isinstance(node, ast.Function) else ()
             result = self.of(node.return_type, generics, as_variables=True)
             known = self._signatures[id(node)] = self.parameters(node.params, result, generics)
         return known
 
-    def parameters(self, params: Sequence[Param], result: Type, generics: Iterable[str] = ()) -> Callable:
+    def parameters(self, params: Sequence[ast.Param], result: Type, generics: Iterable[str] = ()) -> Callable:
         """Something that takes parameters."""
         types = tuple(self.of(param.type, generics, as_variables=True) for param in params)
-        return Callable(types, result, _fewest(params), tuple(param.name for param in params))
+        # A call gives arguments up to the last parameter without a default (C3).
+        fewest = max((index for index, param in enumerate(params, 1) if param.default is None), default=0)
+        return Callable(types, result, fewest, tuple(param.name for param in params))
 
     def properties(self, binding: Binding) -> tuple[dict[str, Type], frozenset[str]] | None:
         """Return what a view of a component is given.
@@ -96,10 +109,10 @@ class DeclaredTypes:
             Its attributes with their types, and those that must be there; None for what takes any.
         """
         node = binding.node
-        if isinstance(node, ReactiveComponent | Fragment):
+        if isinstance(node, ast.ReactiveComponent | ast.Fragment):
             types = {param.name: self.of(param.type) for param in node.params}
             return types, frozenset(param.name for param in node.params if param.default is None)
-        if isinstance(node, V0Component):
+        if isinstance(node, ast.V0Component):
             types = {prop.name: self.of(prop.type) for prop in node.props}
             return types, frozenset(prop.name for prop in node.props if not prop.optional)
         return None
@@ -116,7 +129,7 @@ class DeclaredTypes:
         fewest = sum(not field.optional for field in variant.fields)
         return Callable(self._types(variant.fields), result, fewest, tuple(field.name for field in variant.fields))
 
-    def _types(self, fields: Sequence[Field]) -> tuple[Type, ...]:
+    def _types(self, fields: Sequence[ast.Field]) -> tuple[Type, ...]:
         """Return the types of the fields of a variant; one that may be left out is given as it is or as an Option."""
         return tuple(UNKNOWN if field.optional else self.of(field.type) for field in fields)
 
@@ -130,7 +143,7 @@ class DeclaredTypes:
             return {"Ok": type_.arguments, "Error": (UNKNOWN,)}
         if type_.name not in self._variants:
             node = self.names.types.get(type_.name)
-            variants = node.variants if isinstance(node, TypeDef | Url) else ()
+            variants = node.variants if isinstance(node, ast.TypeDef | ast.Url) else ()
             self._variants[type_.name] = {v.name: self._types(v.fields) for v in variants} or None
         return self._variants[type_.name]
 
@@ -140,8 +153,8 @@ class DeclaredTypes:
             return None
         if type_.name not in self._fields:
             node = self.names.types.get(type_.name)
-            fields = node.fields if isinstance(node, TypeDef | Table) else ()
-            has_fields = isinstance(node, Table) or fields
+            fields = node.fields if isinstance(node, ast.TypeDef | ast.Table) else ()
+            has_fields = isinstance(node, ast.Table) or fields
             self._fields[type_.name] = {field.name: self.of(field.type) for field in fields} if has_fields else None
         return self._fields[type_.name]
 
@@ -167,10 +180,80 @@ class DeclaredTypes:
     def handlers(self, actor: str) -> dict[str, Callable]:
         """Return the events of an actor."""
         node = self.names.values[actor].node
-        assert isinstance(node, Actor)  # noqa: S101 - its handle was made from the name of an actor
+        assert isinstance(node, ast.Actor)  # noqa: S101 - its handle was made from the name of an actor
         return {handler.event: self.signature(handler) for handler in node.handlers}
 
 
-def _fewest(params: Sequence[Param]) -> int:
-    """Return arguments up to the last parameter without a default (C3)."""
-    return max((index for index, param in enumerate(params, 1) if param.default is None), default=0)
+_LISTS = frozenset(("List", "Rows"))
+
+
+def fits(expected: Type, found: Type, declared: DeclaredTypes) -> bool:
+    """Return whether a value may stand at a place, as far as types can tell; what is unknown fits."""
+    if expected == found or not is_definite(expected) or not is_definite(found):
+        return True
+    if expected == ELEMENT:
+        return found != UNIT
+    if isinstance(expected, Callable):
+        return isinstance(found, Callable) and _calls_fit(expected, found, declared)
+    if isinstance(expected, Record):
+        return True
+    if isinstance(found, Record):
+        return _record_fits(expected, found, declared)
+    if isinstance(expected, Named) and isinstance(found, Named):
+        return _named_fit(expected, found, declared)
+    return False
+
+
+def _named_fit(expected: Named, found: Named, declared: DeclaredTypes) -> bool:
+    if expected == FLOAT and found == INT:
+        return True
+    if found.name == "Rows" and expected.name == "Result" and expected.arguments:
+        return fits(expected.arguments[0], found, declared)
+    if found.name == "Found":
+        return expected.name == "Result" or fits(expected, option_of(found.arguments[0]), declared)
+    is_same = expected.name == found.name or (expected.name in _LISTS and found.name in _LISTS)
+    return is_same and all(
+        fits(part, argument, declared) for part, argument in zip(expected.arguments, found.arguments, strict=False)
+    )
+
+
+def _calls_fit(expected: Callable, found: Callable, declared: DeclaredTypes) -> bool:
+    """Return whether it takes as many arguments as it will be given; its result may be dropped."""
+    num_given = len(expected.parameters)
+    if not found.fewest <= num_given <= len(found.parameters):
+        return False
+    parameters_fit = all(
+        fits(parameter, given, declared)
+        for given, parameter in zip(expected.parameters, found.parameters, strict=False)
+    )
+    return parameters_fit and (expected.result == UNIT or fits(expected.result, found.result, declared))
+
+
+def _record_fits(expected: Type, found: Record, declared: DeclaredTypes) -> bool:
+    if isinstance(expected, Named) and expected.name == "Map" and expected.arguments:
+        return all(fits(expected.arguments[-1], type_, declared) for _name, type_ in found.fields)
+    fields = declared.readable(expected)
+    return fields is not None and all(
+        name in fields and fits(fields[name], type_, declared) for name, type_ in found.fields
+    )
+
+
+def joined(left: Type, right: Type, declared: DeclaredTypes) -> Type:
+    """Return the type of what is one or the other."""
+    if right in (left, NEVER):
+        return left
+    if left == NEVER:
+        return right
+    if left in NUMBERS and right in NUMBERS:
+        return FLOAT
+    if not isinstance(left, Named) or not isinstance(right, Named):
+        return UNKNOWN
+    if left.name == right.name and len(left.arguments) == len(right.arguments):
+        parts = zip(left.arguments, right.arguments, strict=True)
+        return Named(left.name, tuple(joined(one, other, declared) for one, other in parts))
+    return UNKNOWN
+
+
+def is_definite(type_: Type) -> bool:
+    """Return whether anything at all is known of a type."""
+    return type_ not in (UNKNOWN, JSON, NEVER) and not isinstance(type_, Variable | Namespace)

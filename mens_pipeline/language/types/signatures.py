@@ -3,12 +3,11 @@
 from functools import cache
 from typing import Final
 
-from mens_pipeline.language.ast.data import Const
-from mens_pipeline.language.ast.types import FunctionType, GenericType, NamedType
-from mens_pipeline.language.ast.types import Type as Syntax
+from mens_pipeline.language.ast.base import FunctionType, GenericType, NamedType
+from mens_pipeline.language.ast.base import Type as Syntax
+from mens_pipeline.language.ast.declarations import Const
 from mens_pipeline.language.front_end import analyze
-from mens_pipeline.language.interpreter.library.builtins import BUILT_INS
-from mens_pipeline.language.interpreter.library.methods import METHODS
+from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, METHODS
 from mens_pipeline.language.interpreter.library.regexes import Match, Regex
 from mens_pipeline.language.interpreter.values import Native, Refused, Variant
 from mens_pipeline.language.types.terms import (
@@ -202,10 +201,7 @@ _FEWEST: Final = {"assert": 1}
 
 @cache
 def parsed(text: str) -> Type:
-    """Read a type from its text.
-
-    `T` and `U` are variables, `_` is unknown.
-    """
+    """Read a type from its text. `T` and `U` are variables, `_` is unknown."""
     module = analyze(f"let x: {text} = y").module
     constant = module.declarations[0] if module is not None else None
     assert isinstance(constant, Const)  # noqa: S101 - the texts are those above

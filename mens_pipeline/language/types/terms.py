@@ -22,10 +22,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Callable:
-    """The type of what can be called.
-
-    `names` are those of the parameters, none where a call cannot name them.
-    """
+    """The type of what can be called. `names` are those of the parameters, none where a call cannot name them."""
 
     parameters: "tuple[Type, ...]"
     result: "Type"
@@ -35,10 +32,7 @@ class Callable:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The type of a record literal.
-
-    `is_open` tells whether it may have other fields by now (B6).
-    """
+    """The type of a record literal. `is_open` tells whether it may have other fields by now (B6)."""
 
     fields: "tuple[tuple[str, Type], ...]"
     is_open: bool = False
@@ -108,10 +102,7 @@ def _texts(types: Iterable[Type]) -> str:
 
 
 def substituted(type_: Type, chosen: Mapping[str, Type]) -> Type:
-    """Replace the variables of a type.
-
-    What is not `chosen` is unknown.
-    """
+    """Replace the variables of a type. What is not `chosen` is unknown."""
     if isinstance(type_, Variable):
         return chosen.get(type_.name, UNKNOWN)
     if isinstance(type_, Named) and type_.arguments:

@@ -7,32 +7,28 @@ from typing import Any, Literal
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.delivery.agreement import NUM_PROMPTS
+from mens_pipeline.delivery.agreement import NUM_PROMPTS, MergeReport
 from mens_pipeline.delivery.gguf_model import KIND as GGUF
 from mens_pipeline.delivery.gguf_model import build_gguf_model
-from mens_pipeline.delivery.handoff import HANDOFF, changed_files
 from mens_pipeline.delivery.hub import MAIN, PushPlan, Target, plan_push, push
-from mens_pipeline.delivery.merge_documents import MergeReport
-from mens_pipeline.delivery.merge_job import Dtype
-from mens_pipeline.delivery.merge_prompts import prompts_of
-from mens_pipeline.delivery.merge_source import MergeSource, merge_source
+from mens_pipeline.delivery.merge_source import MergeSource, merge_source, prompts_of
 from mens_pipeline.delivery.merged_model import KIND as MERGED
 from mens_pipeline.delivery.merged_model import STAGE as MERGING
 from mens_pipeline.delivery.merged_model import build_merged_model, manifest_in, prepare_merge, report_in
-from mens_pipeline.delivery.serving_handoff import STAGE, Delivery, build_serving_handoff
+from mens_pipeline.delivery.serving_handoff import HANDOFF, STAGE, Delivery, build_serving_handoff, changed_files
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, answer_fits
+from mens_pipeline.models.adapter import CARD
 from mens_pipeline.orchestration.choices import OWNERS, config_of
 from mens_pipeline.orchestration.defs.promotion import promoted_adapter
 from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.orchestration.resources.compute import Compute
-from mens_pipeline.orchestration.resources.generator import Merger
+from mens_pipeline.orchestration.launchers import Merger
+from mens_pipeline.orchestration.metadata import table
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
 from mens_pipeline.settings import EVALUATION, Settings, load_settings
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.yaml_file import load_model
-from mens_pipeline.training.manifest import CARD
 
 
 class MergeConfig(dg.Config):
@@ -80,10 +76,12 @@ def merged_model(
     source = merge_source(None, opened)
     _refuse_what_cannot_be_sent(context, settings, source)
     decoding, device = load_model(EVALUATION, EvaluationConfig).decoding, compute.resolve()
-    prompts = prompts_of(source, None, opened, answer_fits(source.manifest, decoding), config.num_prompts)
+    prompts = prompts_of(
+        source, None, opened, answer_fits(source.adapter.manifest.base_model, decoding), config.num_prompts
+    )
     conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock")
     work = opened.root / MERGED / f".work-{context.run.run_id}"
-    prepared = prepare_merge(source, prompts, conditions, _dtype(config), work)
+    prepared = prepare_merge(source, prompts, conditions, None if config.dtype == "as_judged" else config.dtype, work)
     merged, reused = build_merged_model(prepared, opened, lambda job: merger.run(context, job))
     passed = report_in(merged.path).passed
     gguf = None
@@ -97,9 +95,9 @@ def merged_model(
             "reused": reused,
             "folder": dg.MetadataValue.path(merged.path),
             "gguf": dg.MetadataValue.path(gguf.path) if gguf is not None else "none",
-            "adapter": source.adapter_sha256,
+            "adapter": source.adapter.digest,
             "merged_into": manifest_in(merged.path).merged_into.why,
-            "report": dg.MetadataValue.table(_rows(report_in(merged.path))),
+            "report": table(_rows(report_in(merged.path))),
             "merge/token_agreement": report_in(merged.path).agreement.token_agreement,
         },
     )
@@ -134,7 +132,7 @@ def serving_handoff(
     merged = store.artifact(merged_model.of(MERGED))
     gguf = store.artifact(merged_model) if merged_model.kind == GGUF else None
     source = merge_source(None, opened)
-    if source.adapter_sha256 != manifest_in(merged.path).adapter_sha256:
+    if source.adapter.digest != manifest_in(merged.path).adapter_sha256:
         raise dg.Failure("Another adapter is in use since. Materialise merged_model first.", allow_retries=False)
     handoff, reused = build_serving_handoff(Delivery(source, merged, gguf, settings.data_licence), opened)
     commit = _published(config, settings, source)
@@ -157,14 +155,10 @@ def handed_files_as_written(serving_handoff: ArtifactRef, store: ArtifactStoreRe
     return dg.AssetCheckResult(passed=not changed, metadata={"changed": ", ".join(changed) or "none"})
 
 
-def _dtype(config: MergeConfig) -> Dtype | None:
-    return None if config.dtype == "as_judged" else config.dtype
-
-
 def _published(config: HandoffConfig, settings: Settings, source: MergeSource) -> str | None:
     """Publish the adapter on the Hub and return the commit; None when it was not asked for."""
     with TemporaryDirectory(prefix="mens-push-") as staging:
-        plan = _planned(config, settings, source, Path(staging))
+        plan = _plan_push(config, settings, source, Path(staging))
         return push(plan, settings.hub_token).commit if plan is not None else None
 
 
@@ -174,12 +168,12 @@ def _refuse_what_cannot_be_sent(context: dg.AssetExecutionContext, settings: Set
         return
     config = HandoffConfig(**config_of(context.run, serving_handoff.op.name))
     with TemporaryDirectory(prefix="mens-push-") as staging:
-        plan = _planned(config, settings, source, Path(staging))
+        plan = _plan_push(config, settings, source, Path(staging))
     if plan is not None and (settings.hub_token is None or not settings.hub_token.get_secret_value().strip()):
         raise ConfigurationError("HF_TOKEN: not set. Set the token of a user who may write to the repository.")
 
 
-def _planned(config: HandoffConfig, settings: Settings, source: MergeSource, staging: Path) -> PushPlan | None:
+def _plan_push(config: HandoffConfig, settings: Settings, source: MergeSource, staging: Path) -> PushPlan | None:
     """Return what would be sent; None when that was not asked for."""
     wanted = config.publish if config.publish is not None else settings.hub_repo is not None
     if not wanted:
@@ -189,7 +183,7 @@ def _planned(config: HandoffConfig, settings: Settings, source: MergeSource, sta
     return plan_push(source, Target(settings.hub_repo, config.revision), settings.data_licence, staging)
 
 
-def _rows(report: MergeReport) -> list[dg.TableRecord]:
+def _rows(report: MergeReport) -> list[dict[str, Any]]:
     found = report.agreement
     cells = (
         ("tokens the same", f"{found.num_same_tokens}/{found.num_tokens}"),
@@ -200,4 +194,4 @@ def _rows(report: MergeReport) -> list[dg.TableRecord]:
         ("parse rate merged", str(found.candidate_parse_rate)),
         ("largest difference of a score", f"{found.largest_logit_difference:.1e}"),
     )
-    return [dg.TableRecord({"what": what, "figure": figure}) for what, figure in cells]
+    return [{"what": what, "figure": figure} for what, figure in cells]

@@ -1,9 +1,8 @@
-"""Evaluation of base and adapter on held-out prompts and the benchmark."""
+"""Evaluation of base and adapter on held-out prompts and the benchmark; and of named recipes side by side."""
 
 import time
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 
@@ -13,31 +12,31 @@ from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.evaluation.benchmark import load_benchmark
+from mens_pipeline.evaluation.eval_results import KIND as EVALUATED
 from mens_pipeline.evaluation.eval_results import STAGE, eval_suite
 from mens_pipeline.evaluation.few_shot import few_shot_of
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, EvalResults
-from mens_pipeline.evaluation.scores import Scores
 from mens_pipeline.evaluation.statistics import p_text
 from mens_pipeline.inference.generation import EvaluationConfig
-from mens_pipeline.inference.prepare import Conditions, answer_fits, manifest_of
-from mens_pipeline.orchestration.choices import GPU_TAGS, OWNERS, configured
-from mens_pipeline.orchestration.defs.split import heldout_split
-from mens_pipeline.orchestration.experiment import identify
+from mens_pipeline.inference.prepare import Conditions, answer_fits
+from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.orchestration.choices import GPU_TAGS, OWNERS, configured, identify
+from mens_pipeline.orchestration.defs.train_set import heldout_split
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.handover import made_in_run
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.orchestration.resources.compute import Compute
-from mens_pipeline.orchestration.resources.generator import Generator
+from mens_pipeline.orchestration.launchers import Generator
+from mens_pipeline.orchestration.metadata import table
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
+from mens_pipeline.promotion.benchmark_gate import PAGE, receipt_in
 from mens_pipeline.promotion.receipt import results_in
+from mens_pipeline.promotion.report.table import columns_of, points, table_of
 from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of
-from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, load_settings
+from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, load_settings
+from mens_pipeline.storage.stage import code_version
 from mens_pipeline.storage.store import ArtifactRef, digest_of
 from mens_pipeline.storage.yaml_file import load_model
-
-_SHOWN = (
-    *("parse_rate", "resolve_rate", "pass_at_1", "pass_at_k", "test_rate", "construct_rate", "name_rate", "stop_rate"),
-    *("stub_rate", "empty_rate", "refusal_rate", "duplicate_rate"),
-)
+from mens_pipeline.training.presets import load_recipes
+from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 
 @dg.asset(
@@ -66,32 +65,30 @@ def eval_results(
     """
     settings, candidate = load_settings(), made_in_run(context, "feedback_adapter") or qlora_adapter
     benchmark = load_benchmark(settings.benchmark_dir) if settings.benchmark else None
-    run, device, config = (
-        store.artifact(candidate).path,
-        compute.resolve(),
-        load_model(EVALUATION, EvaluationConfig),
-    )
-    opened, decoding = store.open(), config.decoding
-    manifest = manifest_of(run)
-    manifest["train_file"] = str(opened.located(Path(manifest["train_file"])))  # perhaps trained on another machine
-    heldout, fits = store.artifact(candidate.of(SPLIT)).path / HELDOUT, answer_fits(manifest, decoding)
-    exam = eval_suite(heldout, Path(manifest["train_file"]), benchmark, fits, config.family_tasks)
+    adapter, device = Adapter.open(store.artifact(candidate).path), compute.resolve()
+    opened, config, manifest = store.open(), load_model(EVALUATION, EvaluationConfig), adapter.manifest
+    decoding = config.decoding
+    train = opened.located(manifest.train_file)  # perhaps trained on another machine
+    heldout, fits = store.artifact(candidate.of(SPLIT)).path / HELDOUT, answer_fits(manifest.base_model, decoding)
+    exam = eval_suite(heldout, train, benchmark, fits, config.family_tasks)
     demands = Demands(thresholds_of(settings), is_benchmark_asked=settings.benchmark)
     # The base is shown the examples that it was shown before, whatever an adapter learnt besides.
-    examples = manifest if candidate is qlora_adapter else _train_set(store.artifact(candidate.of(MIXED)).path / TRAIN)
+    shown, shown_sha256 = train, manifest.train_sha256
+    if candidate is not qlora_adapter:
+        shown = store.artifact(candidate.of(MIXED)).path / TRAIN
+        shown_sha256 = digest_of(shown)
     first = rounds_of(exam.tasks, demands.thresholds)[0]
     exam = replace(
         exam,
         num_base_tasks=config.base_tasks,
-        few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, examples),
+        few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, shown, shown_sha256),
     )
     conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock", engine_of(settings))
     evaluation, reused = evaluate_in_rounds(
-        run,
+        adapter,
         exam,
         conditions,
         opened,
-        manifest,
         demands=demands,
         launch=lambda prepared: generator.run(context, prepared),
         tell=context.log.info,
@@ -105,20 +102,12 @@ def eval_results(
         metadata={
             **identify(context, manifest, results.subject.adapter_sha256),
             "reused": reused,
-            "scores": dg.MetadataValue.table(rows_of(results.base.overall, results.adapter.overall)),
-            **{
-                name: round(value, 4) if isinstance(value, float) else value
-                for name, value in figures_of(results).items()
-            },
+            "scores": table(rows_of(results)),
+            **figures_of(results),
             "results": dg.MetadataValue.path(evaluation.path / RESULTS),
             "answers": dg.MetadataValue.path(evaluation.path / JUDGED_ANSWERS),
         },
     )
-
-
-def _train_set(path: Path) -> dict[str, str]:
-    """Return what a training manifest says of its train set."""
-    return {"train_file": str(path), "train_sha256": digest_of(path)}
 
 
 @dg.asset_check(asset=eval_results)
@@ -149,35 +138,89 @@ def figures_of(results: EvalResults) -> dict[str, Any]:
         "round": f"{results.progress.round} of {results.progress.num_rounds}",
         "missing_constructs": ", ".join(adapter.overall.coverage.missing) or "none",
     }
+    labels = {"parse_rate": "parse rate", "resolve_rate": "resolve rate", "test_rate": "hidden tests"}
     for suite, scores in adapter.suites.items():
-        figures[f"eval/{suite}/parse_rate"] = scores.parse_rate.value
         figures[f"eval/{suite}/pass_at_1"] = scores.pass_at_1.value
-        figures[f"{suite}: parse rate"] = f"{scores.parse_rate}, base {base.suites[suite].parse_rate}"
-        figures[f"eval/{suite}/resolve_rate"] = scores.resolve_rate.value
-        figures[f"{suite}: resolve rate"] = f"{scores.resolve_rate}, base {base.suites[suite].resolve_rate}"
-        if scores.test_rate.value is not None:
-            figures[f"eval/{suite}/test_rate"] = scores.test_rate.value
-            figures[f"{suite}: hidden tests"] = f"{scores.test_rate}, base {base.suites[suite].test_rate}"
+        for name, label in labels.items():
+            ours, theirs = getattr(scores, name), getattr(base.suites[suite], name)
+            if ours.value is not None:
+                figures[f"eval/{suite}/{name}"] = ours.value
+                figures[f"{suite}: {label}"] = f"{ours}, base {theirs}"
     if results.few_shot is not None:
         rate, gain = results.few_shot.scores.overall.parse_rate, results.few_shot.parse_difference
-        found = f"{100 * gain.difference:+.1f} points ({p_text(gain.p_value)})"
+        found = f"{points(gain.difference)} ({p_text(gain.p_value)})"
         figures["few_shot: parse rate"] = f"{rate} by the base with examples, adapter {found} on the same prompts"
     if results.fallback is not None:
         again, passes = results.fallback, results.fallback.pass_difference
-        found = f"pass@1 {100 * passes.difference:+.1f} points ({p_text(passes.p_value)})"
+        found = f"pass@1 {points(passes.difference)} ({p_text(passes.p_value)})"
         written = f"{again.num_constrained} answers once more, constrained; {found}"
         figures["fallback: parse rate"] = f"{again.scores.overall.parse_rate.short}, {written}"
         figures["fallback: resolve rate"] = str(again.scores.overall.resolve_rate)
     for suite, scores in results.families.items():
         figures[f"eval/{suite}/test_rate"] = scores.test_rate.value
         figures[f"{suite}: hidden tests"] = str(scores.test_rate)
-    return figures
+    return {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
 
 
-def rows_of(base: Scores, adapter: Scores) -> list[dg.TableRecord]:
-    """Return the rows of the table of both models."""
-    rates = [(name, getattr(adapter, name), getattr(base, name)) for name in _SHOWN]
+def rows_of(results: EvalResults) -> list[dict[str, str]]:
+    """Return the figures of adapter and base over all prompts."""
+    figures = table_of(columns_of(results))
+    adapter, base = (figures.models.index(name) for name in ("adapter", "base"))
+    cells = ((r.label, r.cells[adapter], r.cells[base]) for r in figures.rows if r.suite == figures.rows[0].suite)
     return [
-        dg.TableRecord({"what": name, "adapter": ours.short, "95 % interval": ours.interval, "base": theirs.short})
-        for name, ours, theirs in rates
+        {"what": label, "adapter": ours.text, "95 % interval": ours.interval, "base": theirs.text}
+        for label, ours, theirs in cells
     ]
+
+
+_NAME: Final = "recipe_scores"
+_SHOWN: Final = ("heldout: parse rate", "heldout: hidden tests", "benchmark: hidden tests")
+_NAMES: Final = tuple(load_recipes(RECIPES))
+
+
+@dg.asset(
+    name=_NAME,
+    group_name="experiments",
+    partitions_def=dg.StaticPartitionsDefinition(_NAMES),
+    kinds={"json"},
+    owners=OWNERS,
+    code_version=code_version("mens_pipeline.promotion.receipt:results_in"),
+)
+@plainly
+def recipe_scores(
+    context: dg.AssetExecutionContext, benchmark_gate: ArtifactRef, store: ArtifactStoreResource
+) -> dg.MaterializeResult[Any]:
+    """Keep what the adapter of each recipe came to, a partition each, with all of them in one table."""
+    adapter = Adapter.open(store.artifact(benchmark_gate.of(ADAPTER)).path)
+    evaluation, gate = store.artifact(benchmark_gate.of(EVALUATED)), store.artifact(benchmark_gate)
+    results, receipt = results_in(evaluation.path), receipt_in(gate.path)
+    figures = {
+        **identify(context, adapter.manifest, adapter.digest, verdict=str(receipt.status)),
+        "verdict": str(receipt.status),
+        **figures_of(results),
+    }
+    others = {name: _latest(context, name) for name in _NAMES if name != context.partition_key}
+    rows = [_row(name, found) for name, found in {context.partition_key: figures, **others}.items() if found]
+    return dg.MaterializeResult(
+        value=benchmark_gate,
+        data_version=dg.DataVersion(gate.data_version),
+        metadata={
+            "recipes": table(rows),
+            **figures,
+            **store.page(gate, PAGE),
+        },
+    )
+
+
+def _latest(context: dg.AssetExecutionContext, recipe: str) -> dict[str, Any]:
+    """Return what a recipe came to last; empty where it was never tried."""
+    of_recipe = dg.AssetRecordsFilter(asset_key=dg.AssetKey(_NAME), asset_partitions=[recipe])
+    records = context.instance.fetch_materializations(of_recipe, limit=1).records
+    made = records[0].asset_materialization if records else None
+    return {name: value.value for name, value in made.metadata.items()} if made is not None else {}
+
+
+def _row(recipe: str, figures: dict[str, Any]) -> dict[str, Any]:
+    shown = {name: str(figures.get(name, "not asked")) for name in _SHOWN}
+    facts = {name: str(figures[name]) for name in ("verdict", "base_model", "adapter_sha256")}
+    return {"recipe": recipe, **shown, **facts}

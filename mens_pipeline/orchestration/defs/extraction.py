@@ -1,31 +1,119 @@
-"""The extracted corpus, and the checks that nothing went missing and nothing is unheard of."""
+"""The workspace as it is read and the corpus that is extracted from it, each with its checks."""
 
 import json
 from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, REPORT, STAGE, build_extracted_corpus
-from mens_pipeline.corpus.extract.workspace_snapshot import source_report_in
+from mens_pipeline.corpus.extract.extracted_corpus import (
+    RECORDS,
+    REPORT,
+    STAGE,
+    CorpusDetails,
+    build_extracted_corpus,
+)
+from mens_pipeline.corpus.extract.workspace_snapshot import (
+    STAGE as SNAPSHOT,
+)
+from mens_pipeline.corpus.extract.workspace_snapshot import (
+    SnapshotDetails,
+    SourceReport,
+    build_workspace_snapshot,
+    source_report_in,
+)
+from mens_pipeline.corpus.schema.account import share_text
 from mens_pipeline.corpus.schema.records import ExtractedRecord
-from mens_pipeline.corpus.schema.shares import share_text
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS
-from mens_pipeline.orchestration.charts import bar_chart
-from mens_pipeline.orchestration.choices import OWNERS
-from mens_pipeline.orchestration.columns import columns_of
-from mens_pipeline.orchestration.defs.sources import is_accepted
+from mens_pipeline.language.fingerprint import grammar_fingerprint
+from mens_pipeline.orchestration.choices import OWNERS, choices_of
 from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.orchestration.resources.telemetry import Telemetry
-from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
+from mens_pipeline.orchestration.metadata import bar_chart, columns_of, table
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, Telemetry, VoxWorkspace
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactRef
 
-_DROP_SCHEMA = dg.TableSchema([dg.TableColumn(name) for name in ("unit", "reason", "dropped")])
+_MOST_ROWS: Final = 50
+_TRAINED: Final = dg.AssetKey("qlora_adapter")
+
+
+@dg.asset(
+    group_name="sources",
+    kinds={"vox", "markdown", "sql"},
+    owners=OWNERS,
+    code_version=SNAPSHOT.code_version,
+)
+@plainly
+def workspace_snapshot(
+    context: dg.AssetExecutionContext,
+    workspace: VoxWorkspace,
+    telemetry: Telemetry,
+    compute: Compute,
+    store: ArtifactStoreResource,
+) -> dg.MaterializeResult[Any]:
+    """Pin by hash what is read: programs, pages, commit, and the newest rows of the telemetry table if there is one.
+
+    The corpus is extracted from exactly this, or not at all. What has not changed is not parsed again. In a run that
+    trains, its choices are resolved first: a mistake in them shows before anything is made.
+    """
+    if _TRAINED in context.job_def.asset_layer.executable_asset_keys:
+        choices_of(context, compute.resolve())
+    query = telemetry.query()
+    snapshot, reused = build_workspace_snapshot(workspace.folder(), workspace.contents, store.open(), query)
+    report = source_report_in(snapshot)
+    return dg.MaterializeResult(
+        value=snapshot.ref(),
+        data_version=dg.DataVersion(snapshot.data_version),
+        metadata={
+            "reused": reused,
+            "num_programs": report.num_files,
+            "num_bytes": report.num_bytes,
+            "num_pages": SnapshotDetails.of(snapshot).num_pages,
+            "folder": dg.MetadataValue.path(workspace.folder()),
+            "commit": str(snapshot.inputs["commit"]),
+            "telemetry_table": query.table if query is not None else "none",
+            "grammar_fingerprint": grammar_fingerprint()[:12],
+        },
+    )
+
+
+@dg.asset_check(asset=workspace_snapshot, blocking=True)
+def source_parse_rate(workspace_snapshot: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """Check that at least `min_source_parse_rate` (config/gates.yaml) of the golden programs parse; none fail."""
+    report = source_report_in(store.artifact(workspace_snapshot))
+    return dg.AssetCheckResult(
+        passed=is_accepted(report), metadata=_metadata(report, load_gate_policy(GATE_POLICY).min_source_parse_rate)
+    )
+
+
+def is_accepted(report: SourceReport) -> bool:
+    """Whether enough golden programs of a workspace parse."""
+    rate = report.parse_rate
+    return rate is not None and rate >= load_gate_policy(GATE_POLICY).min_source_parse_rate
+
+
+def _metadata(report: SourceReport, required: float) -> dict[str, dg.MetadataValue]:
+    rejected = [
+        {"file": file.path, "line": file.line, "code": file.code, "message": file.message}
+        for file in report.rejected[:_MOST_ROWS]
+    ]
+    constructs = [{"construct": name, "declarations": count} for name, count in report.constructs.items()]
+    present = len(report.constructs) - len(report.missing_constructs)
+    metadata: dict[str, dg.MetadataValue] = {
+        "accepted": dg.MetadataValue.text(share_text(report.num_accepted, report.num_golden)),
+        "min_source_parse_rate": dg.MetadataValue.float(required),
+        "num_rejected": dg.MetadataValue.int(len(report.rejected)),
+        "constructs_present": dg.MetadataValue.text(share_text(present, len(report.constructs))),
+        "constructs": table(constructs),
+    }
+    if report.parse_rate is not None:
+        metadata["source_parse_rate"] = dg.MetadataValue.float(round(report.parse_rate, 4))
+    if rejected:
+        metadata["first_rejected_files"] = table(rejected)
+    return metadata
 
 
 class ExtractionConfig(dg.Config):
@@ -58,9 +146,7 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
     asks for a full extraction, which must then give the same bytes.
     """
     snapshot = store.artifact(workspace_snapshot)
-    if not is_accepted(
-        source_report_in(snapshot)
-    ):  # also where the corpus is materialised alone, after a snapshot that was refused
+    if not is_accepted(source_report_in(snapshot)):  # where the corpus is materialised alone, after a refusal
         raise RefusedError("workspace_snapshot was refused: see its check source_parse_rate. Mend the programs.")
     corpus, reused = build_extracted_corpus(
         workspace.folder(),
@@ -68,15 +154,19 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
         load_settings().num_workers,
         telemetry.query(),
         full=config.full,
-        pinned=snapshot.manifest["inputs"],
+        pinned=snapshot.inputs,
     )
     if reused.differs:
         context.log.warning("a full extraction gave other bytes than before of the same inputs; they took their place")
+    details = CorpusDetails.of(corpus)
+    units = details.units
+    reasons = ((unit, reason, count) for unit, c in units.items() for reason, count in c.dropped.items())
+    dropped = ({"unit": unit, "reason": reason, "dropped": count} for unit, reason, count in reasons)
     return dg.MaterializeResult(
         value=corpus.ref(workspace_snapshot),
         data_version=dg.DataVersion(corpus.data_version),
         metadata={
-            "dagster/row_count": corpus.manifest["num_records"],
+            "dagster/row_count": details.num_records,
             "reused": reused.is_whole,
             "full": config.full,
             "differs_from_before": reused.differs,
@@ -84,10 +174,12 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
             "files_extracted": reused.extracted,
             "records": dg.MetadataValue.path(corpus.path / RECORDS),
             "report": dg.MetadataValue.path(corpus.path / REPORT),
-            "telemetry": dg.MetadataValue.json(corpus.manifest["telemetry"]),
-            "commit": str(corpus.manifest["inputs"]["commit"]),
-            "units": dg.MetadataValue.table(_unit_rows(corpus.manifest["units"])),
-            "dropped": dg.MetadataValue.table(_drop_rows(corpus.manifest["units"]), schema=_DROP_SCHEMA),
+            "telemetry": dg.MetadataValue.json(details.telemetry or {}),
+            "commit": str(details.inputs.commit),
+            "units": table(
+                {"unit": unit, "seen": c.seen, "kept": share_text(c.kept, c.seen)} for unit, c in units.items()
+            ),
+            "dropped": table(dropped, ("unit", "reason", "dropped")),
         },
     )
 
@@ -95,8 +187,8 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
 @dg.asset_check(asset=extracted_corpus, blocking=True)
 def everything_accounted_for(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that what was seen is what was kept plus what was dropped, for programs, pages, sections and blocks."""
-    units = store.artifact(extracted_corpus).manifest["units"]
-    missing = {unit: c["seen"] - c["kept"] - sum(c["dropped"].values()) for unit, c in units.items()}
+    units = CorpusDetails.of(store.artifact(extracted_corpus)).units
+    missing = {unit: c.seen - c.kept - sum(c.dropped.values()) for unit, c in units.items()}
     return dg.AssetCheckResult(
         passed=not any(missing.values()), metadata={f"unaccounted_{unit}": count for unit, count in missing.items()}
     )
@@ -127,19 +219,3 @@ def _construct_counts(corpus: Artifact) -> dict[str, int]:
         for line in lines:
             counts.update(json.loads(line)["constructs"].keys())
     return {name: counts[name] for name in CONSTRUCTS}
-
-
-def _unit_rows(units: dict[str, Any]) -> list[dg.TableRecord]:
-    return [
-        dg.TableRecord({"unit": unit, "seen": c["seen"], "kept": share_text(c["kept"], c["seen"])})
-        for unit, c in units.items()
-    ]
-
-
-def _drop_rows(units: dict[str, Any]) -> list[dg.TableRecord]:
-    """Return the number of drops by reason; the report names each."""
-    return [
-        dg.TableRecord({"unit": unit, "reason": reason, "dropped": count})
-        for unit, counts in units.items()
-        for reason, count in counts["dropped"].items()
-    ]

@@ -10,31 +10,25 @@ from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
-from mens_pipeline.feedback.adapter import Learning, as_long_as, prepare_feedback, with_minutes
-from mens_pipeline.feedback.config import FeedbackConfig
-from mens_pipeline.feedback.grpo.job import MODULE as ON_REWARDS
-from mens_pipeline.feedback.method import Method
-from mens_pipeline.feedback.pairs import STAGE as PAIRS_STAGE
-from mens_pipeline.feedback.pairs import build_feedback_pairs
+from mens_pipeline.feedback.config import FeedbackConfig, Method
+from mens_pipeline.feedback.learning import STAGE as PAIRS_STAGE
+from mens_pipeline.feedback.learning import Learning, build_feedback_pairs, prepare_feedback
 from mens_pipeline.feedback.samples import KIND as SAMPLES
 from mens_pipeline.feedback.samples import STAGE as SAMPLES_STAGE
-from mens_pipeline.feedback.samples import build_feedback_samples
-from mens_pipeline.inference.local_generator import LocalGenerator
+from mens_pipeline.feedback.samples import SamplesDetails, build_feedback_samples
 from mens_pipeline.inference.prepare import KIND as GENERATIONS
-from mens_pipeline.inference.prepare import Conditions, adapter_digest, answer_fits, manifest_of
+from mens_pipeline.inference.prepare import Conditions, LocalGenerator, answer_fits
+from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.orchestration.choices import GPU_TAGS, OWNERS, configured
 from mens_pipeline.orchestration.defs.training import changes_of, fall_of, metadata_of
 from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.orchestration.resources.compute import Compute
-from mens_pipeline.orchestration.resources.generator import Generator
-from mens_pipeline.orchestration.resources.trainer import Trainer
+from mens_pipeline.orchestration.launchers import Generator, Trainer
+from mens_pipeline.orchestration.metadata import table
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
 from mens_pipeline.settings import FEEDBACK, load_settings
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.yaml_file import load_model
-from mens_pipeline.training.contract import STAGE as TRAINING_STAGE
-from mens_pipeline.training.job import MODULE
-from mens_pipeline.training.preference.job import MODULE as ON_PAIRS
+from mens_pipeline.training.prepare import STAGE as TRAINING_STAGE
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 from mens_pipeline.training.qlora_adapter import build_qlora_adapter
 
@@ -60,9 +54,7 @@ class SamplesConfig(RoundConfig):
 class LearningConfig(RoundConfig):
     """Run configuration of the training on judged answers."""
 
-    method: Literal["raft", "dpo", "grpo", "control"] = Field(
-        default="raft", description="raft, dpo, grpo on a GPU, or control to compare with."
-    )
+    method: Literal["raft", "control"] = Field(default="raft", description="raft, or control to compare with.")
 
 
 @dg.asset(
@@ -90,24 +82,23 @@ def feedback_samples(  # noqa: PLR0913, PLR0917 - what Dagster injects
     settings, opened, device = load_settings(), store.open(), compute.resolve()
     mixed = qlora_adapter.of(MIXED)
     start = ArtifactRef(ADAPTER, config.start, (mixed,)) if config.start else qlora_adapter
-    adapter, train = store.artifact(start), store.artifact(mixed)
-    chosen, manifest = _chosen(config), manifest_of(adapter.path)
+    made, train = store.artifact(start), store.artifact(mixed)
+    chosen, adapter = _chosen(config), Adapter.open(made.path)
     one_each = chosen.decoding.model_copy(update={"num_samples": 1})
     asked = LocalGenerator(
-        adapter.path,
-        "adapter",
+        adapter,
         Conditions(one_each, device, settings.cache_root / f"{device.kind}.lock"),
         opened.root / GENERATIONS / f".work-{context.run.run_id}-feedback",
-        lambda prepared, _poll: generator.run(context, prepared),
+        lambda prepared: generator.run(context, prepared),
     )
     samples, reused = build_feedback_samples(
         asked,
-        manifest["system_prompt"],
+        adapter.manifest.system_prompt,
         train.path / TRAIN,
         chosen,
         opened,
-        fits=answer_fits(manifest, one_each),
-        parents=[adapter, train],
+        fits=answer_fits(adapter.manifest.base_model, one_each),
+        parents=[made, train],
         tell=context.log.info,
     )
     told = samples.manifest
@@ -123,9 +114,7 @@ def feedback_samples(  # noqa: PLR0913, PLR0917 - what Dagster injects
             "feedback/mean_reward": round(told["mean_reward"], 4),
             "feedback/stop_rate": round(told["stop_rate"], 4),
             "seconds": round(told["seconds"], 1),
-            "tiers": dg.MetadataValue.table(
-                [dg.TableRecord({"tier": name, "answers": count}) for name, count in told["tiers"].items()]
-            ),
+            "tiers": table([{"tier": name, "answers": count} for name, count in told["tiers"].items()]),
         },
     )
 
@@ -133,7 +122,7 @@ def feedback_samples(  # noqa: PLR0913, PLR0917 - what Dagster injects
 @dg.asset(group_name=_GROUP, kinds={"json"}, owners=OWNERS, code_version=configured(PAIRS_STAGE, FEEDBACK))
 @plainly
 def feedback_pairs(feedback_samples: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
-    """Choose what is learnt: accepted answers, no two of a prompt alike, and pairs with answers that failed."""
+    """Choose what is learnt: accepted answers, no two of a prompt alike."""
     pairs, reused = build_feedback_pairs(
         store.artifact(feedback_samples),
         store.artifact(feedback_samples.of(MIXED)).path / TRAIN,
@@ -141,14 +130,13 @@ def feedback_pairs(feedback_samples: ArtifactRef, store: ArtifactStoreResource) 
         load_model(FEEDBACK, FeedbackConfig),
         store.open(),
     )
-    counts = ("num_accepted", "num_pairs", "num_of_loops", "num_by_reference", "num_held_out")
     return dg.MaterializeResult(
         value=pairs.ref(feedback_samples),
         data_version=dg.DataVersion(pairs.data_version),
         metadata={
             "reused": reused,
             "pairs": dg.MetadataValue.path(pairs.path),
-            **{name: pairs.manifest[name] for name in counts},
+            **{name: pairs.manifest[name] for name in ("num_accepted", "num_held_out")},
         },
     )
 
@@ -178,7 +166,7 @@ def feedback_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     settings, opened = load_settings(), store.open()
     chosen, mixed, method = _chosen(config), feedback_pairs.of(MIXED), Method(config.method)
     if method is Method.CONTROL:
-        chosen = as_long_as(chosen, store.artifact(feedback_pairs.of(SAMPLES)))
+        chosen = chosen.of_control(SamplesDetails.of(store.artifact(feedback_pairs.of(SAMPLES))).seconds)
     learning = Learning(
         method,
         store.artifact(feedback_pairs.of(ADAPTER)).path,
@@ -187,22 +175,22 @@ def feedback_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
         chosen,
     )
     resolved, run = prepare_feedback(learning, opened, compute.resolve(), settings.cache_root, context.log.info)
-    module = {Method.DPO: ON_PAIRS, Method.GRPO: ON_REWARDS}.get(method, MODULE)
     adapter, reused = build_qlora_adapter(
         run,
         resolved,
         opened,
-        lambda prepared: trainer.run(context, prepared, module, num_processes=prepared.job.recipe.devices),
+        lambda prepared: trainer.run(context, prepared),
         artifact_commit(settings),
         settings.backend,
     )
+    made = Adapter.open(adapter.path)
     return dg.MaterializeResult(
         value=adapter.ref(feedback_pairs),
-        data_version=dg.DataVersion(adapter_digest(adapter.path)),
+        data_version=dg.DataVersion(made.digest),
         metadata={
             "reused": reused,
             "method": str(method),
-            **metadata_of(adapter.manifest["training"], adapter.path),
+            **metadata_of(made),
         },
     )
 
@@ -221,6 +209,6 @@ def feedback_loss_fell(feedback_adapter: ArtifactRef, store: ArtifactStoreResour
 
 def _chosen(config: RoundConfig) -> FeedbackConfig:
     """Return config/feedback.yaml for one round."""
-    chosen = with_minutes(load_model(FEEDBACK, FeedbackConfig), config.minutes)
+    chosen = load_model(FEEDBACK, FeedbackConfig).with_minutes(config.minutes)
     seed = chosen.seed if config.seed is None else config.seed
     return chosen.model_copy(update={"seed": seed + config.number - 1})

@@ -1,12 +1,35 @@
 """The jobs."""
 
+from importlib import import_module
 from typing import Final
 
 import dagster as dg
 
-from mens_pipeline.orchestration.executors import chosen_executor
+from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import RECIPES, load_settings
-from mens_pipeline.training.named_recipes import load_recipes
+from mens_pipeline.training.presets import load_recipes
+
+
+def chosen_executor(default: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
+    """Return the executor that MENS_EXECUTOR names, so that a launcher may route each step by its tags.
+
+    Raises:
+        ConfigurationError: There is no such executor.
+    """
+    name = load_settings().executor
+    if name is None:
+        return default
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        advice = "Install what provides it, or unset the variable."
+        raise ConfigurationError(f"MENS_EXECUTOR={name}: {error}. {advice}") from error
+    if not isinstance(found, dg.ExecutorDefinition):
+        advice = "Name one, such as dagster:multiprocess_executor."
+        raise ConfigurationError(f"MENS_EXECUTOR={name}: a {type(found).__name__}, expected an executor. {advice}")
+    return found
+
 
 _DELIVERED: Final = dg.AssetSelection.assets("merged_model", "serving_handoff")
 """What follows a promotion: as large as the base, and of use only to whom it is handed."""

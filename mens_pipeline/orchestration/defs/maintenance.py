@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.delivery.prune import prune
-from mens_pipeline.delivery.retention import Plan, load_retention
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.delivery.retention import Plan, load_retention, prune
+from mens_pipeline.orchestration.metadata import table
+from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.settings import RETENTION
 
 _FINISHED: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
@@ -82,8 +82,8 @@ def _last_words(instance: dg.DagsterInstance, run_id: str) -> Iterator[str]:
             yield name
 
 
-_COLUMNS = dg.TableSchema([dg.TableColumn(n) for n in ("action", "kind", "key", "name", "megabytes", "reason")])
-_RUN_COLUMNS = dg.TableSchema([dg.TableColumn(n) for n in ("action", "run", "job", "status", "created", "reason")])
+_COLUMNS: Final = ("action", "kind", "key", "name", "megabytes", "reason")
+_RUN_COLUMNS: Final = ("action", "run", "job", "status", "created", "reason")
 
 
 class RetentionConfig(dg.Config):
@@ -113,7 +113,7 @@ def store_retention(
             "num_kept": len(plan.decisions) - len(plan.removed),
             "megabytes_removed": plan.num_removed_bytes / 1e6,
             "megabytes_kept": (plan.num_bytes - plan.num_removed_bytes) / 1e6,
-            "plan": dg.MetadataValue.table(_rows(plan), schema=_COLUMNS),
+            "plan": table(_rows(plan), _COLUMNS),
         },
     )
 
@@ -134,7 +134,7 @@ def run_retention(context: dg.OpExecutionContext, config: RetentionConfig) -> dg
             "applied": config.apply,
             "num_removed": len(gone),
             "num_kept": len(runs) - len(gone),
-            "plan": dg.MetadataValue.table([_row(run) for run in runs], schema=_RUN_COLUMNS),
+            "plan": table([_row(run) for run in runs], _RUN_COLUMNS),
         },
     )
 
@@ -160,30 +160,26 @@ weekly_maintenance = dg.ScheduleDefinition(
 )
 
 
-def _row(run: OldRun) -> dg.TableRecord:
-    return dg.TableRecord(
-        {
-            "action": "keep" if run.keeps else "remove",
-            "run": run.run_id,
-            "job": run.job_name,
-            "status": run.status,
-            "created": run.created.strftime("%Y-%m-%d %H:%M UTC"),
-            "reason": f"the last of {', '.join(run.keeps)}" if run.keeps else "past its days",
-        }
-    )
+def _row(run: OldRun) -> dict[str, Any]:
+    return {
+        "action": "keep" if run.keeps else "remove",
+        "run": run.run_id,
+        "job": run.job_name,
+        "status": run.status,
+        "created": run.created.strftime("%Y-%m-%d %H:%M UTC"),
+        "reason": f"the last of {', '.join(run.keeps)}" if run.keeps else "past its days",
+    }
 
 
-def _rows(plan: Plan) -> list[dg.TableRecord]:
+def _rows(plan: Plan) -> list[dict[str, Any]]:
     return [
-        dg.TableRecord(
-            {
-                "action": decision.action,
-                "kind": decision.item.kind,
-                "key": decision.item.key[:12],
-                "name": decision.item.name,
-                "megabytes": f"{decision.item.num_bytes / 1e6:.1f}",
-                "reason": decision.reason,
-            }
-        )
+        {
+            "action": decision.action,
+            "kind": decision.item.kind,
+            "key": decision.item.key[:12],
+            "name": decision.item.name,
+            "megabytes": f"{decision.item.num_bytes / 1e6:.1f}",
+            "reason": decision.reason,
+        }
         for decision in plan.decisions
     ]

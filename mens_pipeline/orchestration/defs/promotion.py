@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 import dagster as dg
@@ -13,24 +14,23 @@ from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.delivery.trackers import track_champion
 from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
-from mens_pipeline.inference.prepare import adapter_digest, manifest_of
-from mens_pipeline.orchestration.best import Choice, best_judged
+from mens_pipeline.models.adapter import Adapter, TrainingManifest
+from mens_pipeline.models.card import plain
 from mens_pipeline.orchestration.champion import champion_metadata
-from mens_pipeline.orchestration.choices import OWNERS, configured, demanded
-from mens_pipeline.orchestration.experiment import RECIPE_TAG, identify
-from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
+from mens_pipeline.orchestration.choices import OWNERS, RECIPE_TAG, configured, demanded, identify
+from mens_pipeline.orchestration.failures import plainly, stop_if_canceled
+from mens_pipeline.orchestration.metadata import table
+from mens_pipeline.orchestration.recipes import Choice, best_judged
+from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.promotion.benchmark_gate import PAGE, STAGE, build_benchmark_gate, receipt_in
-from mens_pipeline.promotion.cause import cause_of
 from mens_pipeline.promotion.gate import GateStatus
 from mens_pipeline.promotion.history import baseline_of, withdrawn
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.promote import promote
-from mens_pipeline.promotion.receipt import RECEIPT, Receipt, gate_of
+from mens_pipeline.promotion.receipt import RECEIPT, Receipt, cause_of, gate_of
 from mens_pipeline.settings import GATE_POLICY, Settings, load_settings
-from mens_pipeline.storage.code_version import code_version
+from mens_pipeline.storage.stage import code_version
 from mens_pipeline.storage.store import ArtifactRef
-from mens_pipeline.training.markdown import plain
 from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 _GATE: Final = dg.AssetKey("benchmark_gate")
@@ -76,12 +76,11 @@ def benchmark_gate(
     The page `report.html` shows it to people, with every failure.
     """
     settings = load_settings()
-    run = store.artifact(eval_results.of(ADAPTER)).path
-    sha256, manifest = adapter_digest(run), manifest_of(run)
-    baseline = baseline_of(store.open(), sha256)
+    adapter = Adapter.open(store.artifact(eval_results.of(ADAPTER)).path)
+    baseline = baseline_of(store.open(), adapter.digest)
     gate, reused = build_benchmark_gate(
         store.artifact(eval_results),
-        run,
+        adapter.path,
         store.open(),
         policy=_policy(config, settings),
         thresholds=demanded(settings, config.benchmark_min_pass_rate),
@@ -95,15 +94,22 @@ def benchmark_gate(
         value=gate.ref(eval_results),
         data_version=dg.DataVersion(gate.data_version),
         metadata={
-            **identify(context, manifest, sha256, verdict=str(receipt.status)),
+            **identify(context, adapter.manifest, adapter.digest, verdict=str(receipt.status)),
             "reused": reused,
             "passed": receipt.overall_passed,
             "status": str(receipt.status),
             "attempt": receipt.tried or "unknown",
             "policy": receipt.policy,
             "strict": receipt.strict,
-            **_cause(receipt, manifest),
-            "gates": dg.MetadataValue.table(_rows(receipt)),
+            **_cause(receipt, adapter.manifest),
+            "gates": table(
+                {
+                    "gate": str(gate.name),
+                    "verdict": str(gate.status) if gate.passed or gate.block else "warning",
+                    "what": gate.message,
+                }
+                for gate in receipt.gates
+            ),
             **store.page(gate, PAGE),
             "receipt": dg.MetadataValue.path(gate.path / RECEIPT),
             "reasons": dg.MetadataValue.md("\n".join(f"- {plain(reason)}" for reason in receipt.reasons) or "none"),
@@ -208,7 +214,8 @@ def _promoted(
         _not_promoted(context, "; ".join(receipt.reasons))
         return None
     run = store.artifact(benchmark_gate.of(ADAPTER)).path
-    if _is_judged_here(context) and not receipt.strict and adapter_digest(run) in withdrawn(store.open()):
+    judged = receipt.subject.adapter_sha256 if receipt.subject is not None else None
+    if _is_judged_here(context) and not receipt.strict and judged in withdrawn(store.open()):
         advice = "Change data or recipe, or sign an override"
         _not_promoted(context, f"a rollback took this adapter out of use. {advice}")
         return None
@@ -217,7 +224,8 @@ def _promoted(
         store.artifact(benchmark_gate.of(EVALUATION)),
         store.artifact(benchmark_gate.of(SPLIT)).path / HELDOUT,
     )
-    promotion = promote(gate, run, store.open(), present, now=int(time.time()))
+    confirm = partial(stop_if_canceled, context)
+    promotion = promote(gate, run, store.open(), present, now=int(time.time()), confirm=confirm)
     track_champion(settings.trackers.get_secret_value(), promotion.champion, store.open(), context.log.warning)
     return dg.MaterializeResult(
         value=promotion.champion.ref(benchmark_gate),
@@ -235,9 +243,9 @@ def _choice(
         context.log.warning("passed over: %s: %s", name, why)
     best = choice.best
     context.log.info("best of %d: %s", len(names), best.name)
-    run = store.artifact(best.gate.of(ADAPTER)).path
     context.instance.add_run_tags(context.run.run_id, {RECIPE_TAG: best.name})
-    identify(context, manifest_of(run), best.adapter_sha256, verdict=str(GateStatus.PASSED))
+    adapter = Adapter.open(store.artifact(best.gate.of(ADAPTER)).path)
+    identify(context, adapter.manifest, adapter.digest, verdict=str(GateStatus.PASSED))
     return choice
 
 
@@ -247,7 +255,7 @@ def _not_promoted(context: dg.AssetExecutionContext, reasons: str) -> None:
     context.log_event(dg.AssetObservation(context.asset_key, metadata={NOT_PROMOTED: reasons}))
 
 
-def _cause(receipt: Receipt, manifest: dict[str, Any]) -> dict[str, str]:
+def _cause(receipt: Receipt, manifest: TrainingManifest) -> dict[str, str]:
     """Return why the adapter was refused and what helps, if it was."""
     cause = cause_of(receipt.gates, manifest)
     return {} if cause is None else {"likely_cause": cause.text, "remedy": str(cause.remedy)}
@@ -268,16 +276,3 @@ def _is_judged_here(context: dg.AssetExecutionContext) -> bool:
     told = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
     evaluations = (event.asset_check_evaluation_data for entry in told if (event := entry.dagster_event) is not None)
     return any(evaluation.asset_key == _GATE for evaluation in evaluations)
-
-
-def _rows(receipt: Receipt) -> list[dg.TableRecord]:
-    return [
-        dg.TableRecord(
-            {
-                "gate": str(gate.name),
-                "verdict": str(gate.status) if gate.passed or gate.block else "warning",
-                "what": gate.message,
-            }
-        )
-        for gate in receipt.gates
-    ]

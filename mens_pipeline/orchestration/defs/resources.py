@@ -4,16 +4,11 @@ from typing import Final
 
 import dagster as dg
 
-from mens_pipeline.orchestration.executors import chosen_executor
+from mens_pipeline.orchestration.defs.jobs import chosen_executor
 from mens_pipeline.orchestration.handover import ArtifactHandover
-from mens_pipeline.orchestration.progress import progress_logger
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.orchestration.resources.compute import Compute
-from mens_pipeline.orchestration.resources.generator import Generator, Merger
-from mens_pipeline.orchestration.resources.source_watch import SourceWatch
-from mens_pipeline.orchestration.resources.telemetry import Telemetry
-from mens_pipeline.orchestration.resources.trainer import Trainer
-from mens_pipeline.orchestration.resources.workspace import VoxWorkspace
+from mens_pipeline.orchestration.headless import progress_logger
+from mens_pipeline.orchestration.launchers import Generator, Merger, Trainer
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, SourceWatch, Telemetry, VoxWorkspace
 
 _FORKING: Final = dg.multiprocess_executor.configured(
     {

@@ -9,25 +9,30 @@ from pydantic import Field
 
 from mens_pipeline.configured import artifact_commit
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
-from mens_pipeline.orchestration.charts import line_chart
+from mens_pipeline.jobs.device import Device
+from mens_pipeline.jobs.progress import FILE
+from mens_pipeline.models.adapter import CARD
 from mens_pipeline.orchestration.choices import OWNERS
 from mens_pipeline.orchestration.defs.training import fall_of, quarters_of
 from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.orchestration.resources.compute import Compute
-from mens_pipeline.orchestration.resources.trainer import Trainer
+from mens_pipeline.orchestration.launchers import Trainer
+from mens_pipeline.orchestration.metadata import line_chart, table
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
 from mens_pipeline.promotion.policy import load_gate_policy
+from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig, ScratchRecipe
+from mens_pipeline.scratch.run import (
+    KIND,
+    MODEL,
+    STAGE,
+    ScratchDetails,
+    ScratchManifest,
+    build_scratch_model,
+    prepare_scratch,
+)
 from mens_pipeline.settings import GATE_POLICY, load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactRef, key_of
-from mens_pipeline.training.devices import Device
-from mens_pipeline.training.manifest import CARD
 from mens_pipeline.training.run_dir import work_folder
-from mens_pipeline.training.scratch.architecture import SHAPES, ScratchConfig
-from mens_pipeline.training.scratch.finish import KIND, build_scratch_model
-from mens_pipeline.training.scratch.job import MODEL, MODULE
-from mens_pipeline.training.scratch.prepare import STAGE, prepare_scratch
-from mens_pipeline.training.scratch.recipe import ScratchRecipe
-from mens_pipeline.training.telemetry_log import FILE, losses_of
+from mens_pipeline.training.telemetry_log import losses_of
 
 
 class ScratchTrainConfig(dg.Config):
@@ -73,14 +78,14 @@ def scratch_model(  # noqa: PLR0913, PLR0917 - what Dagster injects
     model, reused = build_scratch_model(
         run,
         store.open(),
-        lambda prepared: trainer.run(context, prepared, MODULE),
+        lambda prepared: trainer.run(context, prepared),
         artifact_commit(settings),
         anew=config.force_train,
     )
     return dg.MaterializeResult(
         value=model.ref(mixed_train_set),
         data_version=dg.DataVersion(_version(model)),
-        metadata={"reused": reused, **_metadata(model.manifest["training"], model.path)},
+        metadata={"reused": reused, **_metadata(ScratchDetails.of(model).training, model.path)},
     )
 
 
@@ -93,8 +98,8 @@ def scratch_loss_fell(scratch_model: ArtifactRef, store: ArtifactStoreResource) 
 @dg.asset_check(asset=scratch_model, blocking=True)
 def scratch_parameters_as_declared(scratch_model: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that the trained model has as many parameters as the shape of its configuration says."""
-    manifest = store.artifact(scratch_model).manifest["training"]
-    declared, found = SHAPES[ScratchConfig(manifest["config"])].num_parameters, manifest["num_parameters"]
+    manifest = ScratchDetails.of(store.artifact(scratch_model)).training
+    declared, found = SHAPES[manifest.config].num_parameters, manifest.num_parameters
     return dg.AssetCheckResult(passed=declared == found, metadata={"declared": declared, "found": found})
 
 
@@ -106,31 +111,29 @@ def _recipe(config: ScratchTrainConfig, device: Device) -> ScratchRecipe:
 
 def _version(model: Artifact) -> str:
     """Compute the SHA-256 of a model: all in its folder but the card, which holds times."""
-    outputs = model.manifest["outputs"]
+    outputs = model.outputs
     return key_of({name: outputs[name] for name in outputs if name.startswith(f"{MODEL}/") and not name.endswith(CARD)})
 
 
-def _metadata(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
-    result = manifest["result"]
+def _metadata(manifest: ScratchManifest, path: Path) -> dict[str, Any]:
+    result = manifest.result
     losses = losses_of(path / FILE)
     first, last = quarters_of(list(losses.values()))
     return {
         "model": dg.MetadataValue.path(path / MODEL),
         "curve": dg.MetadataValue.md(line_chart("loss by step", losses)),
-        "config": manifest["config"],
-        "num_parameters": manifest["num_parameters"],
-        "train/mean_loss": round(result["train_loss"], 4),
+        "config": str(manifest.config),
+        "num_parameters": manifest.num_parameters,
+        "train/mean_loss": round(result.train_loss, 4),
         "first_loss": round(first, 4),
         "last_loss": round(last, 4),
-        **({} if result["validation_loss"] is None else {"validation_loss": round(result["validation_loss"], 4)}),
-        "train/seconds": round(result["seconds"], 1),
-        "train/tokens": result["trained_tokens"],
-        "train/tokens_per_second": round(result["trained_tokens"] / result["seconds"], 1),
-        "num_updates": result["num_steps"],
-        "num_rows": result["num_train"],
-        "skipped": dg.MetadataValue.table(
-            [dg.TableRecord({"reason": reason, "rows": rows}) for reason, rows in result["skipped"].items()]
-        ),
-        "contract": manifest["contract_digest"],
-        "recipe": dg.MetadataValue.json(manifest["recipe"]),
+        **({} if result.validation_loss is None else {"validation_loss": round(result.validation_loss, 4)}),
+        "train/seconds": round(result.seconds, 1),
+        "train/tokens": result.trained_tokens,
+        "train/tokens_per_second": round(result.trained_tokens / result.seconds, 1),
+        "num_updates": result.num_steps,
+        "num_rows": result.num_train,
+        "skipped": table({"reason": reason, "rows": rows} for reason, rows in result.skipped.items()),
+        "contract": manifest.contract_digest,
+        "recipe": dg.MetadataValue.json(manifest.recipe),
     }

@@ -11,34 +11,40 @@ from mens_pipeline.configured import artifact_commit
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
-from mens_pipeline.corpus.schema.reading import read_pairs
+from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.evaluation.eval_results import refuse_unanswerable
 from mens_pipeline.evaluation.tasks import heldout_tasks
-from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.inference.prepare import adapter_digest, answer_fits
-from mens_pipeline.orchestration.charts import line_chart
-from mens_pipeline.orchestration.choices import GPU_TAGS, OWNERS, configured
-from mens_pipeline.orchestration.experiment import RECIPE_TAG, TrainConfig, choices_of, identify, training_of
+from mens_pipeline.inference.prepare import answer_fits
+from mens_pipeline.jobs.progress import FILE
+from mens_pipeline.models.adapter import MANIFEST, Adapter, TrainingManifest
+from mens_pipeline.models.card import format_kinds
+from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, find_base_model
+from mens_pipeline.orchestration.choices import (
+    GPU_TAGS,
+    OWNERS,
+    RECIPE_TAG,
+    TrainConfig,
+    choices_of,
+    configured,
+    identify,
+    training_of,
+)
 from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.resources.artifact_store import ArtifactStoreResource
-from mens_pipeline.orchestration.resources.compute import Compute
-from mens_pipeline.orchestration.resources.trainer import Trainer
+from mens_pipeline.orchestration.launchers import Trainer
+from mens_pipeline.orchestration.metadata import line_chart, table
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, load_settings
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
-from mens_pipeline.training.base_model import find_base_model
-from mens_pipeline.training.contract import STAGE
 from mens_pipeline.training.job import Continued
-from mens_pipeline.training.prepare import PreparedRun, prepare_run
+from mens_pipeline.training.prepare import STAGE, PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
-from mens_pipeline.training.qlora_adapter import KIND, WEIGHTS, build_qlora_adapter, continued, further
-from mens_pipeline.training.recipe import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
+from mens_pipeline.training.qlora_adapter import KIND, WEIGHTS, build_qlora_adapter, continue_from, further
 from mens_pipeline.training.run_dir import work_folder
-from mens_pipeline.training.telemetry_log import FILE, losses_of, steps_of
-from mens_pipeline.training.told import told_kinds
+from mens_pipeline.training.telemetry_log import losses_of, steps_of
 
-_FINDING: Final = Stage("base_model", ("mens_pipeline.training.base_model:find_base_model",))
+_FINDING: Final = Stage("base_model", ("mens_pipeline.models.find_base:find_base_model",))
 """The code that finds a base model, which lies in the cache and is no artifact of the store."""
 
 
@@ -58,7 +64,8 @@ def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.Materi
     """
     settings = load_settings()
     recipe = choices_of(context, compute.resolve()).resolved.recipe
-    name = recipe.model_name_or_path or _default_model(compute)
+    default = DEFAULT_CUDA_MODEL if compute.resolve().kind == "cuda" else DEFAULT_CPU_MODEL
+    name = recipe.model_name_or_path or default
     base = find_base_model(name, recipe.model_revision, settings.cache_root / "base_models", context.log.info)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(base.sha256),
@@ -100,24 +107,25 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     """
     config = training_of(context)
     prepare = partial(_prepared, compute, store, context, mixed_train_set)
-    build = partial(_built, config, store.open(), lambda r: trainer.run(context, r, num_processes=r.job.recipe.devices))
+    build = partial(_built, config, store.open(), lambda prepared: trainer.run(context, prepared))
     resolved, run = prepare()
     decoding = choices_of(context, compute.resolve()).decoding
-    _refuse_short_answers(store.artifact(mixed_train_set.of(SPLIT)).path / HELDOUT, run, decoding)
+    heldout = store.artifact(mixed_train_set.of(SPLIT)).path / HELDOUT  # of which some reference must fit an answer
+    refuse_unanswerable(heldout, heldout_tasks(read_pairs(heldout)), answer_fits(run.base, decoding))
     tags = {RECIPE_TAG: config.label(), "mens/preset": resolved.preset or "none", "mens/base": run.base.name}
     context.instance.add_run_tags(context.run.run_id, tags)
     adapter, reused = build(resolved, run)
     for minutes in config.more_minutes:
-        adapter, reused = build(*prepare(minutes, continued(adapter.path)))
-    manifest, weights = adapter.manifest["training"], adapter.manifest["outputs"][WEIGHTS]["sha256"]
+        adapter, reused = build(*prepare(minutes, continue_from(adapter.path)))
+    made, weights = Adapter.open(adapter.path), adapter.outputs[WEIGHTS]
     return dg.MaterializeResult(
         value=adapter.ref(mixed_train_set),
         # All that answers rest on, and no time: what trained the same adapter anew makes nothing stale.
-        data_version=dg.DataVersion(adapter_digest(adapter.path)),
+        data_version=dg.DataVersion(made.digest),
         metadata={
             "reused": reused,
-            **metadata_of(manifest, adapter.path),
-            **identify(context, manifest, weights),
+            **metadata_of(made),
+            **identify(context, made.manifest, weights),
         },
     )
 
@@ -130,11 +138,11 @@ def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreRes
 
 def changes_of(adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Whether training changed every matrix of an adapter; that it changed nothing of the base it saw to itself."""
-    result = store.artifact(adapter).manifest["training"]["result"]
-    matrices, changed = result["num_adapter_matrices"], result["num_changed_matrices"]
+    result = TrainingManifest.read(store.artifact(adapter).path / MANIFEST).result
+    matrices, changed = result.num_adapter_matrices, result.num_changed_matrices
     return dg.AssetCheckResult(
         passed=0 < matrices == changed,
-        metadata={"num_adapter_matrices": matrices, "num_changed_matrices": changed, "frozen": result["frozen_sha256"]},
+        metadata={"num_adapter_matrices": matrices, "num_changed_matrices": changed, "frozen": result.frozen_sha256},
     )
 
 
@@ -161,10 +169,6 @@ def quarters_of(losses: list[float]) -> tuple[float, float]:
     return sum(losses[:quarter]) / quarter, sum(losses[-quarter:]) / quarter
 
 
-def _default_model(compute: Compute) -> str:
-    return DEFAULT_CUDA_MODEL if compute.resolve().kind == "cuda" else DEFAULT_CPU_MODEL
-
-
 def _built(
     config: TrainConfig,
     store: ArtifactStore,
@@ -175,12 +179,6 @@ def _built(
     settings = load_settings()
     named, backend = artifact_commit(settings), settings.backend
     return build_qlora_adapter(run, resolved, store, launch, named, backend, anew=config.force_train)
-
-
-def _refuse_short_answers(heldout: Path, run: PreparedRun, decoding: Decoding) -> None:
-    """Refuse a limit that no held-out reference fits: nothing could be judged after the training."""
-    fits = answer_fits({"base_model": {"path": str(run.base.path)}}, decoding)
-    refuse_unanswerable(heldout, heldout_tasks(read_pairs(heldout)), fits)
 
 
 def _prepared(  # noqa: PLR0913, PLR0917 - all that decides a run
@@ -209,42 +207,33 @@ def _prepared(  # noqa: PLR0913, PLR0917 - all that decides a run
     return resolved, run
 
 
-def metadata_of(manifest: dict[str, Any], path: Path) -> dict[str, Any]:
+def metadata_of(adapter: Adapter) -> dict[str, Any]:
     """Return what the page of an adapter shows."""
-    result = manifest["result"]
-    losses = losses_of(path / FILE)
+    manifest, result = adapter.manifest, adapter.manifest.result
+    kinds, validation = result.kinds or {}, result.validation_loss
+    most_shown = sorted(kinds.items(), key=lambda item: (-item[1].tokens_shown, item[0]))
+    losses = losses_of(adapter.path / FILE)
     first, last = quarters_of(list(losses.values()))
+    dashed = "" if validation is None else f", validation {validation:.3g} dashed"
     return {
-        "adapter": dg.MetadataValue.path(path / "adapter"),
-        "curve": dg.MetadataValue.md(_curve(losses, result["validation_loss"])),
-        "train/mean_loss": round(result["train_loss"], 4),
+        "adapter": dg.MetadataValue.path(adapter.folder),
+        "curve": dg.MetadataValue.md(line_chart(f"loss by step{dashed}", losses, validation)),
+        "train/mean_loss": round(result.train_loss, 4),
         "first_loss": round(first, 4),
         "last_loss": round(last, 4),
-        **({} if result["validation_loss"] is None else {"train/validation_loss": round(result["validation_loss"], 4)}),
-        "train/seconds": round(result["seconds"], 1),
-        "train/tokens": result["trained_tokens"],
-        "train/tokens_per_second": round(result["trained_tokens"] / result["seconds"], 1),
-        "num_updates": result["num_steps"],
-        "num_planned_updates": result["planned_steps"],
-        "num_updates_before": (manifest.get("continues") or {}).get("num_steps", 0),
-        "num_rows": result["num_train"],
-        "shown": told_kinds(result["kinds"]),
-        "kinds": dg.MetadataValue.table(_kind_rows(result["kinds"])),
-        "plan": dg.MetadataValue.json(result["plan"]),
-        "num_trained_parameters": result["num_trained_parameters"],
-        "preset": manifest["preset"] or "none",
-        "contract": manifest["contract_digest"],
-        "recipe": dg.MetadataValue.json(manifest["recipe"]),
+        **({} if validation is None else {"train/validation_loss": round(validation, 4)}),
+        "train/seconds": round(result.seconds, 1),
+        "train/tokens": result.trained_tokens,
+        "train/tokens_per_second": round(result.trained_tokens / result.seconds, 1),
+        "num_updates": result.num_steps,
+        "num_planned_updates": result.planned_steps,
+        "num_updates_before": manifest.continues.num_steps if manifest.continues is not None else 0,
+        "num_rows": result.num_train,
+        "shown": format_kinds(kinds),
+        "kinds": table({"kind": kind, **counts.as_json()} for kind, counts in most_shown),
+        "plan": dg.MetadataValue.json(result.plan or {}),
+        "num_trained_parameters": result.num_trained_parameters,
+        "preset": manifest.preset or "none",
+        "contract": manifest.contract_digest,
+        "recipe": dg.MetadataValue.json(manifest.recipe.as_json()),
     }
-
-
-def _curve(losses: dict[int, float], validation_loss: float | None) -> str:
-    """Draw the loss of training, with that on files that do not train beside it where it was measured."""
-    told = "" if validation_loss is None else f", validation {validation_loss:.3g} dashed"
-    return line_chart(f"loss by step{told}", losses, validation_loss)
-
-
-def _kind_rows(kinds: dict[str, dict[str, float]]) -> list[dg.TableRecord]:
-    """Return a table row for each kind of rows with what there is and what was shown, the most shown first."""
-    ordered = sorted(kinds.items(), key=lambda item: (-item[1]["tokens_shown"], item[0]))
-    return [dg.TableRecord({"kind": kind, **counts}) for kind, counts in ordered]

@@ -1,4 +1,4 @@
-"""Report of an evaluation as one HTML page for the maintainers of the language."""
+"""Models side by side: figures, differences and completions, for people."""
 
 from mens_pipeline.promotion.report.page import report_page
 

@@ -1,7 +1,6 @@
-"""Each prompt with what was answered: what failed and why, and what passed."""
+"""Each prompt with the completions of all models: what failed and why, and what passed."""
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,16 +18,9 @@ _PLACE: Final = re.compile(r"(\d+):(\d+): ")
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A text in five pieces; all but the first are empty where nothing is marked.
+    """A text in five pieces, around the marked line and in it around the marked character, which may be its end.
 
-    Attributes:
-        before: Up to the marked line.
-        line_before: The marked line up to the marked character.
-        marked: The marked character; empty at the end of a line.
-        line_after: The rest of the line.
-        after: The lines behind it.
-        has_mark: Whether a line is marked.
-        num_left_out: Characters that are not shown.
+    Where nothing is marked all is `before`. `num_left_out` characters are not shown.
     """
 
     before: str
@@ -41,21 +33,13 @@ class Excerpt:
 
 
 def excerpt(text: str, error: str | None = None) -> Excerpt:
-    """Cut a text to what is shown of it, and mark the place of its first error, `line:column: code: message`."""
-    place = _PLACE.match(error) if error is not None else None
-    if place is None:
+    """Cut a text to what is shown of it, around the place of its first error, `line:column: code: message`."""
+    place, lines = _PLACE.match(error or ""), text.split("\n")
+    if place is None or int(place[1]) > len(lines):
         return Excerpt(text[:LONGEST], num_left_out=max(0, len(text) - LONGEST))
     number, column = int(place[1]), int(place[2])
-    lines = text.split("\n")
-    if number > len(lines):
-        return Excerpt(text[:LONGEST], num_left_out=max(0, len(text) - LONGEST))
     line = SourceText(text).line(number)
     start = sum(len(before) + 1 for before in lines[: number - 1])
-    return _around(text, line, start, column)
-
-
-def _around(text: str, line: str, start: int, column: int) -> Excerpt:
-    """Return the text with its line marked; cut on both sides of the marked character where it is too long."""
     at, end = start + min(column, len(line)), start + len(line)
     first = max(0, min(at - LONGEST // 2, len(text) - LONGEST))
     last = min(len(text), first + LONGEST)
@@ -102,13 +86,7 @@ class AnswerView:
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """A prompt, and what was answered.
-
-    Attributes:
-        base: Of the base; None when it was not asked.
-        few_shot: Of the base with examples in its prompt; None when it was not asked.
-        fallback: Of the adapter, constrained by the parser; None where its first answer is a program.
-    """
+    """A prompt, and the first completion of each model to it, by the name of the model."""
 
     id: str
     suite: str
@@ -116,35 +94,55 @@ class TaskView:
     difficulty: str
     prompt: Excerpt
     reference: Excerpt
-    adapter: AnswerView
-    base: AnswerView | None
-    few_shot: AnswerView | None
-    fallback: AnswerView | None
+    answers: dict[str, AnswerView]
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Tasks that ask for the same construct, at least one."""
+    """Prompts of which the same is to be said; `is_open` says whether their completions are shown at once."""
 
-    construct: str
+    title: str
     tasks: tuple[TaskView, ...]
+    is_open: bool = True
 
 
-def task_views(answers: Iterable[JudgedAnswer]) -> tuple[TaskView, ...]:
-    """Build the views of the tasks that the adapter answered, in order."""
-    by_task: defaultdict[str, defaultdict[str, list[JudgedAnswer]]] = defaultdict(lambda: defaultdict(list))
-    for answer in answers:
-        by_task[answer.judgement.task][answer.model].append(answer)
-    return tuple(_task_view(task, models) for task, models in by_task.items() if "adapter" in models)
+def task_views(models: Mapping[str, Iterable[JudgedAnswer]]) -> tuple[TaskView, ...]:
+    """Return the prompts that the first model was asked, in order, with what all models wrote."""
+    samples: dict[str, dict[str, list[JudgedAnswer]]] = {}
+    for model, answers in models.items():
+        for answer in answers:
+            samples.setdefault(answer.judgement.task, {}).setdefault(model, []).append(answer)
+    first = next(iter(models))
+    return tuple(_task_view(task, found) for task, found in samples.items() if first in found)
 
 
-def groups_of(tasks: Sequence[TaskView]) -> tuple[Group, ...]:
-    """Group the tasks by construct; the construct with most of them first."""
+def group_by_construct(tasks: Sequence[TaskView], *, is_open: bool) -> tuple[Group, ...]:
+    """Group prompts by the construct that they ask for; that with most of them first."""
     groups: dict[str, list[TaskView]] = {}
     for task in tasks:
         groups.setdefault(task.construct, []).append(task)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    return tuple(Group(construct, tuple(some)) for construct, some in ordered)
+    return tuple(Group(construct, tuple(some), is_open) for construct, some in ordered)
+
+
+def group_by_passing(tasks: Sequence[TaskView]) -> tuple[Group, ...]:
+    """Group prompts by the models that pass them; where models differ first, then where none and where all pass."""
+    groups: dict[tuple[str, ...], list[TaskView]] = {}
+    for task in tasks:
+        groups.setdefault(tuple(name for name, answer in task.answers.items() if answer.passed), []).append(task)
+    all_pass = tuple(tasks[0].answers) if tasks else ()
+    ordered = sorted(groups.items(), key=lambda item: (item[0] == all_pass, item[0] == (), -len(item[1]), item[0]))
+    return tuple(
+        Group(_who_passes(names, all_pass), tuple(some), is_open=names not in {(), all_pass}) for names, some in ordered
+    )
+
+
+def _who_passes(names: tuple[str, ...], everyone: tuple[str, ...]) -> str:
+    if names == everyone:
+        return "All pass"
+    if not names:
+        return "None passes"
+    return f"Only {names[0]} passes" if len(names) == 1 else f"Only {' and '.join(names)} pass"
 
 
 def faults_of(judgement: Judgement, asked: str) -> Iterator[str]:
@@ -186,7 +184,7 @@ def _located(error: str) -> str:
 
 
 def _task_view(task: str, models: Mapping[str, Sequence[JudgedAnswer]]) -> TaskView:
-    first = models["adapter"][0]
+    first = next(iter(models.values()))[0]
     return TaskView(
         id=task,
         suite=first.suite,
@@ -194,10 +192,7 @@ def _task_view(task: str, models: Mapping[str, Sequence[JudgedAnswer]]) -> TaskV
         difficulty=first.difficulty,
         prompt=excerpt(first.prompt),
         reference=excerpt(first.reference),
-        adapter=_answer_view(models["adapter"]),
-        base=_answer_view(models["base"]) if "base" in models else None,
-        few_shot=_answer_view(models["few_shot"]) if "few_shot" in models else None,
-        fallback=_answer_view(models["fallback"]) if "fallback" in models else None,
+        answers={name: _answer_view(samples) for name, samples in models.items()},
     )
 
 

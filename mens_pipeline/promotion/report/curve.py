@@ -1,7 +1,7 @@
 """The loss of a training run as a curve: where its lines and ticks lie."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,85 +18,60 @@ _SMOOTHNESS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
-    """A mark on an axis, in units of the picture, with what stands beside it."""
-
-    place: float
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Curve:
     """A picture of WIDTH times HEIGHT.
 
     Attributes:
         values: Corners of the line through the values, as SVG wants them.
-        average: Those of their moving average.
-        x_ticks: Optimizer steps.
-        y_ticks: Losses.
+        average: Those of their exponential moving average, begun at the mean of the first values.
+        x_ticks: Place on the axis -> optimizer step.
+        y_ticks: Place on the axis -> loss.
         summary: What it shows, for those who do not see it.
         num_left_out: Values that are no finite number.
     """
 
     values: str
     average: str
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
+    x_ticks: dict[float, str]
+    y_ticks: dict[float, str]
     summary: str
     num_left_out: int
 
 
 def loss_curve(losses: Mapping[int, float]) -> Curve | None:
-    """Build the curve of a loss; return None when fewer than two values are finite."""
-    numbers = [(step, loss) for step, loss in sorted(losses.items()) if math.isfinite(loss)]
+    """Build the curve of a loss by step; return None when fewer than two values are finite."""
+    numbers = {step: loss for step, loss in sorted(losses.items()) if math.isfinite(loss)}
     if len(numbers) < 2:  # noqa: PLR2004 - a line has two ends
         return None
-    average = _averaged([loss for _, loss in numbers])
-    first, last = numbers[0][0], numbers[-1][0]
-    low, high = min(loss for _, loss in numbers), max(loss for _, loss in numbers)
-    y_values = _round_values(low, high)
-    x_of = _Scale(first, last, LEFT, WIDTH - RIGHT)
-    y_of = _Scale(min(low, y_values[0]), max(high, y_values[-1]), HEIGHT - BOTTOM, TOP)
-    places = _thinned(range(len(numbers)))
-    steps = [x for x in _round_values(first, last) if x.is_integer() and first <= x <= last]
-    return Curve(
-        values=" ".join(f"{x_of(numbers[n][0]):.1f},{y_of(numbers[n][1]):.1f}" for n in places),
-        average=" ".join(f"{x_of(numbers[n][0]):.1f},{y_of(average[n]):.1f}" for n in places),
-        x_ticks=tuple(Tick(x_of(x), f"{x:.0f}") for x in steps),
-        y_ticks=tuple(Tick(y_of(y), f"{y:g}") for y in y_values),
-        summary=f"Loss from {numbers[0][1]:.3f} at step {first} to {numbers[-1][1]:.3f} at step {last}, "
-        f"lowest {low:.3f}",
-        num_left_out=len(losses) - len(numbers),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Scale:
-    """From values of a range to places of another."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def __call__(self, value: float) -> float:
-        return self.start + (value - self.low) * (self.end - self.start) / ((self.high - self.low) or 1)
-
-
-def _averaged(values: Sequence[float]) -> list[float]:
-    """Return the exponential moving average, begun at the mean of the first values."""
-    begin = values[: max(1, min(len(values), round(1 / _SMOOTHNESS)))]
-    current = sum(begin) / len(begin)
-    averaged = []
+    steps, values = list(numbers), list(numbers.values())
+    begin = values[: round(1 / _SMOOTHNESS)]
+    averages, current = [], sum(begin) / len(begin)
     for value in values:
         current += _SMOOTHNESS * (value - current)
-        averaged.append(current)
-    return averaged
+        averages.append(current)
+    first, last, low, high = steps[0], steps[-1], min(values), max(values)
+    x_values, y_values = _round_values(first, last), _round_values(low, high)
+    bottom, top = min(low, y_values[0]), max(high, y_values[-1])
 
+    def place_x(step: float) -> float:
+        return LEFT + (step - first) * (WIDTH - RIGHT - LEFT) / (last - first)
 
-def _thinned(places: Sequence[int]) -> list[int]:
-    every = max(1, math.ceil(len(places) / _MOST_POINTS))
-    return [*places[:-1:every], places[-1]]
+    def place_y(loss: float) -> float:
+        return HEIGHT - BOTTOM + (loss - bottom) * (TOP - HEIGHT + BOTTOM) / ((top - bottom) or 1)
+
+    def corners(line: list[float]) -> str:
+        every = math.ceil(len(steps) / _MOST_POINTS)
+        shown = [*zip(steps, line, strict=True)]
+        return " ".join(f"{place_x(x):.1f},{place_y(y):.1f}" for x, y in (*shown[:-1:every], shown[-1]))
+
+    return Curve(
+        values=corners(values),
+        average=corners(averages),
+        x_ticks={place_x(x): f"{x:.0f}" for x in x_values if x.is_integer() and first <= x <= last},
+        y_ticks={place_y(y): f"{y:g}" for y in y_values},
+        summary=f"Loss from {values[0]:.3f} at step {first} to {values[-1]:.3f} at step {last}, lowest {low:.3f}",
+        num_left_out=len(losses) - len(numbers),
+    )
 
 
 def _round_values(low: float, high: float) -> list[float]:

@@ -1,70 +1,120 @@
-"""The page: everything that is known of an evaluation, in one file that asks for nothing else."""
+"""The page: models side by side in one file that asks for nothing else; of an evaluation all that is known of it."""
 
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer
+from mens_pipeline.evaluation.scores import ModelScores
 from mens_pipeline.evaluation.statistics import p_text
-from mens_pipeline.language.visible_text import visible_text
+from mens_pipeline.evaluation.tasks import FAMILIES, Suite
+from mens_pipeline.language.diagnostics import visible_text
 from mens_pipeline.promotion.receipt import Receipt
 from mens_pipeline.promotion.report import curve
-from mens_pipeline.promotion.report.answers import groups_of, task_views
-from mens_pipeline.promotion.report.parts import construct_rows, difficulty_rows, error_rows, missing_constructs
-from mens_pipeline.promotion.report.score_table import family_rows, models_of, points, score_rows
-from mens_pipeline.promotion.report.verdict import headline
+from mens_pipeline.promotion.report.answers import Group, group_by_construct, group_by_passing, task_views
+from mens_pipeline.promotion.report.comparison import Comparison
+from mens_pipeline.promotion.report.table import Table, Tone, columns_of, points, table_of
+from mens_pipeline.promotion.report.verdict import Headline, headline
 
 _FOLDER: Final = Path(__file__).parent
+_DIFFICULTIES: Final = ("easy", "medium", "hard")
+_SUITES: Final = {
+    None: "All prompts",
+    Suite.HELDOUT: "Held-out prompts: what the workspace itself contains",
+    Suite.BENCHMARK: "Benchmark: prompts written to judge by",
+    Suite.NEW_CONSTANTS: "Synthetic tasks that it was trained on, with new constants; part of no other figure",
+    Suite.UNKNOWN_TASK: "Synthetic tasks of a family that never trained; part of no other figure",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What was evaluated; `sha256` is shown in short."""
+
+    label: str
+    text: str
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Prompts with completions."""
+
+    id: str
+    title: str
+    groups: tuple[Group, ...]
+
+    @property
+    def num_tasks(self) -> int:
+        """Number of prompts."""
+        return sum(len(group.tasks) for group in self.groups)
 
 
 def report_page(
     results: EvalResults, answers: Sequence[JudgedAnswer], losses: Mapping[int, float], receipt: Receipt | None
 ) -> str:
-    """Render the page: what was judged, the verdict and its reasons, figures, and every completion with its prompt.
+    """Render the page of an evaluation: verdict and reasons, figures, and every completion with its prompt.
 
     The same arguments give the same page.
     """
-    tasks, base, adapter = task_views(answers), results.base.overall, results.adapter.overall
-    failures = [task for task in tasks if not task.adapter.passed]
-    passes = [task for task in tasks if task.adapter.passed]
-    return rendered(
-        "page.html.jinja",
-        verdict=headline(results, receipt),
+    kinds = {"adapter": "adapter", "constrained by the parser": "fallback", "base": "base", "few-shot": "few_shot"}
+    tasks = task_views({name: [a for a in answers if a.model == kind] for name, kind in kinds.items()})
+    exam = [task for task in tasks if task.suite not in FAMILIES]
+    failures = [task for task in exam if not task.answers["adapter"].passed]
+    passes = [task for task in exam if task.answers["adapter"].passed]
+    synthetic = [task for task in tasks if task.suite in FAMILIES]
+    sections = [
+        Section("failures", "Failures", group_by_construct(failures, is_open=True)),
+        Section("passes", "Passes", group_by_construct(passes, is_open=False)),
+        Section("synthetic", "Synthetic tasks", group_by_construct(synthetic, is_open=False)),
+    ]
+    adapter_sha256 = results.subject.adapter_sha256
+    verdict = headline(results, receipt)
+    return _rendered(
+        table_of(columns_of(results, answers)),
+        title=f"{verdict.title}: adapter {adapter_sha256[:12]}",
+        kicker=f"What the model writes, base beside adapter {adapter_sha256[:12]}",
+        verdict=verdict,
+        sentences=[verdict.sentence],
+        facts=_facts(results, receipt),
+        sections=[section for section in sections if section.groups or section.id != "synthetic"],
+        shown=("adapter",),
         results=results,
-        receipt=receipt,
-        judged_at=_utc(receipt.timestamp_unix) if receipt is not None else None,
-        models=tuple(models_of(results)),
-        scores=tuple(score_rows(results, answers)),
-        families=family_rows(results),
         curve=curve.loss_curve(losses),
         picture=curve,
-        constructs=construct_rows(results),
-        difficulties=difficulty_rows(results),
-        errors=error_rows(base.errors, adapter.errors),
-        meanings=error_rows(base.semantic_errors, adapter.semantic_errors),
-        runs=error_rows(base.execution_errors, adapter.execution_errors),
-        num_tested=adapter.test_rate.denominator,
-        missing=missing_constructs(results),
-        failures=groups_of(failures),
-        passes=groups_of(passes),
-        num_failures=len(failures),
-        num_passes=len(passes),
+        constructs=_by_need(results.adapter),
+        difficulties=sorted(results.adapter.difficulties, key=_difficulty),
+        missing=_missing(results.adapter),
     )
 
 
-def rendered(template: str, **values: Any) -> str:
-    """Render a page with the style sheet and the script that all pages carry.
-
-    It needs no other file, network or script. What a model wrote is text in it and never markup.
-    """
-    style, script = ((_FOLDER / name).read_text("utf-8") for name in ("style.css", "filter.js"))
-    return _ENVIRONMENT.get_template(template).render(
-        **values, style=style, script=script, style_hash=_hash_of(style), script_hash=_hash_of(script)
+def comparison_page(comparison: Comparison) -> str:
+    """Render the page of models that are compared: figures, differences, and every completion with its prompt."""
+    names = [entry.name for entry in comparison.entries]
+    title = f"{len(names)} models on {comparison.num_tasks} tasks"
+    facts = []
+    for entry in comparison.entries:
+        subject = entry.results.subject if entry.results is not None else None
+        told = f"adapter of {subject.base_model}, {entry.verdict}" if subject is not None else "no verdict"
+        facts.append(Fact(entry.name, told, subject.adapter_sha256 if subject is not None else None))
+    views = task_views({column.name: column.answers for column in comparison.columns})
+    return _rendered(
+        comparison.table,
+        title=title,
+        kicker="The same prompts, judged the same way; no verdict rests on this page",
+        verdict=Headline(" beside ".join(names) if len(names) == 2 else title, Tone.OPEN, ""),  # noqa: PLR2004 - a pair
+        sentences=comparison.notes,
+        facts=facts,
+        sections=[Section("answers", "Completions", group_by_passing(views))],
+        shown=names,
+        results=None,
     )
 
 
@@ -75,13 +125,80 @@ def visible(value: Any) -> Any:
     return visible_text(value)
 
 
+def _rendered(table: Table, **values: Any) -> str:
+    """Render the page; it needs no other file, network or script, and what a model wrote is text, never markup."""
+    parts = [(_SUITES[suite], [*rows]) for suite, rows in groupby(table.rows, key=lambda row: row.suite)]
+    style, script = ((_FOLDER / name).read_text("utf-8") for name in ("style.css", "filter.js"))
+    return _ENVIRONMENT.get_template("page.html.jinja").render(
+        **values,
+        models=table.models,
+        parts=parts,
+        style=style,
+        script=script,
+        style_hash=_hash_of(style),
+        script_hash=_hash_of(script),
+    )
+
+
 def _hash_of(text: str) -> str:
     """Return the hash by which a page's content security policy allows a style sheet or script: no other runs."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _utc(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
+def _facts(results: EvalResults, receipt: Receipt | None) -> list[Fact]:
+    subject, decoding, suites = results.subject, results.decoding, results.adapter.suites
+    asked = {suite: str(suites[suite].num_tasks if suite in suites else 0) for suite in Suite}
+    has_benchmark = subject.benchmark_sha256 is not None
+    how = f"temperature {decoding.temperature}, seed {decoding.seed}"
+    how = "always the most likely token" if decoding.temperature == 0 else how
+    champion = results.champion
+    facts = [
+        Fact("Base model", subject.base_model, subject.base_sha256),
+        Fact("Adapter", "", subject.adapter_sha256),
+        Fact("Champion", "none") if champion is None else Fact("Champion", "", champion.adapter_sha256),
+        Fact("Held-out prompts", asked[Suite.HELDOUT], subject.heldout_sha256),
+        Fact("Benchmark", asked[Suite.BENCHMARK] if has_benchmark else "left out", subject.benchmark_sha256),
+        Fact("Completions", f"{decoding.num_samples} to each prompt, up to {decoding.max_new_tokens} tokens, {how}"),
+    ]
+    if results.num_too_long:
+        facts.append(Fact("Not asked", f"{results.num_too_long} prompts: not even their reference fits"))
+    if results.num_tests_dropped:
+        facts.append(
+            Fact("Without hidden tests", f"{results.num_tests_dropped} prompts: their own reference fails them")
+        )
+    if receipt is None:
+        return [*facts, Fact("Judged", "not yet")]
+    when = datetime.fromtimestamp(receipt.timestamp_unix, UTC)
+    return [*facts, Fact("Judged", f"{when:%Y-%m-%d %H:%M} UTC, policy {receipt.policy}")]
+
+
+def _by_need(adapter: ModelScores) -> list[str]:
+    """Return the constructs that were asked for; those that the adapter does least well first."""
+    return sorted(
+        adapter.constructs,
+        key=lambda name: (
+            adapter.constructs[name].pass_at_1.value or 0.0,
+            -adapter.constructs[name].num_tasks,
+            name,
+        ),
+    )
+
+
+def _difficulty(name: str) -> int:
+    return _DIFFICULTIES.index(name) if name in _DIFFICULTIES else len(_DIFFICULTIES)
+
+
+def _missing(adapter: ModelScores) -> list[tuple[str, int]]:
+    """Return the constructs that no accepted completion shows, with the prompts that ask for each; most asked first."""
+    asked = {name: scores.num_tasks for name, scores in adapter.constructs.items()}
+    missing = ((name, asked.get(name, 0)) for name in adapter.overall.coverage.missing)
+    return sorted(missing, key=lambda item: (-item[1], item[0]))
+
+
+def _errors(base: Mapping[str, int], adapter: Mapping[str, int]) -> list[tuple[str, int, int]]:
+    """Return how many completions of base and adapter fail with each code; those that the adapter makes most first."""
+    rows = ((code, base.get(code, 0), adapter.get(code, 0)) for code in {**adapter, **base})
+    return sorted(rows, key=lambda row: (-row[2], -row[1], row[0]))
 
 
 def _percent(share: float) -> str:
@@ -96,4 +213,4 @@ _ENVIRONMENT: Final = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_ENVIRONMENT.filters.update(percent=_percent, points=points, p_text=p_text)
+_ENVIRONMENT.filters.update(percent=_percent, points=points, p_text=p_text, errors=_errors)

@@ -1,13 +1,13 @@
 """The verdict in plain words, for the head of the page."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.promotion.gate import GateOutcome, GateStatus
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.receipt import Receipt
+from mens_pipeline.promotion.report.table import Tone
 
 TITLES: Final = {
     GateName.PARSE_RATE: "Parse rate",
@@ -28,15 +28,6 @@ TITLES: Final = {
     GateName.THROUGHPUT: "Speed of training",
 }
 """Gate -> what it asks for, for people."""
-
-
-class Tone(StrEnum):
-    """Severity; a class of the style sheet."""
-
-    GOOD = "good"
-    BAD = "bad"
-    WARN = "warn"
-    OPEN = "open"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from mens_pipeline.corpus.behaviour.arguments import Drawing, UndrawableError, t
 from mens_pipeline.language import analyze
 from mens_pipeline.language.ast.declarations import Module
 from mens_pipeline.language.ast.functions import Function
-from mens_pipeline.language.interpreter.literals import literal_of
-from mens_pipeline.language.interpreter.values import Value, Variant
+from mens_pipeline.language.interpreter.values import Value, Variant, literal_of
 
 _TYPES = """type Person { name: str, age: int }
 type Shape = | Dot | Circle(r: int) | Labelled(shape: Shape, tag: str)

@@ -1,10 +1,10 @@
 """Changed bodies, and probes."""
 
-from mens_pipeline.corpus.behaviour.mutants import PROBE, mutants_of, probed
+from mens_pipeline.corpus.behaviour.mutants import PROBE, mutants_of, with_probes
 from mens_pipeline.language import analyze
 from mens_pipeline.language.ast.declarations import Declaration, Module
 from mens_pipeline.language.interpreter import Features, Limits
-from mens_pipeline.language.interpreter.calls import CallableProgram
+from mens_pipeline.language.interpreter.case import CallableProgram
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.values import UNIT, Native, Value, some
 
@@ -122,7 +122,7 @@ def test_probes_tell_branches_and_change_nothing() -> None:
         return UNIT
 
     observed.define(Native(PROBE, reach, 1, 1))
-    observed.redefine(probed(module.declarations[0]))
+    observed.redefine(with_probes(module.declarations[0]))
     branches = {}
     for n in (0, 1, 2, 7, 11):
         reached.clear()

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mens_pipeline.corpus.behaviour.observe import Behaviour, NoBehaviour, behaviour_of, passes
+from mens_pipeline.corpus.behaviour.observe import Behaviour, behaviour_of, passes
+from mens_pipeline.corpus.schema.reasons import NoBehaviour
 from mens_pipeline.errors import RefusedError
 
 _GRADE = """fn grade(points: int, bonus: bool) to str {

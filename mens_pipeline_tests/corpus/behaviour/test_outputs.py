@@ -1,7 +1,6 @@
 """What functions of several programs return for the same arguments."""
 
-from mens_pipeline.corpus.behaviour.worker import Responder, outputs_of
-from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers, Responder, outputs_of
 
 _TWICE = "fn f(n: int) to int { return n * 2 }"
 _SUM = "fn f(n: int) to int { return n + n }"

@@ -7,7 +7,7 @@ import pytest
 from mens_pipeline.corpus.behaviour.repeats import TaskFunctions
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.language.interpreter.hidden_tests import with_given
+from mens_pipeline.language.interpreter.running import with_given
 from mens_pipeline_tests.corpus.rows import pair_at
 
 _TESTS = """@test fn t1() { assert(spent([4, 90, 5], 10) is 9) }
@@ -30,7 +30,7 @@ _LOOP = """fn count(values: list[int], border: int) to int {
 
 def _repeated(workers: BehaviourWorkers, *responses: str, task: TrainingPair = _TASK) -> list[str | None]:
     rows = [pair_at("train.vox", "p", response) for response in responses]
-    return TaskFunctions([task], workers).repeated(rows)
+    return TaskFunctions([task], workers).find_repeats(rows)
 
 
 def test_a_copy_is_found_under_any_name_and_form(workers: BehaviourWorkers) -> None:
@@ -93,7 +93,7 @@ def test_rows_and_tasks_may_be_given_code(workers: BehaviourWorkers) -> None:
     part = _LOOP.replace("not (now > border)", "keep(now, border)")
     row = pair_at("train.vox", "p", part).model_copy(update={"tests": with_given(helper, _TESTS)})
 
-    assert TaskFunctions([_TASK], workers).repeated([row]) == ["held.vox"]
+    assert TaskFunctions([_TASK], workers).find_repeats([row]) == ["held.vox"]
     assert _repeated(workers, part) == [None]
     task = row.model_copy(update={"tests": with_given(helper, _TESTS.replace("spent", "count"))})
     assert _repeated(workers, _LOOP, task=task) == ["train.vox"]
@@ -109,12 +109,12 @@ def test_only_what_says_something_is_compared(workers: BehaviourWorkers) -> None
     tasks = TaskFunctions([trivial, own, own, prose, script, plain], workers)
 
     assert tasks.account() == {"compared": 1, "trivial": 1, "reference_fails": 0, "without_tests": 3}
-    assert tasks.repeated([plain]) == ["a row without a source"]
+    assert tasks.find_repeats([plain]) == ["a row without a source"]
 
 
 def test_without_tasks_nothing_is_repeated(workers: BehaviourWorkers) -> None:
     """And nothing is parsed."""
-    assert TaskFunctions([], workers).repeated([_TASK]) == [None]
+    assert TaskFunctions([], workers).find_repeats([_TASK]) == [None]
 
 
 def test_many_tasks_of_one_signature(workers: BehaviourWorkers) -> None:
@@ -129,7 +129,7 @@ def test_many_tasks_of_one_signature(workers: BehaviourWorkers) -> None:
     functions = TaskFunctions(tasks, workers)
 
     assert functions.account()["compared"] == 98
-    assert functions.repeated(rows) == ["2.vox", "99.vox", None]
+    assert functions.find_repeats(rows) == ["2.vox", "99.vox", None]
 
 
 def test_comparing_is_fast(workers: BehaviourWorkers) -> None:
@@ -142,5 +142,5 @@ def test_comparing_is_fast(workers: BehaviourWorkers) -> None:
     rows = [pair_at(None, "p", _LOOP.replace("result = 0", f"result = {n}")) for n in range(1, 201)]
     began = time.monotonic()
 
-    assert functions.repeated(rows) == [None] * 200
+    assert functions.find_repeats(rows) == [None] * 200
     assert time.monotonic() - began < 30

@@ -9,13 +9,11 @@ from typing import Any
 
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
 from mens_pipeline.corpus.curate.split import is_held_out
-from mens_pipeline.corpus.evolution.evolve import Budget, Plan, ReplyChecks, Session, evolve
+from mens_pipeline.corpus.evolution.evolve import Budget, EvolutionAccount, Plan, Session, evolve
 from mens_pipeline.corpus.evolution.examine import Reading
-from mens_pipeline.corpus.evolution.ledger import Ledger
-from mens_pipeline.corpus.evolution.neighbours import Neighbours
-from mens_pipeline.corpus.evolution.outcome import EvolutionAccount
-from mens_pipeline.corpus.evolution.requests import REWRITER, Reply, Request
-from mens_pipeline.corpus.evolution.seeds import sort_seeds
+from mens_pipeline.corpus.evolution.operators import REWRITER
+from mens_pipeline.corpus.evolution.requests import Ledger, Reply, Request
+from mens_pipeline.corpus.evolution.seeds import Neighbours, sort_seeds
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language.interpreter import run_tests
 from mens_pipeline_tests.corpus.rows import pair_at
@@ -106,12 +104,12 @@ def evolved(  # noqa: PLR0913 - what differs from the usual
     protected: Sequence[TrainingPair] = (),
     clock: Callable[[], float] = lambda: 0.0,
     seed: int = 0,
-    repairs: int = 0,
 ) -> EvolutionAccount:
     """Evolve pairs with a scripted generator, in this process."""
     seeds = sort_seeds(pairs, POLICY, seed)
-    judges = ReplyChecks(
-        read, lambda program, mode: run_tests(program, mode=mode), Neighbours(seeds, protected, 0.9, POLICY)
+    plan = Plan(seed=seed, generations=generations, budget=budget)
+    neighbours = Neighbours(seeds, protected, 0.9, POLICY)
+    session = Session(
+        generator, Ledger(ledger), clock, read, lambda program, mode: run_tests(program, mode=mode), neighbours
     )
-    plan = Plan(seed=seed, generations=generations, budget=budget, repairs=repairs)
-    return evolve(seeds, plan, Session(generator, Ledger(ledger), clock), judges)
+    return evolve(seeds, plan, session)

@@ -6,7 +6,7 @@ import pytest
 
 from mens_pipeline.corpus.curate.split import group_of
 from mens_pipeline.corpus.curate.validate import judged_code
-from mens_pipeline.corpus.evolution.outcome import EvolutionDrop
+from mens_pipeline.corpus.evolution.examine import EvolutionDrop
 from mens_pipeline.corpus.evolution.requests import Request
 from mens_pipeline.corpus.evolution.seeds import digest_of_pair
 from mens_pipeline.corpus.schema.records import SourceKind

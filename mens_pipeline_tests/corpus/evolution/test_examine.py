@@ -2,25 +2,26 @@
 
 import pytest
 
-from mens_pipeline.corpus.evolution.evolve import evolved_row
+from mens_pipeline.corpus.evolution.evolve import make_row
 from mens_pipeline.corpus.evolution.examine import (
     MAX_INSTRUCTION,
-    Candidate,
+    Attempt,
+    EvolutionDrop,
     Reading,
-    asked_names,
     content_refusal,
     form_refusal,
     instruction_in,
     instruction_refusal,
+    names_in,
     refusal_of_tests,
 )
 from mens_pipeline.corpus.evolution.operators import Evolution, Operator
-from mens_pipeline.corpus.evolution.outcome import EvolutionDrop
+from mens_pipeline.corpus.evolution.requests import Request
 from mens_pipeline.corpus.schema.records import MAX_TEXT, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import Mode, analyze
 from mens_pipeline.language.interpreter import Limits, run_tests
-from mens_pipeline_tests.corpus.evolution.scripted import read
+from mens_pipeline_tests.corpus.evolution.scripted import Scripted, good, read
 from mens_pipeline_tests.corpus.rows import pair_at
 
 _PARENT = pair_at(
@@ -33,13 +34,13 @@ _PROGRAM = "fn clamp(a: int, low: int) to int {\n    if a < low {\n        retur
 _DEEPEN = Evolution(Operator.DEEPEN)
 
 
-def _candidate(
+def _attempt(
     program: str = _PROGRAM,
     instruction: str = _INSTRUCTION,
     evolution: Evolution = _DEEPEN,
     parent: TrainingPair = _PARENT,
-) -> Candidate:
-    return Candidate(instruction, program, parent, evolution)
+) -> Attempt:
+    return Attempt(parent, evolution, 2, Request("k", "s", "p"), instruction, program)
 
 
 @pytest.mark.parametrize(
@@ -116,33 +117,33 @@ def test_an_answer_that_is_no_program_is_dropped(
     reason: EvolutionDrop | None,
 ) -> None:
     """One case a reason; a program that says something odd in a comment is a program."""
-    refusal = form_refusal(_candidate(program), read(program), stopped=stopped)
+    refusal = form_refusal(_attempt(program), read(program), stopped=stopped)
 
     assert (refusal and refusal[0]) == reason
 
 
 @pytest.mark.parametrize(
-    ("candidate", "reason"),
+    ("attempt", "reason"),
     [
-        (_candidate(), None),
-        (_candidate(f"// {_INSTRUCTION}\n{_PROGRAM}"), EvolutionDrop.COPIES_INSTRUCTION),
-        (_candidate("type Clamp { low: int }"), EvolutionDrop.WITHOUT_CONSTRUCT),
-        (_candidate(evolution=Evolution(Operator.HARDER_CONSTRUCT, "table")), EvolutionDrop.WITHOUT_CONSTRUCT),
-        (_candidate(_PROGRAM.replace("clamp", "other")), EvolutionDrop.WITHOUT_NAME),
-        (_candidate(evolution=Evolution(Operator.CONTRACTS)), EvolutionDrop.WITHOUT_GOAL),
+        (_attempt(), None),
+        (_attempt(f"// {_INSTRUCTION}\n{_PROGRAM}"), EvolutionDrop.COPIES_INSTRUCTION),
+        (_attempt("type Clamp { low: int }"), EvolutionDrop.WITHOUT_CONSTRUCT),
+        (_attempt(evolution=Evolution(Operator.HARDER_CONSTRUCT, "table")), EvolutionDrop.WITHOUT_CONSTRUCT),
+        (_attempt(_PROGRAM.replace("clamp", "other")), EvolutionDrop.WITHOUT_NAME),
+        (_attempt(evolution=Evolution(Operator.CONTRACTS)), EvolutionDrop.WITHOUT_GOAL),
         (
-            _candidate("fn clamp(x: int, y: int) to int {\n    // The sum.\n    return x + y\n}\n"),
+            _attempt("fn clamp(x: int, y: int) to int {\n    // The sum.\n    return x + y\n}\n"),
             EvolutionDrop.SAME_AS_PARENT,
         ),
     ],
 )
 def test_a_program_that_is_not_what_was_asked_for_or_not_new_is_dropped(
-    candidate: Candidate, reason: EvolutionDrop | None
+    attempt: Attempt, reason: EvolutionDrop | None
 ) -> None:
     """One case a reason; other names and comments make nothing new."""
-    module = analyze(candidate.program, candidate.mode).module
+    module = analyze(attempt.program, attempt.mode).module
     assert module is not None
-    refusal = content_refusal(candidate, module)
+    refusal = content_refusal(attempt, module)
 
     assert (refusal and refusal[0]) == reason
 
@@ -151,9 +152,9 @@ def test_names_are_those_behind_the_noun() -> None:
     """Other things in backticks are types, fields or what is there already."""
     request = "Write a function `clamp(a: int)` or a function called `bound` on the table `T`, with `int`."
 
-    assert asked_names(request, "function") == {"clamp", "bound"}
-    assert asked_names(request, "table") == {"T"}
-    assert asked_names(request, "workflow") == set()
+    assert names_in(request, "function") == {"clamp", "bound"}
+    assert names_in(request, "table") == {"T"}
+    assert names_in(request, "workflow") == set()
 
 
 _TEST = "@test\nfn t() {{\n    {}\n}}\n"
@@ -197,16 +198,16 @@ def test_members_of_an_interface_stay_such() -> None:
         update={"category": "reactive_module"}
     )
     program = "state open: bool = false\nstate n: int = 1\n\non mount: {\n    n = 2\n}\n"
-    candidate = _candidate(program, "Write other reactive members, two of them.", parent=parent)
-    module = analyze(program, candidate.mode).module
+    attempt = _attempt(program, "Write other reactive members, two of them.", parent=parent)
+    module = analyze(program, attempt.mode).module
     assert module is not None
     rows = [
-        evolved_row(replaced, module, 2, generator=("m", "d"), seed=7, is_tested=False)
-        for replaced in (candidate, _candidate(program, parent=parent.model_copy(update={"template": "t"})))
+        make_row(changed, module, Scripted(good), seed=7, is_tested=False)
+        for changed in (attempt, _attempt(program, parent=parent.model_copy(update={"template": "t"})))
     ]
 
-    assert candidate.mode is Mode.UI
-    assert form_refusal(candidate, Reading(program, is_refusal=False, is_stub=False), stopped=True) is None
+    assert attempt.mode is Mode.UI
+    assert form_refusal(attempt, Reading(program, is_refusal=False, is_stub=False), stopped=True) is None
     assert [row.source and row.source.path for row in rows] == ["a.vox.ui", "a.vox.ui"]
     assert [row.template for row in rows] == [None, "t"]
     assert (rows[0].rating, rows[0].lineage and rows[0].lineage.root_kind) == (3, SourceKind.VOX_FILE)

@@ -4,8 +4,7 @@ from random import Random
 
 import pytest
 
-from mens_pipeline.corpus.evolution.operators import Evolution, Operator, draw_evolution
-from mens_pipeline.corpus.evolution.requests import REWRITER, Prompts
+from mens_pipeline.corpus.evolution.operators import REWRITER, Evolution, Operator, Prompts, draw_evolution
 from mens_pipeline.language import Mode, analyze
 from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline_tests.corpus.evolution.scripted import Scripted, function_seed, good
@@ -67,8 +66,8 @@ def test_a_request_says_what_to_do_and_shows_what_there_is() -> None:
     prompts = Prompts(Scripted(good), 0, _EXAMPLES)
     seed = function_seed(0)
     evolution = Evolution(Operator.HARDER_CONSTRUCT, "table")
-    first, second = prompts.evolving(seed, evolution), prompts.answering(seed, evolution, "Write it.")
-    breadth = prompts.evolving(seed, Evolution(Operator.BREADTH))
+    first, second = prompts.ask_to_rewrite(seed, evolution), prompts.ask_to_answer(seed, evolution, "Write it.")
+    breadth = prompts.ask_to_rewrite(seed, Evolution(Operator.BREADTH))
 
     assert first.system == REWRITER
     assert "It stays a request for a function in Vox. Ask for a table as well" in first.prompt
@@ -78,14 +77,14 @@ def test_a_request_says_what_to_do_and_shows_what_there_is() -> None:
     assert second.prompt.startswith("Write it.\n\nThe program declares a table too.\n\n")
     assert f"```vox\n{seed.response}```" in second.prompt
     assert "And this shows a table:\n\n```vox\n@table type T { a: int }\n```" in second.prompt
-    assert "\n\n\n" not in prompts.answering(seed, Evolution(Operator.DEEPEN), "Write it.").prompt
+    assert "\n\n\n" not in prompts.ask_to_answer(seed, Evolution(Operator.DEEPEN), "Write it.").prompt
 
 
 def test_a_request_is_known_by_all_that_decides_its_reply() -> None:
     """Another seed, model or setting asks anew."""
     seed, evolution = function_seed(0), Evolution(Operator.DEEPEN)
     keys = [
-        Prompts(generator, number, {}).evolving(seed, evolution).key
+        Prompts(generator, number, {}).ask_to_rewrite(seed, evolution).key
         for generator, number in (
             (Scripted(good), 0),
             (Scripted(good), 1),
@@ -96,4 +95,4 @@ def test_a_request_is_known_by_all_that_decides_its_reply() -> None:
     ]
 
     assert len(set(keys)) == len(keys)
-    assert Prompts(Scripted(good), 0, {}).evolving(seed, evolution).key == keys[0]
+    assert Prompts(Scripted(good), 0, {}).ask_to_rewrite(seed, evolution).key == keys[0]

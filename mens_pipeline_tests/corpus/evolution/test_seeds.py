@@ -5,11 +5,9 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.corpus.curate.split import is_held_out
-from mens_pipeline.corpus.evolution.ledger import Ledger
-from mens_pipeline.corpus.evolution.neighbours import Neighbours
-from mens_pipeline.corpus.evolution.outcome import EvolutionDrop
-from mens_pipeline.corpus.evolution.requests import Reply
-from mens_pipeline.corpus.evolution.seeds import NoSeed, sort_seeds
+from mens_pipeline.corpus.evolution.examine import EvolutionDrop
+from mens_pipeline.corpus.evolution.requests import Ledger, Reply
+from mens_pipeline.corpus.evolution.seeds import Neighbours, NoSeed, sort_seeds
 from mens_pipeline.corpus.schema.records import Lane, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError

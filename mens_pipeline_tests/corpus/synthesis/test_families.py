@@ -5,8 +5,7 @@ from collections import Counter
 from functools import cache
 from random import Random
 
-from mens_pipeline.corpus.synthesis.families.templates import load_families
-from mens_pipeline.corpus.synthesis.sample import Family, Sample
+from mens_pipeline.corpus.synthesis.families.templates import Family, Sample, load_families
 from mens_pipeline.language import CONSTRUCTS, analyze, construct_of, difficulty
 from mens_pipeline_tests.every import every
 

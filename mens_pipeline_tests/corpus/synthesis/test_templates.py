@@ -6,12 +6,10 @@ from random import Random
 
 import pytest
 
-from mens_pipeline.corpus.synthesis import generate as module
-from mens_pipeline.corpus.synthesis.families.banks import load_banks
-from mens_pipeline.corpus.synthesis.families.templates import load_families
-from mens_pipeline.corpus.synthesis.families.vocabulary import folded
-from mens_pipeline.corpus.synthesis.generate import generate
-from mens_pipeline.corpus.synthesis.sample import Sample
+from mens_pipeline.corpus.synthesis import synthetic_corpus as module
+from mens_pipeline.corpus.synthesis.families.templates import Sample, load_families
+from mens_pipeline.corpus.synthesis.families.vocabulary import fold_record, load_banks
+from mens_pipeline.corpus.synthesis.synthetic_corpus import generate
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language import Mode, analyze
 from mens_pipeline.settings import PROJECT_ROOT
@@ -54,7 +52,7 @@ fn ${door.name.lower()}() to str {
     {% if one_in(2) %}return {% endif %}"${door.open}"
 }
 """
-_TEMPLATES = {"template": 1.0, "combination": 0.0, "mutation": 0.0, "repair": 0.0, "task": 0.0}
+_TEMPLATES = {"template": 1.0, "combination": 0.0, "task": 0.0}
 
 
 def _random(seed: int = 0) -> Random:
@@ -114,8 +112,8 @@ def test_a_record_is_folded_where_it_fits() -> None:
     short = "    return {\n        a: 1,\n        b: 2,\n    }?\n"
     long = short.replace("1", "1" * 80)
 
-    assert folded(short) == "    return { a: 1, b: 2 }?\n"
-    assert folded(long) == long
+    assert fold_record(short) == "    return { a: 1, b: 2 }?\n"
+    assert fold_record(long) == long
 
 
 _REFUSED = {
@@ -215,7 +213,7 @@ def test_two_banks_of_one_name_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "found"), [("fn f( { }", r"line 1: .+"), ("// nothing", "it declares nothing")], ids=["error", "empty"]
 )
-@pytest.mark.parametrize("kind", ["template", "mutation"])
+@pytest.mark.parametrize("kind", ["template", "combination"])
 def test_a_program_that_the_front_end_rejects_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, program: str, found: str
 ) -> None:

@@ -12,14 +12,14 @@ import httpx2
 from openai import OpenAI
 from pydantic import SecretStr
 
-from mens_pipeline.delivery.serving.asking import Defaults
+from mens_pipeline.delivery.serving.answering import Defaults
 from mens_pipeline.delivery.serving.engine import Limits
 from mens_pipeline.delivery.serving.guard import LOCAL_NAMES, Access
-from mens_pipeline.delivery.serving.served_model import ServedModel, merged_model, run_model
+from mens_pipeline.delivery.serving.served_model import ServedModel, adapter_model, merged_model
 from mens_pipeline.delivery.serving.server import ModelServer, address_of
 from mens_pipeline.inference.sampling import Syntax
-from mens_pipeline.training.devices import Device
-from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.jobs.device import Device
+from mens_pipeline.models.adapter import MANIFEST, Adapter
 
 TOKEN: Final = "a secret of the tests"  # noqa: S105 - of a server that lives as long as the tests
 CPU: Final = Device("cpu", "tests", None, has_bfloat16=False)
@@ -84,7 +84,9 @@ def running(  # noqa: PLR0913 - what a server is told
     if isinstance(folder, ServedModel):
         served = folder
     else:
-        served = run_model(folder, CPU) if (folder / MANIFEST).is_file() else merged_model(folder, CPU)
+        served = (
+            adapter_model(Adapter.open(folder), CPU) if (folder / MANIFEST).is_file() else merged_model(folder, CPU)
+        )
     lines: list[str] = []
     access = Access(SecretStr(token) if token else None, LOCAL_NAMES)
     defaults = Defaults(syntax, best_of, names)

@@ -3,9 +3,8 @@
 import json
 from pathlib import Path
 
-from mens_pipeline.training.base_model import described
-from mens_pipeline.training.job import ADAPTER
-from mens_pipeline.training.manifest import MANIFEST
+from mens_pipeline.models.adapter import ADAPTER, MANIFEST
+from mens_pipeline.models.base import describe_base
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
@@ -65,7 +64,7 @@ def write_run(folder: Path, base: Path, rank: int = 4, *, is_neutral: bool = Fal
     )
     adapted = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
     adapted.save_pretrained(folder / ADAPTER, save_embedding_layers=False)
-    described_base = described(str(base), None, base, "folder", None)
+    described_base = describe_base(str(base), None, base, "folder", None)
     manifest = manifest_about(described_base, system_prompt="You write Vox, in a run.")
     (folder / MANIFEST).write_text(json.dumps(manifest))
     return folder

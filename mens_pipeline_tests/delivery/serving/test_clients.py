@@ -7,8 +7,7 @@ import openai
 import pytest
 
 from mens_pipeline.inference.sampling import Syntax
-from mens_pipeline.training.chat import TEMPLATE, Turn, encode_text, encode_turns
-from mens_pipeline.training.tokenizer_file import FileTokenizer
+from mens_pipeline.models.chat import TEMPLATE, FileTokenizer, Turn, encode_text, encode_turns
 from mens_pipeline_tests.delivery.serving.running import Running
 
 _ASK: list[Any] = [{"role": "user", "content": "Write a function."}]

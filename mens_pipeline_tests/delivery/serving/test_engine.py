@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from mens_pipeline.delivery.serving.body import RequestRefusedError
 from mens_pipeline.delivery.serving.engine import Engine, Limits, Loaded, State
-from mens_pipeline.delivery.serving.refusal import RequestRefusedError
 from mens_pipeline.delivery.serving.reply import Ended, Event, Failed, Piece, Reply
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.sampling import Syntax

@@ -8,8 +8,7 @@ import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
 from mens_pipeline.language.requests import SYSTEM_PROMPT
-from mens_pipeline.training.chat import encode_prompt
-from mens_pipeline.training.tokenizer_file import FileTokenizer
+from mens_pipeline.models.chat import FileTokenizer, encode_prompt
 from mens_pipeline_tests.delivery.serving.running import Running
 
 _ASK: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Write a function."}]

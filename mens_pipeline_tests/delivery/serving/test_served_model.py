@@ -7,23 +7,21 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.delivery.chat_form import template_with
 from mens_pipeline.delivery.serving.engine import Limits
-from mens_pipeline.delivery.serving.served_model import candidate_model, champion_model, merged_model, run_model
+from mens_pipeline.delivery.serving.served_model import adapter_model, candidate_model, champion_model, merged_model
 from mens_pipeline.delivery.serving.server import load
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generate import generate
 from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request
-from mens_pipeline.inference.prepare import WEIGHTS, adapter_digest, judged_model
+from mens_pipeline.inference.prepare import judged_model
+from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, Adapter, adapter_digest
+from mens_pipeline.models.chat import TEMPLATE, template_with
 from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.history import HistoryEvent, changing, record
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.receipt import write_receipt
 from mens_pipeline.storage.signing import Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.training.chat import TEMPLATE
-from mens_pipeline.training.job import ADAPTER
-from mens_pipeline.training.manifest import MANIFEST
 from mens_pipeline.training.qlora_adapter import KIND as TRAINED
 from mens_pipeline_tests.delivery.serving.running import CPU, running
 from mens_pipeline_tests.delivery.serving.talkative import write_run
@@ -60,7 +58,7 @@ def test_an_adapter_answers_as_it_was_judged(run: Path, tmp_path: Path) -> None:
         folder = tmp_path / model
         folder.mkdir()
         job = GenerationJob(
-            **judged_model("adapter" if model == "adapter" else "base", run, CPU).model_dump(),
+            **judged_model("adapter" if model == "adapter" else "base", Adapter.open(run), CPU).model_dump(),
             system_prompt="You write Vox, in a run.",
             decoding=decoding,
             requests=tuple(Request(task=text, prompt=text) for text in _REQUESTS),
@@ -71,7 +69,7 @@ def test_an_adapter_answers_as_it_was_judged(run: Path, tmp_path: Path) -> None:
         again.run_dir.mkdir()
         path = again.run_dir / "job.json"
         path.write_text(again.model_dump_json())
-        generate(job.model_copy(update={"then": (path,)}), lambda _event: None)
+        generate(job.model_copy(update={"then": (path,)}))
         lines = [(job_folder / ANSWERS).read_text().splitlines() for job_folder in (folder, again.run_dir)]
         assert lines[0] == lines[1][::-1]
         answers[model] = [Answer.model_validate_json(line) for line in (folder / ANSWERS).read_text().splitlines()]
@@ -92,7 +90,7 @@ def test_an_adapter_answers_as_it_was_judged(run: Path, tmp_path: Path) -> None:
 
 def test_a_run_says_what_it_is(run: Path) -> None:
     """By its manifest."""
-    served = run_model(run, CPU)
+    served = adapter_model(Adapter.open(run), CPU)
 
     assert served.names == ("lora-adapter-0123abcd", "mens")
     assert served.fingerprint == f"fp_{adapter_digest(run)[:12]}"
@@ -209,16 +207,17 @@ def test_a_run_that_is_not_complete_is_refused(run: Path, tmp_path: Path) -> Non
     """No manifest, no adapter, another base: each is named."""
     broken = tmp_path / "broken"
     with pytest.raises(RefusedError, match=r"Name the folder of a complete run"):
-        run_model(broken, CPU)
+        adapter_model(Adapter.open(broken), CPU)
     shutil.copytree(run, broken)
     (broken / ADAPTER / WEIGHTS).unlink()
     with pytest.raises(RefusedError, match=r"adapter_model\.safetensors: not there"):
-        run_model(broken, CPU)
+        adapter_model(Adapter.open(broken), CPU)
+    shutil.copy2(run / ADAPTER / WEIGHTS, broken / ADAPTER / WEIGHTS)
     base = json.loads((run / MANIFEST).read_text())["base_model"]
     _change(broken / MANIFEST, base_model={**base, "sha256": "0" * 64})
 
     with pytest.raises(RefusedError, match=r"the base model .* is changed\. Restore it, put it below"):
-        run_model(broken, CPU)
+        adapter_model(Adapter.open(broken), CPU)
 
 
 @pytest.mark.parametrize(
@@ -303,7 +302,7 @@ def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) 
     assert [answer.json()["candidate"] for answer in answers[:2]] == [verdict] * 2
     assert answers[4].status_code == 200
     assert f"candidate: {verdict}; every answer says so" in lines
-    assert run_model(run, CPU).candidate is None
+    assert adapter_model(Adapter.open(run), CPU).candidate is None
 
 
 def test_a_candidate_is_what_was_judged(run: Path, tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import openai
 import pytest
 
 from mens_pipeline.delivery.serving.engine import Limits
+from mens_pipeline.delivery.serving.openai_shape import of_chat
 from mens_pipeline.delivery.serving.reply import Drawn
-from mens_pipeline.delivery.serving.token_shape import of_chat
-from mens_pipeline.inference.answer_code import is_program
+from mens_pipeline.inference.generation import is_program
 from mens_pipeline.language import Mode
 from mens_pipeline.language.grammar.export import GrammarFormat, grammar_text
 from mens_pipeline_tests.delivery.serving.running import Running, running

@@ -1,10 +1,12 @@
-"""The interpreter gives the outcome that the run-time rules demand, on every example of them."""
+"""The interpreter gives the outcome that the run-time rules demand, on every example and every golden program."""
 
 import json
 from pathlib import Path
 
-from mens_pipeline.language.interpreter import Limits, ProgramStatus, run_tests
+from mens_pipeline.language import mode_of
+from mens_pipeline.language.interpreter import Features, Limits, ProgramStatus, Refusal, run_tests
 from mens_pipeline_tests.every import every
+from mens_pipeline_tests.language.examples import golden_programs
 from mens_pipeline_tests.language.interpreter.verdicts import verdict
 
 _LINES = (Path(__file__).parent / "conformance.jsonl").read_text(encoding="utf-8").splitlines()
@@ -35,3 +37,38 @@ def test_there_are_examples_of_both_kinds() -> None:
     passing = sum(example["outcome"] == "pass" for example in _EXAMPLES)
 
     assert (len(_EXAMPLES), passing) == (234, 151)
+
+
+_UNSUPPORTED = {
+    "agentic/actor_print_shop.vox": Refusal.DATABASE,  # a chain of queries
+    "agentic/embed_recipe_match.vox": Refusal.DATABASE,  # a search by vector
+    "agentic/pii_patron_erasure.vox": Refusal.CRYPTO,  # a BLAKE3 hash
+}
+"""Programs whose tests reach what the interpreter does not provide."""
+
+_ALL = Features(check_contracts=True, database=True)
+_TESTED = [name for name, source in golden_programs().items() if "@test" in source or "@forall" in source]
+
+
+@every("name", _TESTED)
+def test_golden_program_passes_its_own_tests(name: str) -> None:
+    """With contracts checked and tables in memory, all pass but those that are listed with what they lack."""
+    report = run_tests(golden_programs()[name], features=_ALL, mode=mode_of(name))
+    reasons = {result.reason for result in report.tests if not result.passed}
+
+    assert reasons == ({_UNSUPPORTED[name]} if name in _UNSUPPORTED else set())
+    assert report.status in {ProgramStatus.RAN, ProgramStatus.NO_TESTS}
+
+
+def test_the_corpus_has_tests() -> None:
+    """Something was run."""
+    results = [run_tests(golden_programs()[name], features=_ALL, mode=mode_of(name)).tests for name in _TESTED]
+
+    assert sum(map(len, results)) == 139
+
+
+def test_without_contracts_a_fallback_is_not_taken() -> None:
+    """One program shows `@ensure` with a fallback, so its test needs contracts to be checked."""
+    report = run_tests(golden_programs()["core/safe_average.vox"])
+
+    assert not report.passed

@@ -16,11 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.language.interpreter import Features, Limits, Sandbox, worker_process
-from mens_pipeline.language.interpreter.containment import contain, die_with_parent, own_prctl, system_call_filter
-from mens_pipeline.language.interpreter.sandbox import WORKER_COMMAND
-from mens_pipeline.language.interpreter.wire import Request
-from mens_pipeline.language.interpreter.worker_process import WorkerProcess
+from mens_pipeline.language.interpreter import Features, Limits, Sandbox
+from mens_pipeline.language.interpreter.sandbox import WORKER_COMMAND, Request, WorkerProcess
+from mens_pipeline.language.interpreter.worker import contain, die_with_parent, own_prctl, system_call_filter
 
 _LIMITS = Limits(max_steps=50_000, test_seconds=1.0, program_seconds=10.0)
 _OK = "@test fn t() { assert(1 is 1) }"
@@ -266,7 +264,7 @@ def _no_limit(*_arguments: object) -> None:
 def test_the_time_of_a_worker_is_bounded_where_the_system_can(monkeypatch: pytest.MonkeyPatch, cannot: object) -> None:
     """By the kernel, so that one whose parent is held up ends as well; programs run where it cannot."""
     if cannot != "can":
-        monkeypatch.setattr(worker_process, "_SET_LIMIT_OF", cannot)
+        monkeypatch.setattr(f"{Sandbox.__module__}._SET_LIMIT_OF", cannot)
     others = set(_children(os.getpid()))
     with Sandbox(1, _LIMITS) as pool:
         reports = [pool.run(_OK), pool.run(_OK)]

@@ -5,8 +5,8 @@ from threading import Thread
 import pytest
 
 from mens_pipeline.language.interpreter import LimitKind, Limits, Outcome, ProgramReport, ProgramStatus, run_tests
-from mens_pipeline.language.interpreter.faults import VoxError
 from mens_pipeline.language.interpreter.machine import Machine
+from mens_pipeline.language.interpreter.results import VoxError
 from mens_pipeline_tests.language.interpreter.verdicts import only_result, result_of_body, verdict
 
 _HUGE = 2**62

@@ -23,9 +23,8 @@ from mens_pipeline.language.interpreter import (
     run_tests,
     run_with_tests,
 )
-from mens_pipeline.language.interpreter.wire import Request, report_of, request_of
+from mens_pipeline.language.interpreter.sandbox import Request, WorkerProcess, report_of, request_of
 from mens_pipeline.language.interpreter.worker import confine, main, refuse
-from mens_pipeline.language.interpreter.worker_process import WorkerProcess
 
 _LIMITS = Limits(max_steps=50_000, test_seconds=1.0, program_seconds=10.0)
 _OK = "@test fn t() { assert(1 is 1) }"

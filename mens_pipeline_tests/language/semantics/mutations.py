@@ -7,29 +7,36 @@ from random import Random
 from typing import Final
 
 from mens_pipeline.language import Mode, analyze
-from mens_pipeline.language.ast.base import Node, walk
-from mens_pipeline.language.ast.data import Field, ImportPath, Table, TypeDef, Url, Variant
-from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.ast.base import (
+    ConstructorPattern,
+    GenericType,
+    IdentPattern,
+    LiteralPattern,
+    NamedType,
+    Node,
+    WildcardPattern,
+    walk,
+)
+from mens_pipeline.language.ast.declarations import Field, ImportPath, Module, Table, TypeDef, Url, Variant
 from mens_pipeline.language.ast.expressions import (
+    Assign,
     Call,
     Expr,
     FieldAccess,
     Ident,
     IndexAccess,
+    Let,
     Match,
     MatchArm,
     MethodCall,
     ObjectLit,
+    Return,
     Try,
 )
 from mens_pipeline.language.ast.functions import Function
-from mens_pipeline.language.ast.patterns import ConstructorPattern, IdentPattern, LiteralPattern, WildcardPattern
-from mens_pipeline.language.ast.statements import Assign, Let, Return
-from mens_pipeline.language.ast.types import GenericType, NamedType
-from mens_pipeline.language.interpreter.library.builtins import BUILT_INS
-from mens_pipeline.language.interpreter.library.methods import METHODS
+from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, METHODS
 from mens_pipeline.language.interpreter.values import Native
-from mens_pipeline.language.names.built_ins import METHOD_NAMES, VALUES, VARIANTS
+from mens_pipeline.language.names.declarations import METHOD_NAMES, VALUES, VARIANTS
 
 _OTHER_LITERALS: Final = {"int": '"seven"', "str": "7", "bool": '"yes"', "float": '"one"'}
 _PLAIN: Final = frozenset(_OTHER_LITERALS)

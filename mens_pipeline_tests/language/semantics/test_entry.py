@@ -6,7 +6,7 @@ from time import perf_counter, process_time
 import pytest
 
 from mens_pipeline.language import Code, Mode, Severity, analyze
-from mens_pipeline.language.names.findings import MAX_FINDINGS
+from mens_pipeline.language.names.declarations import MAX_FINDINGS
 from mens_pipeline.language.semantics import resolves, semantic_diagnostics, semantic_records
 from mens_pipeline_tests.language.examples import conformance_cases, reference_examples
 from mens_pipeline_tests.language.semantics.tables import diagnostics_of

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, STD
-from mens_pipeline.language.interpreter.library.methods import METHODS
+from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, METHODS, STD
 from mens_pipeline.language.interpreter.values import Namespace, Native, Refused
 from mens_pipeline.language.types.signatures import (
     MEMBER_TYPES,

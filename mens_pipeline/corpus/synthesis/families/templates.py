@@ -8,7 +8,7 @@ is given). `${...}` is filled in, `{% ... %}` decides, `{# ... #}` is a comment,
 
 import re
 import traceback
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -22,11 +22,8 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mens_pipeline.corpus.synthesis.families.banks import load_banks
-from mens_pipeline.corpus.synthesis.families.vocabulary import DRAWS, FILTERS, WORDS
-from mens_pipeline.corpus.synthesis.phrasing import ask
-from mens_pipeline.corpus.synthesis.sample import Family, Sample
-from mens_pipeline.corpus.synthesis.words import load_words
+from mens_pipeline.corpus.synthesis.families.vocabulary import DRAWS, FILTERS, WORDS, load_banks
+from mens_pipeline.corpus.synthesis.words import ask, load_words
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language import CONSTRUCTS, Mode
 from mens_pipeline.storage.files import read_regular
@@ -44,6 +41,35 @@ _TAGS: Final = re.compile(r"\s*(?:{%(?:(?!%}).)*%}\s*)*")
 _GAP: Final = re.compile(r"\n{3,}")
 _OWN_ERRORS: Final = (jinja2.TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 """Exceptions that evaluating an expression of a template can raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A request and the program that answers it.
+
+    `template` is what made it (`table/catalogue`), `construct` what it teaches, a name of `CONSTRUCTS`. The response is
+    code alone, ending in one newline, and the front end accepts it.
+    """
+
+    template: str
+    construct: str
+    prompt: str
+    response: str
+    mode: Mode = Mode.SOURCE
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Programs of one shape with varied names, fields, literals and wording.
+
+    `name` is the construct and the shape: `table/catalogue`. The same state of the generator makes the same program on
+    every machine; `place` is the file and line where it stands.
+    """
+
+    name: str
+    construct: str
+    make: Callable[[Random], Sample]
+    place: str
 
 
 class _Family(BaseModel):
@@ -107,7 +133,7 @@ def load_families(folder: Path = Path(__file__).parent) -> tuple[Family, ...]:
             raise section.refused(f"{sections[section.name].place} has the same name. Rename one.")
         sections[section.name] = section
     parts = {name: part.header.takes.split() for name, part in sections.items() if isinstance(part.header, _Part)}
-    templates = {name: _compiled(section, environment, parts) for name, section in sections.items()}
+    templates = {name: _compile(section, environment, parts) for name, section in sections.items()}
     return tuple(
         _family(section, section.header, templates)
         for section in sections.values()
@@ -138,7 +164,7 @@ def _sections(path: Path) -> Iterator[_Section]:
     ends = [found.start() for found in headers[1:]] + [len(text)]
     for found, end in zip(headers, ends, strict=True):
         line = text.count("\n", 0, found.start()) + 1
-        body = "\n".join(map(_kept, _without_trailing_comments(text[found.end() + 1 : end]).split("\n")))
+        body = "\n".join(map(_keep_blanks, _without_trailing_comments(text[found.end() + 1 : end]).split("\n")))
         comment = "{#" + "\n" * (line - 1) + "#}\n"
         section = _Section(path, line, _header(path, line, found[1]), f"{comment}{body}")
         marks = _MARKS.findall(body)
@@ -160,7 +186,7 @@ def _without_trailing_comments(body: str) -> str:
     return body
 
 
-def _kept(line: str) -> str:
+def _keep_blanks(line: str) -> str:
     """Mark the tags at the ends of a line that holds more than tags, so that its blanks and its end are kept."""
     if _TAGS.fullmatch(line):
         return line
@@ -188,10 +214,8 @@ def _header(path: Path, line: int, text: str) -> _Family | _Part:
     return header.model_copy(update={"teaches": construct})
 
 
-def _compiled(
-    section: _Section, environment: jinja2.Environment, parts: Mapping[str, Sequence[str]]
-) -> jinja2.Template:
-    """Compile a section once; refuse what is no Jinja, and names of nothing."""
+def _compile(section: _Section, environment: jinja2.Environment, parts: Mapping[str, Sequence[str]]) -> jinja2.Template:
+    """Compile a section; refuse one that is no Jinja, or that uses a name which nothing defines."""
     try:
         tree = environment.parse(section.source)
         _check(section, tree, environment, parts)
@@ -229,7 +253,7 @@ def _check_part(section: _Section, call: nodes.Call, parts: Mapping[str, Sequenc
 def _family(section: _Section, header: _Family, templates: Mapping[str, jinja2.Template]) -> Family:
     def make(random: Random) -> Sample:
         try:
-            prompt, program = _drawn(section.name, templates, random)
+            prompt, program = _draw(section.name, templates, random)
         except _OWN_ERRORS as error:
             place = _place_of(error) or section.place
             raise ConfigurationError(f"{place}: {section.name}: {error}. Correct it.") from error
@@ -238,7 +262,7 @@ def _family(section: _Section, header: _Family, templates: Mapping[str, jinja2.T
     return Family(section.name, header.teaches, make, section.place)
 
 
-def _drawn(name: str, templates: Mapping[str, jinja2.Template], random: Random) -> tuple[str, str]:
+def _draw(name: str, templates: Mapping[str, jinja2.Template], random: Random) -> tuple[str, str]:
     """Draw a request and a program."""
     draws: dict[str, Any] = {name: partial(function, random) for name, function in DRAWS.items()}
 

@@ -1,35 +1,33 @@
-"""Drawing tasks: programs with requests, in an order that spreads over levels and families, run before they count."""
+"""Draw tasks in an order that spreads over levels and families; each is run with arguments as its prompt promises."""
 
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count, islice
 from random import Random
 from typing import Final
 
-from mens_pipeline.corpus.behaviour.observe import Behaviour, Observation, behaviour_in
-from mens_pipeline.corpus.curate.resolution import semantic_problem
+from mens_pipeline.corpus.behaviour.arguments import Drawing
+from mens_pipeline.corpus.behaviour.examples import Observation
+from mens_pipeline.corpus.behaviour.observe import Behaviour, behaviour_in
+from mens_pipeline.corpus.curate.validate import semantic_problem
 from mens_pipeline.corpus.extract.batches import in_batches
 from mens_pipeline.corpus.schema.records import Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.corpus.synthesis.tasks.arguments import arguments_for, parsed_inputs
-from mens_pipeline.corpus.synthesis.tasks.templates import Atom, BankRows, draw_holes, fill, load_tasks
-from mens_pipeline.corpus.synthesis.tasks.wording import Request, prompt_of, told_types
-from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.corpus.synthesis.tasks.drafts import LINE, TASK, Draft, draft_task, write_prompt
+from mens_pipeline.corpus.synthesis.tasks.templates import Atom, load_tasks
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import analyze, difficulty
-from mens_pipeline.language.ast.base import walk
-from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.ast.base import LiteralPattern, walk
+from mens_pipeline.language.ast.declarations import Module, TypeDef
 from mens_pipeline.language.ast.expressions import DecimalLit, FloatLit, IntLit, StringLit
 from mens_pipeline.language.ast.functions import Function
-from mens_pipeline.language.ast.patterns import LiteralPattern
 from mens_pipeline.language.front_end import collector_paused
+from mens_pipeline.language.interpreter.values import Value, Variant
 from mens_pipeline.language.structure import structure_of
-
-TASK: Final = "task"
-"""The `task_family` of an executable task, and what its `template` begins with."""
 
 _RATING: Final = 4
 _LEVELS: Final = (0, 2, 1, 3, 0, 2, 1, 4, 0, 2, 3, 1, 0, 2, 5, 0, 3, 2, 1, 4)
@@ -44,18 +42,6 @@ _WINDOW: Final = 300
 _SAME_SKELETON: Final = 2
 """Tasks of one template with the same structure in so many tasks."""
 
-_NAMES: Final = re.compile(r"(?<=fn )\w+")
-_PARAMS: Final = re.compile(r"\b\w++(?=:)")
-_BOUND: Final = re.compile(r"(?:let (?:mut )?|for )(\w+)|(?<=, )(\w+)(?= in )")
-_LAMBDAS: Final = re.compile(r"\b(\w++) => ")
-
-_COMMAS: Final = re.compile(r"(?<=[a-z]),(?=[,.;:])")
-"""Where an inserted clause ends as the sentence does."""
-
-_MOST_DRAFTS: Final = 1_000
-_LINE: Final = 100
-"""Characters of a statement; people break longer ones, and models lose themselves in them."""
-
 _MOST_TRIES: Final = 20_000
 _BATCH: Final = 48
 
@@ -68,27 +54,6 @@ class Side(StrEnum):
     """Families that train, with constants that do not."""
     UNKNOWN = "unknown"
     """Families that never train."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A task that was not run yet.
-
-    `template` is what made it (`task/fold/list_sum`), `before` what stands in front of the function in the answer;
-    `seed` decides the wording, the arguments and the choice of mutants.
-    """
-
-    template: str
-    request: Request
-    before: str
-    code: str
-    inputs: str
-    seed: str
-
-    @property
-    def program(self) -> str:
-        """The answer."""
-        return f"{self.before}\n\n{self.code}\n" if self.before else f"{self.code}\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +84,7 @@ def draw_tasks(
         RefusedError: There are no more different ones.
     """
     jobs = ((draft, None, 1) for draft in _Drawing(seed, side).drafts())
-    for made in in_batches(jobs, _observed, workers, _BATCH):
+    for made in in_batches(jobs, _observe_batch, workers, _BATCH):
         if isinstance(made, TrainingPair):
             yield made
         elif made is not None:
@@ -137,20 +102,20 @@ def heldout_tasks(seed: int, num_tasks: int) -> dict[Side, tuple[TrainingPair, .
     return {side: tuple(islice(draw_tasks(seed, side), num_tasks)) for side in (Side.KNOWN, Side.UNKNOWN)}
 
 
-def observed_function(random: Random) -> ObservedFunction:
+def draw_function(random: Random) -> ObservedFunction:
     """Draw a function that needs nothing beside it, with calls that were observed."""
     atoms, banks = load_tasks()
     plain = [atom for atom in atoms if not atom.before and not is_heldout_family(atom.name)]
     while True:
-        draft = _drafted(random.choice(plain), banks, random, str(random.random()))
+        draft = draft_task(random.choice(plain), banks, random, str(random.random()))
         module = analyze(draft.program).module
         assert module is not None, draft.program  # noqa: S101 - our own impossibility
         if _side(structure_of(module).digest, module) is Side.TRAIN:
-            behaviour = _behaviour(draft, module)
-            if behaviour is not None and len(behaviour.examples[0].call) <= _LINE:
-                name, _, signature = draft.request.head.partition("(")
-                calls = tuple(call for call in (*behaviour.examples, *behaviour.hidden) if len(call.call) <= _LINE)
-                return ObservedFunction(name, f"({signature}", draft.code, f"It {draft.request.sentences}", calls)
+            behaviour = _observe(draft, module)
+            if behaviour is not None and len(behaviour.examples[0].call) <= LINE:
+                name, _, signature = draft.head.partition("(")
+                calls = tuple(call for call in (*behaviour.examples, *behaviour.hidden) if len(call.call) <= LINE)
+                return ObservedFunction(name, f"({signature}", draft.code, f"It {draft.sentences}", calls)
 
 
 def is_heldout_family(name: str) -> bool:
@@ -177,16 +142,16 @@ class _Drawing:
         self.seen: set[bytes] = set()
         self.skeletons: Counter[tuple[str, str]] = Counter()
 
-    def drafts(self) -> Iterator[_Draft]:
+    def drafts(self) -> Iterator[Draft]:
         """Yield tasks, level by level and family by family in turn."""
         return map(self._new_draft, count())
 
-    def _new_draft(self, number: int) -> _Draft:
+    def _new_draft(self, number: int) -> Draft:
         level = self.levels[number % len(self.levels)]
         most = _SAME_SKELETON * (1 + number // _WINDOW)
         for attempt in range(_MOST_TRIES):
             atom = self._next_atom(level)
-            draft = _drafted(atom, self.banks, self.random, f"{self.seed} {self.side} {number}")
+            draft = draft_task(atom, self.banks, self.random, f"{self.seed} {self.side} {number}")
             key = hashlib.sha256(draft.program.encode()).digest()
             if key in self.seen:
                 continue
@@ -221,82 +186,25 @@ def _side(skeleton: str, module: Module) -> Side:
     return Side.KNOWN if _digest(f"program {skeleton} {literals}") % _HELDOUT_PROGRAMS == 0 else Side.TRAIN
 
 
-def _drafted(atom: Atom, banks: BankRows, random: Random, seed: str) -> _Draft:
-    """Draw a task of an atom.
-
-    Raises:
-        ConfigurationError: No way to write it fits into a line.
-    """
-    for _ in range(_MOST_DRAFTS):
-        scope = draw_holes(atom.holes, random, {}, banks)
-        scope["self"] = fill(random.choice(atom.fn), scope)
-        takes, before = fill(atom.takes, scope), formatted(fill(atom.before, scope))
-        body = fill(random.choice(atom.code), scope)
-        is_laid_out = all(len(line) <= _LINE for line in body.split("\n"))
-        if is_laid_out and not _hides_a_name(
-            [str(scope["self"]), *_NAMES.findall(before), *_PARAMS.findall(takes)], body
-        ):
-            break
-    else:
-        raise ConfigurationError(
-            f"task {atom.name}: {_MOST_DRAFTS} drafts had a line of more than {_LINE} characters, or a name that hides "
-            "another. Break the lines of its `code`, or choose other names."
-        )
-    head = f"{scope['self']}({takes}) to {fill(atom.gives, scope)}"
-    edges = [fill(random.choice(atom.edges), scope)] if atom.edges else []
-    sentences = _COMMAS.sub("", " ".join([f"{fill(random.choice(atom.says), scope)}.", *edges]))
-    variant = f"/{fill(atom.family, scope)}" if atom.family else ""
-    return _Draft(
-        template=f"{TASK}/{atom.name}{variant}",
-        request=Request(head, sentences, fill(atom.asks, scope) or told_types(before), with_helper=bool(atom.asks)),
-        before=before,
-        code=formatted(f"fn {head} {{\n{body}\n}}"),
-        inputs=fill(atom.inputs, scope),
-        seed=seed,
-    )
-
-
-def _hides_a_name(declared: list[str], body: str) -> bool:
-    """Return whether a drawn name means two things: a parameter and a variable, or the function and either."""
-    names = [*declared, *(first or second for first, second in _BOUND.findall(body))]
-    return len(names) > len(set(names)) or not set(_LAMBDAS.findall(body)).isdisjoint(declared)
-
-
-def formatted(code: str) -> str:
-    """Return code with four blanks for each brace that is open; brackets of other kinds do not count.
-
-    None of the strings in its lines holds a brace.
-    """
-    lines: list[str] = []
-    depth = 0
-    for line in code.split("\n"):
-        text = line.strip()
-        if not text.startswith("|"):
-            line = "    " * (depth - text.startswith("}")) + text  # noqa: PLW2901 - the line as it shall be
-        lines.append(line)
-        depth += text.count("{") - text.count("}")
-    return "\n".join(lines)
-
-
-def _observed(drafts: list[_Draft]) -> list[TrainingPair | str | None]:
+def _observe_batch(drafts: list[Draft]) -> list[TrainingPair | str | None]:
     # One search for cycles a batch, not one behind every parse.
     with collector_paused():
-        return [_pair(draft) for draft in drafts]
+        return [_make_pair(draft) for draft in drafts]
 
 
-def _pair(draft: _Draft) -> TrainingPair | str | None:
+def _make_pair(draft: Draft) -> TrainingPair | str | None:
     """Build the task with examples and hidden tests; None when they would not tell it from something else.
 
     Where its names or types do not hold, its template alone.
     """
     module = analyze(draft.program).module
     assert module is not None  # noqa: S101 - it was accepted when it was drawn
-    behaviour = _behaviour(draft, module)
+    behaviour = _observe(draft, module)
     if behaviour is None:
         return None
     random = Random(draft.seed)  # noqa: S311 - a reproducible draw, no secret
     pair = TrainingPair(
-        prompt=prompt_of(random, draft.request, behaviour.examples),
+        prompt=write_prompt(random, draft, behaviour.examples),
         response=draft.program,
         category="function",
         rating=_RATING,
@@ -309,10 +217,104 @@ def _pair(draft: _Draft) -> TrainingPair | str | None:
     return pair if semantic_problem(pair, pair.response, module) is None else draft.template
 
 
-def _behaviour(draft: _Draft, module: Module) -> Behaviour | None:
+def _observe(draft: Draft, module: Module) -> Behaviour | None:
     """Observe what the function does; None when that would not tell it from something else."""
     function = module.declarations[-1]
-    assert isinstance(function, Function)  # noqa: S101 - as `_drafted` writes it
-    arguments = arguments_for(module, function, parsed_inputs(draft.inputs), draft.seed)
+    assert isinstance(function, Function)  # noqa: S101 - as `draft_task` writes it
+    arguments = arguments_for(module, function, parse_inputs(draft.inputs), draft.seed)
     behaviour = behaviour_in(module, function.name, seed=draft.seed, arguments=arguments)
     return behaviour if isinstance(behaviour, Behaviour) and behaviour.is_sharp else None
+
+
+_NUM_CALLS: Final = 60
+"""Argument lists for a task at most; most need fewer."""
+
+_SPAN: Final = re.compile(r"(-?\d+)\.\.(-?\d+)")
+_LENGTH: Final = "len("
+_WORDS: Final = (
+    *("tea", "Oslo", "north", "apple", "river", "Ada", "lamp", "stone", "a", "echo", "Anna", "level", "blue", "kiwi"),
+    *("sunset", "garden", "Bob", "ox", "market", "seven", "Zoe", "noon", "paper", "lily"),
+)
+
+
+def arguments_for(
+    module: Module, function: Function, inputs: Mapping[str, str], seed: str
+) -> Iterator[tuple[Value, ...]]:
+    """Yield argument lists for a function; a caller who needs few draws few.
+
+    `inputs` maps a parameter or field to what it takes: a range of ints (`0..40`), texts to choose from (`tea|Oslo`), a
+    key of `KINDS`; and `len(PARAMETER)` to the fewest elements. What is not named takes any value of its type.
+    """
+    drawn = Drawing(module).lists(function.params, function.generics, seed)
+    fields = {
+        variant.name: tuple(field.name for field in variant.fields)
+        for declaration in module.declarations
+        if isinstance(declaration, TypeDef)
+        for variant in declaration.variants
+    }
+    fit = _Fit(inputs, fields, Random(seed))  # noqa: S311 - a reproducible draw, no secret
+    names = [param.name for param in function.params]
+    for values in islice(drawn, _NUM_CALLS):
+        yield tuple([fit.value(value, name) for value, name in zip(values, names, strict=True)])
+
+
+class _Fit:
+    """Fits drawn values to what is promised."""
+
+    def __init__(self, inputs: Mapping[str, str], fields: Mapping[str, tuple[str, ...]], random: Random) -> None:
+        self.inputs = inputs
+        self.fields = fields
+        self.random = random
+
+    def value(self, value: Value, name: str) -> Value:
+        """Fit a drawn value to what is promised of it."""
+        wanted = self.inputs.get(name)
+        if isinstance(value, list):
+            items = [self.value(item, name) for item in value]
+            fewest = int(self.inputs.get(f"{_LENGTH}{name})", 0))
+            return items + [self.random.randint(-9, 60) for _ in range(fewest - len(items))]
+        if isinstance(value, dict):
+            return {key: self.value(field, key) for key, field in value.items()}
+        if isinstance(value, Variant):
+            names = self.fields.get(value.name, (name,) * len(value.fields))
+            return Variant(value.name, tuple(map(self.value, value.fields, names)))
+        if wanted is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int):
+            return self.number(value, wanted)
+        if "|" in wanted:
+            return self.random.choice(wanted.split("|"))
+        return KINDS[wanted](self, value)
+
+    def number(self, value: int, wanted: str) -> int:
+        """Fit an int to a range; one that lies there is unchanged."""
+        found = _SPAN.fullmatch(wanted)
+        assert found is not None, wanted  # noqa: S101 - checked by the test that draws every atom
+        low, high = int(found[1]), int(found[2])
+        return value if low <= value <= high else low + value % (high - low + 1)
+
+    def words(self, value: str) -> Iterator[str]:
+        """Yield one to five words, among them those of a value."""
+        known = value.split() or [self.random.choice(_WORDS)]
+        for _ in range(self.random.randint(1, 5)):
+            yield self.random.choice((*known, *_WORDS[: self.random.randint(1, len(_WORDS))]))
+
+
+def _numerals(fit: _Fit, _value: str) -> str:
+    return ",".join(str(fit.random.randint(-9, 60)) for _ in range(fit.random.randint(1, 5)))
+
+
+KINDS: Final[Mapping[str, Callable[[_Fit, str], str]]] = {
+    "phrase": lambda fit, value: " ".join(fit.words(value)),
+    "wordlist": lambda fit, value: ",".join(fit.words(value)),
+    "padded": lambda fit, value: fit.random.choice(("", " ", "  ")) + value + fit.random.choice(("", " ")),
+    "csv": _numerals,
+    "integer": lambda fit, _value: str(fit.random.choice((fit.random.randint(-20, 150), fit.random.randint(-3, 20)))),
+}
+"""Kinds of text that a parameter may take."""
+
+
+def parse_inputs(text: str) -> dict[str, str]:
+    """Return parameter -> kind of value, read from `n=0..40, line=csv`."""
+    parts = (part.partition("=") for part in text.split(", ") if part)
+    return {name: wanted for name, _, wanted in parts}

@@ -96,10 +96,10 @@ def _value(found: re.Match[str], scope: Scope) -> str:
             raise KeyError(f"{name}.{attribute or 'code'}")
         return value
     text = value[attribute or ("name" if argument is None else "code")]
-    return text if argument is None else _applied(text, argument)
+    return text if argument is None else _apply(text, argument)
 
 
-def _applied(text: str, argument: str) -> str:
+def _apply(text: str, argument: str) -> str:
     tight = argument if _SIMPLE.fullmatch(argument) else f"({argument})"
     return text.replace("$x", tight).replace("$e", argument)
 
@@ -119,11 +119,11 @@ def draw_holes(holes: Mapping[str, Hole], random: Random, outer: Scope, banks: "
             continue
         size = 0
         used = taken.setdefault(hole, [])
-        drawn = _drawn(hole, random, scope, banks)
+        drawn = _draw_hole(hole, random, scope, banks)
         for _ in range(_MOST_DRAWS):
             if _label(drawn) not in used:
                 break
-            drawn = _drawn(hole, random, scope, banks)
+            drawn = _draw_hole(hole, random, scope, banks)
         used.append(_label(drawn))
         scope[name] = drawn
     return scope
@@ -133,10 +133,10 @@ def _label(drawn: str | Row) -> str:
     return drawn if isinstance(drawn, str) else drawn["name"]
 
 
-def _drawn(hole: str, random: Random, scope: Scope, banks: "BankRows") -> str | Row:
+def _draw_hole(hole: str, random: Random, scope: Scope, banks: "BankRows") -> str | Row:
     if hole.startswith("@"):
         rows = [row for bank in hole[1:].split("+") for row in banks[bank]]
-        return _bound(random.choice(rows), random, scope, banks)
+        return _fill_fragment(random.choice(rows), random, scope, banks)
     found = _RANGE.fullmatch(hole)
     assert found is not None, hole  # noqa: S101 - checked when the file was read
     low = int(found[2]) + (int(str(scope[found[1]])) if found[1] else 0)
@@ -146,7 +146,7 @@ def _drawn(hole: str, random: Random, scope: Scope, banks: "BankRows") -> str | 
     return str(number - number % 5 if number > 40 and low < number - number % 5 and random.random() < 0.6 else number)  # noqa: PLR2004
 
 
-def _bound(fragment: Mapping[str, Any], random: Random, scope: Scope, banks: "BankRows") -> Row:
+def _fill_fragment(fragment: Mapping[str, Any], random: Random, scope: Scope, banks: "BankRows") -> Row:
     inner = draw_holes(fragment.get("holes", {}), random, scope, banks)
     row = {key: fill(text, inner) for key, text in fragment.items() if key != "holes"}
     if "is" in row:

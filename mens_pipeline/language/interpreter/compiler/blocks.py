@@ -1,25 +1,105 @@
-"""Blocks and statements (3.1 of the run-time rules)."""
+"""Patterns, blocks and statements (3.1 and 3.3 of the run-time rules)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from mens_pipeline.language.ast.base import Node
-from mens_pipeline.language.ast.statements import (
-    Break,
-    Continue,
-    ExprStatement,
-    Let,
-    Loop,
-    Return,
-    Statement,
-    While,
-)
+from mens_pipeline.language import ast
 from mens_pipeline.language.interpreter.arithmetic import truth
-from mens_pipeline.language.interpreter.compiler.patterns import matcher
 from mens_pipeline.language.interpreter.compiler.scope import Code, Frame, Scope
-from mens_pipeline.language.interpreter.faults import BreakSignal, ContinueSignal, ReturnSignal, VoxError
-from mens_pipeline.language.interpreter.results import ErrorKind
-from mens_pipeline.language.interpreter.text_form import shown
-from mens_pipeline.language.interpreter.values import UNIT, Value
+from mens_pipeline.language.interpreter.results import BreakSignal, ContinueSignal, ErrorKind, ReturnSignal, VoxError
+from mens_pipeline.language.interpreter.values import UNIT, Value, Variant, shown
+
+Matcher = Callable[[Value, Frame], bool]
+"""Whether a value fits; if so, the names of the pattern are bound."""
+
+
+def matcher(pattern: ast.Pattern, scope: Scope, *, mutable: bool = False) -> Matcher:
+    """Compile a pattern and declare its names, which may be assigned to where they are `mutable`."""
+    return _FORMS[type(pattern)](pattern, scope, mutable)
+
+
+def _wildcard(_pattern: ast.WildcardPattern, _scope: Scope, _mutable: bool) -> Matcher:  # noqa: FBT001 - one shape for all
+    return lambda _value, _frame: True
+
+
+def _name(pattern: ast.IdentPattern, scope: Scope, mutable: bool) -> Matcher:  # noqa: FBT001 - one shape for all
+    """Compile a name: a known variant without payload is a test, every other name binds (K2)."""
+    name = _canonical(pattern.name)
+    num_fields = scope.module.variants.get(name)
+    if num_fields == 0:
+        return lambda value, _frame: type(value) is Variant and value.name == name
+    if num_fields is not None:
+        return _wrong_arity(pattern.name, num_fields, 0, pattern, scope)
+    slot = scope.declare(pattern.name, mutable=mutable)
+
+    def bind(value: Value, frame: Frame) -> bool:
+        frame[slot] = value
+        return True
+
+    return bind
+
+
+def _literal(pattern: ast.LiteralPattern, _scope: Scope, _mutable: bool) -> Matcher:  # noqa: FBT001 - one shape for all
+    kind, literal = type(pattern.value), pattern.value
+    return lambda value, _frame: type(value) is kind and value == literal
+
+
+def _constructor(pattern: ast.ConstructorPattern, scope: Scope, mutable: bool) -> Matcher:  # noqa: FBT001 - see above
+    name = _canonical(pattern.name)
+    num_fields = scope.module.variants.get(name)
+    # Its names count as declared even if it can never match: the arm behind it must compile all the same.
+    inner = [matcher(field, scope, mutable=mutable) for field in pattern.fields]
+    if num_fields is None:
+        message = f"no type has a variant `{pattern.name}`"
+        return _failing(VoxError(ErrorKind.UNKNOWN_VARIANT, message), pattern, scope)
+    if num_fields != len(inner):
+        return _wrong_arity(pattern.name, num_fields, len(inner), pattern, scope)
+
+    def match(value: Value, frame: Frame) -> bool:
+        if type(value) is not Variant or value.name != name or len(value.fields) != num_fields:
+            return False
+        return all(matches(field, frame) for matches, field in zip(inner, value.fields, strict=True))
+
+    return match
+
+
+def _tuple(pattern: ast.TuplePattern, scope: Scope, mutable: bool) -> Matcher:  # noqa: FBT001 - one shape for all
+    inner = [matcher(element, scope, mutable=mutable) for element in pattern.elements]
+
+    def match(value: Value, frame: Frame) -> bool:
+        if type(value) is not tuple or len(value) != len(inner):
+            return False
+        return all(matches(element, frame) for matches, element in zip(inner, value, strict=True))
+
+    return match
+
+
+def _canonical(name: str) -> str:
+    return "Error" if name == "Err" else name
+
+
+def _wrong_arity(name: str, expected: int, found: int, pattern: ast.Pattern, scope: Scope) -> Matcher:
+    message = f"`{name}` has {expected} fields, its pattern {found}"
+    return _failing(VoxError(ErrorKind.PATTERN_ARITY, message), pattern, scope)
+
+
+def _failing(error: VoxError, pattern: ast.Pattern, scope: Scope) -> Matcher:
+    """Return a matcher that raises an error when its turn comes, not before (U3)."""
+    reason, message = error.reason, error.message
+
+    def match(_value: Value, _frame: Frame) -> bool:
+        raise scope.placed(VoxError(reason, message), pattern)
+
+    return match
+
+
+_FORMS: dict[type, Callable[[Any, Scope, bool], Matcher]] = {
+    ast.WildcardPattern: _wildcard,
+    ast.IdentPattern: _name,
+    ast.LiteralPattern: _literal,
+    ast.ConstructorPattern: _constructor,
+    ast.TuplePattern: _tuple,
+}
 
 
 def unit(_frame: Frame) -> Value:
@@ -27,7 +107,7 @@ def unit(_frame: Frame) -> Value:
     return UNIT
 
 
-def block(statements: Sequence[Statement], scope: Scope, *, is_function_body: bool = False) -> Code:
+def block(statements: Sequence[ast.Statement], scope: Scope, *, is_function_body: bool = False) -> Code:
     """Compile a block in a scope of its own; its value is that of its last statement (B3).
 
     Its steps are charged when it is entered, nested blocks for themselves: a `return` in the middle costs what stands
@@ -40,16 +120,14 @@ def block(statements: Sequence[Statement], scope: Scope, *, is_function_body: bo
     scope.layout.cost = 0
     codes = [inner.statement(statement) for statement in statements[:-1]]
     if statements:
-        codes.append(_last(statements[-1], inner, is_function_body=is_function_body))
+        last = statements[-1]
+        if is_function_body and isinstance(last, ast.Return):
+            codes.append(inner.code(last.value) if last.value is not None else unit)
+        else:
+            codes.append(inner.statement(last))
     cost = scope.layout.cost
     scope.layout.cost = outside
     return _sequence(codes, cost, scope)
-
-
-def _last(statement: Statement, scope: Scope, *, is_function_body: bool) -> Code:
-    if is_function_body and isinstance(statement, Return):
-        return scope.code(statement.value) if statement.value is not None else unit
-    return scope.statement(statement)
 
 
 def _sequence(codes: Sequence[Code], cost: int, scope: Scope) -> Code:
@@ -68,7 +146,7 @@ def _sequence(codes: Sequence[Code], cost: int, scope: Scope) -> Code:
     return run
 
 
-def let(node: Let, scope: Scope) -> Code:
+def let(node: ast.Let, scope: Scope) -> Code:
     """`let`: the value first, so that `let x = x + 1` means the outer `x` (B2)."""
     value = scope.code(node.value)
     machine = scope.module.machine
@@ -84,7 +162,7 @@ def let(node: Let, scope: Scope) -> Code:
     return run
 
 
-def return_(node: Return, scope: Scope) -> Code:
+def return_(node: ast.Return, scope: Scope) -> Code:
     """`return`."""
     value = scope.code(node.value) if node.value is not None else unit
 
@@ -94,18 +172,10 @@ def return_(node: Return, scope: Scope) -> Code:
     return run
 
 
-def break_(node: Break, scope: Scope) -> Code:
-    """`break`."""
-    return _jump(BreakSignal, "break", node, scope)
-
-
-def continue_(node: Continue, scope: Scope) -> Code:
-    """`continue`."""
-    return _jump(ContinueSignal, "continue", node, scope)
-
-
-def _jump(signal: type[Exception], word: str, node: Node, scope: Scope) -> Code:
+def jump(node: ast.Break | ast.Continue, scope: Scope) -> Code:
+    """`break` and `continue`."""
     in_loop = scope.in_loop
+    signal, word = (BreakSignal, "break") if isinstance(node, ast.Break) else (ContinueSignal, "continue")
 
     def run(_frame: Frame) -> Value:
         if in_loop:
@@ -115,12 +185,7 @@ def _jump(signal: type[Exception], word: str, node: Node, scope: Scope) -> Code:
     return run
 
 
-def expression_statement(node: ExprStatement, scope: Scope) -> Code:
-    """Compile an expression on its own."""
-    return scope.code(node.expression)
-
-
-def while_(node: While, scope: Scope) -> Code:
+def while_(node: ast.While, scope: Scope) -> Code:
     """`while`: the condition is charged at every turn."""
     condition, cost = scope.stretch(node.condition)
     body = block(node.body, scope.child(in_loop=True))
@@ -149,7 +214,7 @@ def while_(node: While, scope: Scope) -> Code:
     return run
 
 
-def loop(node: Loop, scope: Scope) -> Code:
+def loop(node: ast.Loop, scope: Scope) -> Code:
     """`loop`."""
     body = block(node.body, scope.child(in_loop=True))
     machine = scope.module.machine

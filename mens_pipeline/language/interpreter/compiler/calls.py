@@ -1,28 +1,15 @@
-"""Calls of functions, methods and views, and `|>` (C2-C10, O11)."""
+"""Functions and lambdas (3.2 of the run-time rules), and calls of functions, methods and views, `|>` (C2-C10, O11)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from mens_pipeline.language.ast.base import Node
-from mens_pipeline.language.ast.expressions import (
-    Argument,
-    Binary,
-    Call,
-    Expr,
-    FieldAccess,
-    Ident,
-    MethodCall,
-    SelfClosingView,
-    Spawn,
-    View,
-)
-from mens_pipeline.language.interpreter.compiler.assertions import ASSERTIONS, assertion
-from mens_pipeline.language.interpreter.compiler.expressions import is_name
-from mens_pipeline.language.interpreter.compiler.functions import Function
+from mens_pipeline.language import ast
+from mens_pipeline.language.interpreter.compiler.blocks import block
+from mens_pipeline.language.interpreter.compiler.expressions import ASSERTIONS, assertion, is_name
 from mens_pipeline.language.interpreter.compiler.scope import Code, Frame, Scope
-from mens_pipeline.language.interpreter.faults import VoxError
-from mens_pipeline.language.interpreter.library.methods import METHODS
+from mens_pipeline.language.interpreter.library.builtins import METHODS
 from mens_pipeline.language.interpreter.machine import Machine
-from mens_pipeline.language.interpreter.results import ErrorKind, Refusal
+from mens_pipeline.language.interpreter.results import ErrorKind, LimitKind, Refusal, ReturnSignal, VoxError
 from mens_pipeline.language.interpreter.values import (
     Actor,
     Constructor,
@@ -35,6 +22,122 @@ from mens_pipeline.language.interpreter.values import (
     kind_name,
 )
 
+_SLOTS_A_STEP = 64
+"""Captured locals for the price of one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A compiled function.
+
+    `defaults` are one a parameter, None where it must be given; `blank` is the rest of the frame, behind captured
+    values and parameters.
+    """
+
+    body: Code
+    defaults: tuple[Code | None, ...]
+    blank: list[Value]
+
+
+class Function:
+    """A function value: a module-level function or a lambda with the values it captured (C5, C6)."""
+
+    __slots__ = ("_captured", "_make", "_plan", "name", "parameter_names")
+
+    def __init__(self, name: str, params: Sequence[ast.Param], make: Callable[[], Plan], captured: list[Value]) -> None:
+        """Compile when it is first called: most functions of a program are not reached by most tests.
+
+        `captured` are the locals around it, copied when it was created.
+        """
+        self.name = name
+        self.parameter_names = tuple(param.name for param in params)
+        self._make = make
+        self._plan: Plan | None = None
+        self._captured = captured
+
+    def invoke(self, machine: Machine, arguments: list[Value]) -> Value:
+        """Call it, and return what it returns, or the value of its last statement."""
+        plan = self._plan
+        if plan is None:
+            plan = self._plan = self._make()
+        num_missing = len(self.parameter_names) - len(arguments)
+        frame = self._captured + arguments + ([None] * num_missing if num_missing > 0 else []) + plan.blank
+        machine.depth += 1
+        if machine.depth > machine.max_depth:
+            raise VoxError(
+                LimitKind.DEPTH, f"more than {machine.max_depth:,} calls of `{self.name}` and others are open"
+            )
+        if num_missing:
+            self._fill(plan, len(arguments), frame)
+        try:
+            value = plan.body(frame)
+        except ReturnSignal as signal:
+            value = signal.value
+        machine.depth -= 1
+        return value
+
+    def _fill(self, plan: Plan, num_given: int, frame: Frame) -> None:
+        """Defaults from left to right in the scope of the function (C3)."""
+        num_params = len(self.parameter_names)
+        for index in range(num_given, num_params):
+            default = plan.defaults[index]
+            if default is None:
+                break
+            frame[len(self._captured) + index] = default(frame)
+        else:
+            if num_given <= num_params:
+                return
+        fewest = sum(default is None for default in plan.defaults)
+        expected = str(num_params) if fewest == num_params else f"{fewest} to {num_params}"
+        raise arity_error(self.name, expected, num_given)
+
+
+def plan_of(params: Sequence[ast.Param], scope: Scope, compile_body: Callable[[Scope], Code]) -> Plan:
+    """Compile a function.
+
+    `scope` is its own outermost one; `compile_body` compiles its body there, parameters declared.
+    """
+    defaults: list[Code | None] = []
+    first = scope.layout.size
+    scope.layout.size += len(params)
+    for index, param in enumerate(params):
+        defaults.append(scope.code(param.default) if param.default is not None else None)
+        scope.bind_parameter(param.name, first + index)
+    body = compile_body(scope)
+    return Plan(body, tuple(defaults), [None] * (scope.layout.size - first - len(params)))
+
+
+def lambda_(node: ast.Lambda, scope: Scope) -> Code:
+    """Compile a lambda, which copies the locals it can see when it is created (C6)."""
+
+    def compile_body(inner: Scope) -> Code:
+        body, cost = inner.stretch(node.body)
+        machine = inner.module.machine
+
+        def run(frame: Frame) -> Value:
+            machine.charge(cost)
+            return body(frame)
+
+        return run
+
+    return _closure("lambda", node.params, scope, compile_body)
+
+
+def side_effect(node: ast.SideEffect, scope: Scope) -> Code:
+    """`side_effect`: a lambda without parameters, called at once (U2)."""
+    create = _closure("side_effect", (), scope, lambda inner: block(node.statements, inner, is_function_body=True))
+    machine = scope.module.machine
+    return lambda frame: create(frame).invoke(machine, [])
+
+
+def _closure(name: str, params: Sequence[ast.Param], scope: Scope, compile_body: Callable[[Scope], Code]) -> Code:
+    visible = scope.layout.size
+    scope.layout.cost += visible // _SLOTS_A_STEP
+    # At once, not at the first call: later declarations around it must not become visible inside.
+    plan = plan_of(params, scope.inner_function(), compile_body)
+    return lambda frame: Function(name, params, lambda: plan, frame[:visible])
+
+
 CALLABLE = frozenset((Function, Constructor, Native))
 """The classes of values that can be called."""
 
@@ -42,7 +145,7 @@ _Names = Sequence[tuple[int, str]]
 """The named arguments of a call: their places and names."""
 
 
-def call(node: Call, scope: Scope) -> Code:
+def call(node: ast.Call, scope: Scope) -> Code:
     """Compile a call: arguments, then the callee (O1)."""
     if is_name(node.callee, ASSERTIONS):
         return assertion(node, scope)
@@ -51,16 +154,16 @@ def call(node: Call, scope: Scope) -> Code:
     return _invocation(callee, codes, _names_of(node.arguments), node, scope)
 
 
-def pipe(node: Binary, scope: Scope) -> Code:
+def pipe(node: ast.Binary, scope: Scope) -> Code:
     """`|>`: the right operand is called with the left one; a bare name of the assert family is the built-in (C8)."""
     if is_name(node.right, ASSERTIONS):
-        argument = Argument(node.left.start, node.left.end, None, node.left)
-        return assertion(Call(node.start, node.end, node.right, (argument,)), scope)
+        argument = ast.Argument(node.left.start, node.left.end, None, node.left)
+        return assertion(ast.Call(node.start, node.end, node.right, (argument,)), scope)
     codes = [scope.code(node.left)]
     return _invocation(scope.code(node.right), codes, (), node, scope)
 
 
-def _invocation(callee: Code, codes: Sequence[Code], names: _Names, node: Node, scope: Scope) -> Code:
+def _invocation(callee: Code, codes: Sequence[Code], names: _Names, node: ast.Node, scope: Scope) -> Code:
     machine = scope.module.machine
 
     def run(frame: Frame) -> Value:
@@ -77,7 +180,7 @@ def _invocation(callee: Code, codes: Sequence[Code], names: _Names, node: Node, 
     return run
 
 
-def _names_of(arguments: Sequence[Argument]) -> _Names:
+def _names_of(arguments: Sequence[ast.Argument]) -> _Names:
     return [(index, argument.name) for index, argument in enumerate(arguments) if argument.name is not None]
 
 
@@ -99,12 +202,12 @@ def _check_names(function: Function | Constructor | Native, names: _Names) -> No
             raise VoxError(ErrorKind.NAMED_ARGUMENT, message)
 
 
-def self_closing_view(node: SelfClosingView, scope: Scope) -> Code:
+def self_closing_view(node: ast.SelfClosingView, scope: Scope) -> Code:
     """Compile a view without children: a call, if its tag names something that can be called (C10)."""
     codes = scope.codes([attribute.value for attribute in node.attributes])
     names = [(index, attribute.name) for index, attribute in enumerate(node.attributes)]
     if scope.find(node.tag) is not None:
-        callee = scope.code(Ident(node.start, node.start + len(node.tag), node.tag))
+        callee = scope.code(ast.Ident(node.start, node.start + len(node.tag), node.tag))
         return _invocation(callee, codes, names, node, scope)
     known = scope.module.names
     invoke = _invocation(lambda _frame: known[node.tag], codes, names, node, scope)
@@ -122,7 +225,7 @@ def self_closing_view(node: SelfClosingView, scope: Scope) -> Code:
     return run
 
 
-def view(node: View, scope: Scope) -> Code:
+def view(node: ast.View, scope: Scope) -> Code:
     """Compile a view with children, which is always part of a user interface, to an error when it is reached."""
 
     def run(_frame: Frame) -> Value:
@@ -131,7 +234,7 @@ def view(node: View, scope: Scope) -> Code:
     return run
 
 
-def spawn(node: Spawn, scope: Scope) -> Code:
+def spawn(node: ast.Spawn, scope: Scope) -> Code:
     """`spawn`: a handle on an actor of this program, which answers at once (U2)."""
     target = scope.code(node.target)
 
@@ -144,7 +247,7 @@ def spawn(node: Spawn, scope: Scope) -> Code:
     return run
 
 
-def method_call(node: MethodCall, scope: Scope) -> Code:
+def method_call(node: ast.MethodCall, scope: Scope) -> Code:
     """Compile a method call: receiver, then arguments (O1)."""
     target, machine, name = scope.code(node.object), scope.module.machine, node.method
     codes = scope.codes([argument.value for argument in node.arguments])
@@ -169,7 +272,7 @@ def method_call(node: MethodCall, scope: Scope) -> Code:
 _METHODS = {(kind, name): native for kind, natives in METHODS.items() for name, native in natives.items()}
 
 
-def _special(machine: Machine, receiver: Value, node: MethodCall, arguments: list[Value], names: _Names) -> Value:
+def _special(machine: Machine, receiver: Value, node: ast.MethodCall, arguments: list[Value], names: _Names) -> Value:
     """Members of namespaces, events of actors; all else is an error."""
     if type(receiver) is Namespace:
         function = receiver.members.get(node.method)
@@ -183,19 +286,15 @@ def _special(machine: Machine, receiver: Value, node: MethodCall, arguments: lis
     else:
         function, where = _METHODS.get((type(receiver), node.method)), ""
     if function is None:
-        raise _unknown(receiver, node)
+        inner = node.object
+        if (
+            isinstance(inner, ast.MethodCall)
+            and isinstance(inner.object, ast.FieldAccess)
+            and is_name(inner.object.object, ("db",))
+        ):
+            raise Refused(Refusal.DATABASE, f".{inner.method}(…).{node.method}").fault()
+        raise VoxError(ErrorKind.UNKNOWN_METHOD, f"{kind_name(receiver)} has no method `{node.method}`")
     if type(function) not in CALLABLE:
         raise VoxError(ErrorKind.NOT_CALLABLE, f"`{where}` cannot be called")
     _check_names(function, names)
     return function.invoke(machine, arguments)
-
-
-def _unknown(receiver: Value, node: MethodCall) -> VoxError:
-    inner = node.object
-    if isinstance(inner, MethodCall) and isinstance(inner.object, FieldAccess) and _is_database(inner.object.object):
-        return Refused(Refusal.DATABASE, f".{inner.method}(…).{node.method}").fault()
-    return VoxError(ErrorKind.UNKNOWN_METHOD, f"{kind_name(receiver)} has no method `{node.method}`")
-
-
-def _is_database(node: Expr) -> bool:
-    return is_name(node, frozenset(("db",)))

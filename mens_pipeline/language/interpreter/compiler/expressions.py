@@ -1,41 +1,39 @@
-"""Literals, names, operators and access (section 2 of the run-time rules)."""
+"""Literals, names, operators and access (section 2 of the run-time rules), and the assert family (C8, T3)."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from typing import Final
 
-from mens_pipeline.language.ast.expressions import (
-    Binary,
-    BoolLit,
-    DecimalLit,
-    Expr,
-    FieldAccess,
-    FloatLit,
-    Ident,
-    IndexAccess,
-    IntLit,
-    ListLit,
-    ObjectLit,
-    StringLit,
-    Try,
-    TupleLit,
-    Unary,
-    With,
-)
-from mens_pipeline.language.interpreter.arithmetic import OPERATIONS, negate, truth
+from mens_pipeline.language import ast
+from mens_pipeline.language.interpreter.arithmetic import OPERATIONS, decimal_of, negate, truth
 from mens_pipeline.language.interpreter.compiler.scope import Code, Frame, Scope
-from mens_pipeline.language.interpreter.decimals import decimal_of
-from mens_pipeline.language.interpreter.faults import ReturnSignal, VoxError
-from mens_pipeline.language.interpreter.results import ErrorKind
-from mens_pipeline.language.interpreter.text_form import shown
-from mens_pipeline.language.interpreter.values import Namespace, Refused, Value, Variant, kind_name, type_error
+from mens_pipeline.language.interpreter.machine import Machine
+from mens_pipeline.language.interpreter.results import ErrorKind, ReturnSignal, VoxError
+from mens_pipeline.language.interpreter.values import (
+    UNIT,
+    Namespace,
+    Refused,
+    Value,
+    Variant,
+    arity_error,
+    equal,
+    kind_name,
+    shown,
+    text_of,
+    type_error,
+)
 
 
-def literal(node: IntLit | FloatLit | StringLit | BoolLit, _scope: Scope) -> Code:
-    """Compile a literal (O14)."""
-    value = node.value
+def constant(value: Value) -> Code:
+    """Return code that gives a value."""
     return lambda _frame: value
 
 
-def decimal_literal(node: DecimalLit, scope: Scope) -> Code:
+def literal(node: ast.IntLit | ast.FloatLit | ast.StringLit | ast.BoolLit, _scope: Scope) -> Code:
+    """Compile a literal (O14)."""
+    return constant(node.value)
+
+
+def decimal_literal(node: ast.DecimalLit, scope: Scope) -> Code:
     """Compile a decimal literal; one that does not fit is an error when it is reached."""
     try:
         value = decimal_of(node.text)
@@ -46,10 +44,10 @@ def decimal_literal(node: DecimalLit, scope: Scope) -> Code:
             raise scope.placed(VoxError(reason, message), node)
 
         return fail
-    return lambda _frame: value
+    return constant(value)
 
 
-def name(node: Ident, scope: Scope) -> Code:
+def name(node: ast.Ident, scope: Scope) -> Code:
     """Compile a name: the nearest local, else module and built-ins (B1)."""
     binding = scope.find(node.name)
     if binding is not None:
@@ -69,7 +67,7 @@ def name(node: Ident, scope: Scope) -> Code:
     return run
 
 
-def object_literal(node: ObjectLit, scope: Scope) -> Code:
+def object_literal(node: ast.ObjectLit, scope: Scope) -> Code:
     """Compile a record; a key may stand once (V8)."""
     keys = [field.key for field in node.fields]
     codes = scope.codes([field.value for field in node.fields])
@@ -87,19 +85,19 @@ def object_literal(node: ObjectLit, scope: Scope) -> Code:
     return lambda frame: {key: code(frame) for key, code in pairs}
 
 
-def list_literal(node: ListLit, scope: Scope) -> Code:
+def list_literal(node: ast.ListLit, scope: Scope) -> Code:
     """Compile a list."""
     codes = scope.codes(node.elements)
     return lambda frame: [code(frame) for code in codes]
 
 
-def tuple_literal(node: TupleLit, scope: Scope) -> Code:
+def tuple_literal(node: ast.TupleLit, scope: Scope) -> Code:
     """Compile a tuple (V7)."""
     codes = scope.codes(node.elements)
     return lambda frame: tuple([code(frame) for code in codes])
 
 
-def binary(node: Binary, scope: Scope) -> Code:
+def binary(node: ast.Binary, scope: Scope) -> Code:
     """Compile an infix operator other than `and`, `or` and `|>`."""
     left, right = scope.code(node.left), scope.code(node.right)
     operate, machine = OPERATIONS[node.op], scope.module.machine
@@ -114,7 +112,7 @@ def binary(node: Binary, scope: Scope) -> Code:
     return run
 
 
-def logical(node: Binary, scope: Scope) -> Code:
+def logical(node: ast.Binary, scope: Scope) -> Code:
     """`and` and `or`: the right operand only if it decides (O7)."""
     left, right = scope.code(node.left), scope.code(node.right)
     word, decided = ("`and`", False) if node.op == "And" else ("`or`", True)
@@ -130,7 +128,7 @@ def logical(node: Binary, scope: Scope) -> Code:
     return run
 
 
-def unary(node: Unary, scope: Scope) -> Code:
+def unary(node: ast.Unary, scope: Scope) -> Code:
     """`-` and `not` (O6)."""
     operand = scope.code(node.operand)
     negates = node.op == "Neg"
@@ -146,7 +144,7 @@ def unary(node: Unary, scope: Scope) -> Code:
     return run
 
 
-def try_(node: Try, scope: Scope) -> Code:
+def try_(node: ast.Try, scope: Scope) -> Code:
     """`?`: the value inside, or an early return of what has none (O10)."""
     operand, machine = scope.code(node.operand), scope.module.machine
 
@@ -163,7 +161,7 @@ def try_(node: Try, scope: Scope) -> Code:
     return run
 
 
-def with_(node: With, scope: Scope) -> Code:
+def with_(node: ast.With, scope: Scope) -> Code:
     """`with`: the options are evaluated and ignored (O12)."""
     operand, options = scope.code(node.operand), scope.code(node.options)
 
@@ -175,7 +173,7 @@ def with_(node: With, scope: Scope) -> Code:
     return run
 
 
-def field_access(node: FieldAccess, scope: Scope) -> Code:
+def field_access(node: ast.FieldAccess, scope: Scope) -> Code:
     """Compile an access to a field of a record or a member of a namespace (O8)."""
     target, field = scope.code(node.object), node.field
 
@@ -191,11 +189,7 @@ def field_access(node: FieldAccess, scope: Scope) -> Code:
 
 
 def member(value: Value, field: str) -> Value:
-    """Return the field of a record or the member of a namespace that stands behind a dot.
-
-    Raises:
-        VoxError: There is no such field or member, or nothing that could have one.
-    """
+    """Return the field of a record or the member of a namespace that stands behind a dot; refuse what is not there."""
     if type(value) is dict:
         if field in value:
             return value[field]
@@ -210,7 +204,7 @@ def member(value: Value, field: str) -> Value:
     return found
 
 
-def index_access(node: IndexAccess, scope: Scope) -> Code:
+def index_access(node: ast.IndexAccess, scope: Scope) -> Code:
     """`xs[k]`, `record["key"]` (O9)."""
     target, index = scope.code(node.object), scope.code(node.index)
 
@@ -226,13 +220,7 @@ def index_access(node: IndexAccess, scope: Scope) -> Code:
 
 
 def position(value: Value, key: Value) -> int | str:
-    """Resolve an index to one from 0, or to a field that exists.
-
-    An index counts from 0, or from the end if it is negative; or it is the name of a field.
-
-    Raises:
-        VoxError: There is nothing there, or nothing of this kind can be there.
-    """
+    """Resolve an index, which counts from the end if it is negative, to one from 0, or to a field that exists."""
     if type(value) is list and type(key) is int:
         if -len(value) <= key < len(value):
             return key % len(value)
@@ -244,6 +232,102 @@ def position(value: Value, key: Value) -> int | str:
     raise type_error(f"{kind_name(value)} cannot be indexed by {kind_name(key)}")
 
 
-def is_name(node: Expr, words: Collection[str]) -> bool:
+def is_name(node: ast.Expr, words: Collection[str]) -> bool:
     """Return whether an expression is one of some bare names."""
-    return isinstance(node, Ident) and node.name in words
+    return isinstance(node, ast.Ident) and node.name in words
+
+
+_COMPARISONS: Final = {"Is": "is", "Isnt": "isnt", "Lt": "<", "Gt": ">", "Lte": "<=", "Gte": ">="}
+
+
+def assertion(node: ast.Call, scope: Scope) -> Code:
+    """Compile a call of `assert`, `assert_eq` or `assert_ne` by its bare name."""
+    name = getattr(node.callee, "name", "")
+    fewest, most, make = ASSERTIONS[name]
+    named = next((argument.name for argument in node.arguments if argument.name is not None), None)
+    num_arguments = len(node.arguments)
+    check = make(node, scope) if fewest <= num_arguments <= most else _wrong_arity(name, num_arguments)
+    machine = scope.module.machine
+
+    def run(frame: Frame) -> Value:
+        machine.num_assertions += 1
+        try:
+            if named is not None:
+                message = f"the arguments of assertions have no names, found `{named}`"
+                raise VoxError(ErrorKind.NAMED_ARGUMENT, message)  # noqa: TRY301 - its place is added below
+            check(frame)
+        except VoxError as error:
+            scope.placed(error, node)
+            raise
+        return UNIT
+
+    return run
+
+
+def _wrong_arity(name: str, found: int) -> Code:
+    def run(_frame: Frame) -> Value:
+        fewest, most, _make = ASSERTIONS[name]
+        raise arity_error(name, str(most) if fewest == most else f"{fewest} to {most}", found)
+
+    return run
+
+
+def _assert(node: ast.Call, scope: Scope) -> Code:
+    """`assert(condition)`, `assert(condition, message)`; a comparison shows both of its sides."""
+    condition, machine = node.arguments[0].value, scope.module.machine
+    message = scope.code(node.arguments[1].value) if len(node.arguments) > 1 else None
+    judge = _comparison(condition, scope) if isinstance(condition, ast.Binary) else None
+    plain = scope.code(condition) if judge is None else None
+
+    def run(frame: Frame) -> Value:
+        explanation = judge(frame) if judge is not None else None
+        if plain is not None and not truth(plain(frame), "`assert`"):
+            explanation = "the assertion is false"
+        words = message(frame) if message is not None else None
+        if explanation is None:
+            return UNIT
+        raise VoxError(None, explanation if words is None else f"{text_of(machine, words)}: {explanation}")
+
+    return run
+
+
+def _comparison(node: ast.Binary, scope: Scope) -> Callable[[Frame], str | None] | None:
+    word = _COMPARISONS.get(node.op)
+    if word is None:
+        return None
+    left, right = scope.code(node.left), scope.code(node.right)
+    operate, machine = OPERATIONS[node.op], scope.module.machine
+
+    def judge(frame: Frame) -> str | None:
+        a, b = left(frame), right(frame)
+        return None if operate(machine, a, b) else _difference(machine, word, a, b)
+
+    return judge
+
+
+def _difference(machine: Machine, word: str, left: Value, right: Value) -> str:
+    return f"expected `left {word} right`, left is {shown(machine, left)}, right is {shown(machine, right)}"
+
+
+def _compared(*, same: bool) -> Callable[[ast.Call, Scope], Code]:
+    def make(node: ast.Call, scope: Scope) -> Code:
+        left, right = scope.code(node.arguments[0].value), scope.code(node.arguments[1].value)
+        machine = scope.module.machine
+
+        def run(frame: Frame) -> Value:
+            a, b = left(frame), right(frame)
+            if equal(machine, a, b) is not same:
+                raise VoxError(None, _difference(machine, "is" if same else "isnt", a, b))
+            return UNIT
+
+        return run
+
+    return make
+
+
+ASSERTIONS: Final[dict[str, tuple[int, int, Callable[[ast.Call, Scope], Code]]]] = {
+    "assert": (1, 2, _assert),
+    "assert_eq": (2, 2, _compared(same=True)),
+    "assert_ne": (2, 2, _compared(same=False)),
+}
+"""Name -> fewest and most arguments, and how its check is compiled."""

@@ -2,65 +2,18 @@
 
 from typing import Any, Final
 
-from mens_pipeline.language.ast.expressions import (
-    Binary,
-    Block,
-    BoolLit,
-    Call,
-    DecimalLit,
-    Expr,
-    FieldAccess,
-    FloatLit,
-    For,
-    Ident,
-    If,
-    IndexAccess,
-    IntLit,
-    Lambda,
-    ListLit,
-    Match,
-    MethodCall,
-    ObjectLit,
-    SelfClosingView,
-    SideEffect,
-    Spawn,
-    StringLit,
-    Try,
-    TupleLit,
-    Unary,
-    View,
-    With,
-    WorkflowVersion,
-)
-from mens_pipeline.language.ast.statements import (
-    Assign,
-    Break,
-    Continue,
-    ExprStatement,
-    Let,
-    Loop,
-    Return,
-    While,
-)
+from mens_pipeline.language import ast
 from mens_pipeline.language.interpreter.arithmetic import truth
-from mens_pipeline.language.interpreter.compiler import blocks, calls, expressions, functions
-from mens_pipeline.language.interpreter.compiler.blocks import block, unit
+from mens_pipeline.language.interpreter.compiler import blocks, calls, expressions
+from mens_pipeline.language.interpreter.compiler.blocks import block, matcher, unit
 from mens_pipeline.language.interpreter.compiler.expressions import position
-from mens_pipeline.language.interpreter.compiler.patterns import matcher
 from mens_pipeline.language.interpreter.compiler.scope import Code, Forms, Frame, Scope
-from mens_pipeline.language.interpreter.faults import BreakSignal, ContinueSignal, VoxError
 from mens_pipeline.language.interpreter.machine import Machine
-from mens_pipeline.language.interpreter.results import ErrorKind
-from mens_pipeline.language.interpreter.text_form import shown
-from mens_pipeline.language.interpreter.values import UNIT, Value, kind_name, type_error
+from mens_pipeline.language.interpreter.results import BreakSignal, ContinueSignal, ErrorKind, VoxError
+from mens_pipeline.language.interpreter.values import UNIT, Value, kind_name, shown, type_error
 
 
-def block_expression(node: Block, scope: Scope) -> Code:
-    """Compile a block where an expression may stand."""
-    return block(node.statements, scope)
-
-
-def if_(node: If, scope: Scope) -> Code:
+def if_(node: ast.If, scope: Scope) -> Code:
     """`if`: the value of the branch taken, Unit if there is none (B4)."""
     condition, then = scope.code(node.condition), block(node.then, scope)
     otherwise = block(node.otherwise, scope) if node.otherwise is not None else unit
@@ -80,7 +33,7 @@ def if_(node: If, scope: Scope) -> Code:
     return run
 
 
-def match(node: Match, scope: Scope) -> Code:
+def match(node: ast.Match, scope: Scope) -> Code:
     """`match`: the first arm that fits (K1)."""
     subject, machine = scope.code(node.subject), scope.module.machine
     arms = []
@@ -101,7 +54,7 @@ def match(node: Match, scope: Scope) -> Code:
     return run
 
 
-def for_(node: For, scope: Scope) -> Code:
+def for_(node: ast.For, scope: Scope) -> Code:
     """`for`: the list of the values of its body; the second name is the index from 0 (B5)."""
     iterable, machine = scope.code(node.iterable), scope.module.machine
     inner = scope.child(in_loop=True)
@@ -130,24 +83,18 @@ def for_(node: For, scope: Scope) -> Code:
     return run
 
 
-def workflow_version(node: WorkflowVersion, _scope: Scope) -> Code:
-    """`workflow.version`: what a new run would use (U2)."""
-    version = node.maximum
-    return lambda _frame: version
-
-
 _Step = tuple[Code, bool]
 """One step of a path: the code of its key, and whether the key must be a field of a record."""
 
 
-def assign(node: Assign, scope: Scope) -> Code:
+def assign(node: ast.Assign, scope: Scope) -> Code:
     """Compile an assignment; a wrong target is an error when it is reached, after its value."""
     value = scope.code(node.value)
     root, steps = _path(node.target, scope)
     problem = _problem(root, scope)
     if problem is not None:
         return _refused(*problem, value, node, scope)
-    binding = scope.find(root.name) if isinstance(root, Ident) else None
+    binding = scope.find(root.name) if isinstance(root, ast.Ident) else None
     assert binding is not None  # noqa: S101 - `_problem` has looked
     slot, machine = binding.slot, scope.module.machine
 
@@ -164,24 +111,20 @@ def assign(node: Assign, scope: Scope) -> Code:
     return run
 
 
-def _path(target: Expr, scope: Scope) -> tuple[Expr, list[_Step]]:
+def _path(target: ast.Expr, scope: Scope) -> tuple[ast.Expr, list[_Step]]:
     """Return the expression at the root of a target, and the steps from there."""
     steps: list[_Step] = []
-    while isinstance(target, FieldAccess | IndexAccess):
-        if isinstance(target, FieldAccess):
-            steps.append((_constant(target.field), True))
+    while isinstance(target, ast.FieldAccess | ast.IndexAccess):
+        if isinstance(target, ast.FieldAccess):
+            steps.append((expressions.constant(target.field), True))
         else:
             steps.append((scope.code(target.index), False))
         target = target.object
     return target, steps[::-1]
 
 
-def _constant(key: str) -> Code:
-    return lambda _frame: key
-
-
-def _problem(root: Expr, scope: Scope) -> tuple[ErrorKind, str] | None:
-    if not isinstance(root, Ident):
+def _problem(root: ast.Expr, scope: Scope) -> tuple[ErrorKind, str] | None:
+    if not isinstance(root, ast.Ident):
         return ErrorKind.INVALID_ASSIGN_TARGET, "only names and their fields and elements can be assigned to"
     binding = scope.find(root.name)
     if binding is not None:
@@ -193,7 +136,7 @@ def _problem(root: Expr, scope: Scope) -> tuple[ErrorKind, str] | None:
     return ErrorKind.UNDEFINED_NAME, f"`{root.name}` is not defined"
 
 
-def _refused(kind: ErrorKind, message: str, value: Code, node: Assign, scope: Scope) -> Code:
+def _refused(kind: ErrorKind, message: str, value: Code, node: ast.Assign, scope: Scope) -> Code:
     def run(frame: Frame) -> Value:
         value(frame)
         raise scope.placed(VoxError(kind, message), node.target)
@@ -223,42 +166,42 @@ def _binary(node: Any, scope: Scope) -> Code:
 
 FORMS: Final = Forms(
     expressions={
-        IntLit: expressions.literal,
-        FloatLit: expressions.literal,
-        StringLit: expressions.literal,
-        BoolLit: expressions.literal,
-        DecimalLit: expressions.decimal_literal,
-        Ident: expressions.name,
-        ObjectLit: expressions.object_literal,
-        ListLit: expressions.list_literal,
-        TupleLit: expressions.tuple_literal,
-        Binary: _binary,
-        Unary: expressions.unary,
-        Try: expressions.try_,
-        With: expressions.with_,
-        Call: calls.call,
-        MethodCall: calls.method_call,
-        FieldAccess: expressions.field_access,
-        IndexAccess: expressions.index_access,
-        Match: match,
-        If: if_,
-        For: for_,
-        Lambda: functions.lambda_,
-        Spawn: calls.spawn,
-        Block: block_expression,
-        SideEffect: functions.side_effect,
-        WorkflowVersion: workflow_version,
-        View: calls.view,
-        SelfClosingView: calls.self_closing_view,
+        ast.IntLit: expressions.literal,
+        ast.FloatLit: expressions.literal,
+        ast.StringLit: expressions.literal,
+        ast.BoolLit: expressions.literal,
+        ast.DecimalLit: expressions.decimal_literal,
+        ast.Ident: expressions.name,
+        ast.ObjectLit: expressions.object_literal,
+        ast.ListLit: expressions.list_literal,
+        ast.TupleLit: expressions.tuple_literal,
+        ast.Binary: _binary,
+        ast.Unary: expressions.unary,
+        ast.Try: expressions.try_,
+        ast.With: expressions.with_,
+        ast.Call: calls.call,
+        ast.MethodCall: calls.method_call,
+        ast.FieldAccess: expressions.field_access,
+        ast.IndexAccess: expressions.index_access,
+        ast.Match: match,
+        ast.If: if_,
+        ast.For: for_,
+        ast.Lambda: calls.lambda_,
+        ast.Spawn: calls.spawn,
+        ast.Block: lambda node, scope: block(node.statements, scope),
+        ast.SideEffect: calls.side_effect,
+        ast.WorkflowVersion: lambda node, _scope: expressions.constant(node.maximum),  # what a new run would use (U2)
+        ast.View: calls.view,
+        ast.SelfClosingView: calls.self_closing_view,
     },
     statements={
-        Let: blocks.let,
-        Assign: assign,
-        Return: blocks.return_,
-        While: blocks.while_,
-        Loop: blocks.loop,
-        Break: blocks.break_,
-        Continue: blocks.continue_,
-        ExprStatement: blocks.expression_statement,
+        ast.Let: blocks.let,
+        ast.Assign: assign,
+        ast.Return: blocks.return_,
+        ast.While: blocks.while_,
+        ast.Loop: blocks.loop,
+        ast.Break: blocks.jump,
+        ast.Continue: blocks.jump,
+        ast.ExprStatement: lambda node, scope: scope.code(node.expression),
     },
 )

@@ -9,13 +9,9 @@ from typing import TYPE_CHECKING, Any
 from mens_pipeline.language.interpreter.values import Value
 
 if TYPE_CHECKING:
-    from mens_pipeline.language.ast.base import Node
-    from mens_pipeline.language.ast.expressions import Expr
-    from mens_pipeline.language.ast.statements import Statement
-    from mens_pipeline.language.interpreter.faults import VoxError
-    from mens_pipeline.language.interpreter.limits import Features
+    from mens_pipeline.language import ast
     from mens_pipeline.language.interpreter.machine import Machine
-    from mens_pipeline.language.interpreter.results import TextName
+    from mens_pipeline.language.interpreter.results import Features, TextName, VoxError
 
 Frame = list[Value]
 """The locals of one running call, each at its own place."""
@@ -87,10 +83,7 @@ class Scope:
         return cls(module, Layout(), {}, None, in_loop=False)
 
     def child(self, *, in_loop: bool | None = None) -> Scope:
-        """Return the scope of a block inside this one.
-
-        By default it is in a loop where this one is.
-        """
+        """Return the scope of a block inside this one. By default it is in a loop where this one is."""
         return Scope(self.module, self.layout, {}, self, self.in_loop if in_loop is None else in_loop)
 
     def inner_function(self) -> Scope:
@@ -118,21 +111,21 @@ class Scope:
             scope = scope.parent
         return None
 
-    def code(self, node: Expr) -> Code:
+    def code(self, node: ast.Expr) -> Code:
         """Compile an expression; it counts as a step of the stretch it stands in (R1)."""
         self.layout.cost += 1
         return self.module.forms.expressions[type(node)](node, self)
 
-    def codes(self, nodes: Sequence[Expr]) -> list[Code]:
+    def codes(self, nodes: Sequence[ast.Expr]) -> list[Code]:
         """Compile several expressions."""
         return [self.code(node) for node in nodes]
 
-    def statement(self, node: Statement) -> Code:
+    def statement(self, node: ast.Statement) -> Code:
         """Compile a statement; it counts as a step."""
         self.layout.cost += 1
         return self.module.forms.statements[type(node)](node, self)
 
-    def stretch(self, node: Expr) -> tuple[Code, int]:
+    def stretch(self, node: ast.Expr) -> tuple[Code, int]:
         """Compile an expression that runs or not by itself, such as a match arm.
 
         Returns:
@@ -145,6 +138,6 @@ class Scope:
         self.layout.cost = outside
         return code, cost
 
-    def placed(self, error: VoxError, node: Node) -> VoxError:
+    def placed(self, error: VoxError, node: ast.Node) -> VoxError:
         """Return an error with the place of a node, unless it has one from further inside."""
         return error.at(self.module.text, node.start)

@@ -1,18 +1,35 @@
-"""The names every program can use without declaring them (F1, F10)."""
+"""The names every program can use without declaring them (F1, F10), and the methods of every kind of value."""
 
 from decimal import Decimal
 from typing import Final
 
-from mens_pipeline.language.interpreter.faults import VoxError
-from mens_pipeline.language.interpreter.library.arguments import a_text, an_int
-from mens_pipeline.language.interpreter.library.formats import CSV, PATH
-from mens_pipeline.language.interpreter.library.json_text import parse, parse_or_none, quote, stringify
-from mens_pipeline.language.interpreter.library.numbers import to_float, to_int
-from mens_pipeline.language.interpreter.library.records import accessor
-from mens_pipeline.language.interpreter.library.regexes import compile_pattern
-from mens_pipeline.language.interpreter.machine import Machine
-from mens_pipeline.language.interpreter.results import ErrorKind, Refusal
-from mens_pipeline.language.interpreter.text_form import byte_length, text_of
+from mens_pipeline.language.interpreter.library.collections import (
+    LIST_METHODS,
+    RECORD_METHODS,
+    TABLE_METHODS,
+    VARIANT_METHODS,
+    accessor,
+)
+from mens_pipeline.language.interpreter.library.formats import CSV, PATH, parse, parse_or_none, quote, stringify
+from mens_pipeline.language.interpreter.library.regexes import (
+    MATCH_METHODS,
+    REGEX_METHODS,
+    Match,
+    Regex,
+    compile_pattern,
+)
+from mens_pipeline.language.interpreter.library.scalars import (
+    FLOAT_METHODS,
+    INT_METHODS,
+    TEXT_METHODS,
+    TEXTS,
+    a_text,
+    an_int,
+    to_float,
+    to_int,
+)
+from mens_pipeline.language.interpreter.machine import Machine, Table
+from mens_pipeline.language.interpreter.results import ErrorKind, Refusal, VoxError
 from mens_pipeline.language.interpreter.values import (
     NONE,
     UNIT,
@@ -23,7 +40,9 @@ from mens_pipeline.language.interpreter.values import (
     UnitValue,
     Value,
     Variant,
+    byte_length,
     kind_name,
+    text_of,
     type_error,
 )
 
@@ -196,3 +215,18 @@ BUILT_INS: Final[dict[str, Value]] = {
     ),
 }
 """What a name means that neither a local nor the module declares; `print` takes any number of values."""
+
+
+METHODS: Final[dict[type, dict[str, Native]]] = {
+    int: INT_METHODS,
+    float: FLOAT_METHODS,
+    bool: TEXTS,
+    str: TEXT_METHODS,
+    list: LIST_METHODS,
+    dict: RECORD_METHODS,
+    Variant: VARIANT_METHODS,
+    Regex: REGEX_METHODS,
+    Match: MATCH_METHODS,
+    Table: TABLE_METHODS,
+}
+"""Python type of a value -> its methods; a method that is not here does not exist (J5)."""

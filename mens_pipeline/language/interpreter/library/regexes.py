@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from mens_pipeline.language.interpreter.library.arguments import a_text, an_int
+from mens_pipeline.language.interpreter.library.scalars import a_text, an_int
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.values import NONE, Native, Value, Variant, error, ok, some
 
@@ -93,10 +93,6 @@ def _refuse(condition: bool, problem: str) -> None:  # noqa: FBT001 - reads as a
         raise _PatternError(problem)
 
 
-def _matches(machine: Machine, regex: Regex, text: Value) -> bool:
-    return _search(machine, regex, text) is not None
-
-
 def _find(machine: Machine, regex: Regex, text: Value) -> Variant:
     found = _search(machine, regex, text)
     return NONE if found is None else some(_adopted(found))
@@ -134,7 +130,7 @@ def _group(_machine: Machine, match: Match, index: Value) -> Variant:
 
 
 REGEX_METHODS: Final[dict[str, Native]] = {
-    "matches": Native("matches", _matches, 1, 1),
+    "matches": Native("matches", lambda *found: _search(*found) is not None, 1, 1),
     "find": Native("find", _find, 1, 1),
     "find_all": Native("find_all", _find_all, 1, 1),
 }

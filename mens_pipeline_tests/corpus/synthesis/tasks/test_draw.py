@@ -10,18 +10,21 @@ import pytest
 from mens_pipeline.corpus.behaviour.observe import Behaviour, behaviour_of, passes
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.corpus.synthesis.tasks import draw
+from mens_pipeline.corpus.synthesis.tasks.drafts import TASK, draft_task, indent
 from mens_pipeline.corpus.synthesis.tasks.draw import (
-    TASK,
     Side,
+    arguments_for,
+    draw_function,
     draw_tasks,
-    formatted,
     heldout_tasks,
     is_heldout_family,
-    observed_function,
+    parse_inputs,
 )
 from mens_pipeline.corpus.synthesis.tasks.templates import Atom, load_tasks
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze
+from mens_pipeline.language.ast.functions import Function
+from mens_pipeline.language.interpreter.values import Value, Variant
 from mens_pipeline.language.structure import structure_of
 from mens_pipeline_tests.every import every
 
@@ -125,19 +128,19 @@ def test_every_atom_gives_tasks(atom: Atom) -> None:
     kept = 0
     for number, code in enumerate(atom.code * 2):
         told = atom.model_copy(update={"code": [code], "says": [atom.says[number % len(atom.says)]]})
-        draft = draw._drafted(told, banks, Random(number), str(number))  # noqa: S311, SLF001 - one atom at a time
+        draft = draft_task(told, banks, Random(number), str(number))  # noqa: S311 - a reproducible draw
         module = analyze(draft.program).module
 
         assert module is not None, draft.program
         assert max(map(len, draft.program.split("\n"))) <= 120
-        kept += draw._behaviour(draft, module) is not None  # noqa: SLF001 - as above
+        kept += draw._observe(draft, module) is not None  # noqa: SLF001 - one draft at a time
     assert kept > 0
 
 
 def test_observed_functions_stand_alone() -> None:
     """With sentences about them and calls that say what they return."""
     for seed in range(30):
-        function = observed_function(Random(seed))  # noqa: S311 - a reproducible draw
+        function = draw_function(Random(seed))  # noqa: S311 - a reproducible draw
         behaviour = behaviour_of(function.code, function.name, seed="any")
 
         assert isinstance(behaviour, Behaviour)
@@ -171,10 +174,10 @@ def test_tasks_that_say_nothing_are_left_out(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_code_is_indented_by_its_braces() -> None:
     """Variants of a sum type keep their own indentation."""
-    assert formatted('fn f() {\nif a {\nreturn "x"\n} else {\nreturn g({ k: 1 })\n}\n}') == (
+    assert indent('fn f() {\nif a {\nreturn "x"\n} else {\nreturn g({ k: 1 })\n}\n}') == (
         'fn f() {\n    if a {\n        return "x"\n    } else {\n        return g({ k: 1 })\n    }\n}'
     )
-    assert formatted("type S =\n    | A\n    | B") == "type S =\n    | A\n    | B"
+    assert indent("type S =\n    | A\n    | B") == "type S =\n    | A\n    | B"
 
 
 def test_an_atom_that_fits_into_no_line_is_refused_by_name() -> None:
@@ -183,4 +186,65 @@ def test_an_atom_that_fits_into_no_line_is_refused_by_name() -> None:
     long = atoms[0].model_copy(update={"code": ["return " + " + ".join(["1"] * 60)]})
 
     with pytest.raises(ConfigurationError, match=f"task {long.name}: 1000 drafts had a line of more than 100"):
-        draw._drafted(long, banks, Random(0), "0")  # noqa: S311, SLF001 - as above
+        draft_task(long, banks, Random(0), "0")  # noqa: S311 - a reproducible draw
+
+
+def _draw(head: str, inputs: str) -> list[tuple[Value, ...]]:
+    module = analyze(f"{head} {{ return 40 }}").module
+    assert module is not None
+    function = module.declarations[-1]
+    assert isinstance(function, Function)
+    return list(arguments_for(module, function, parse_inputs(inputs), "seed"))
+
+
+def test_inputs_are_parsed() -> None:
+    """Parameter, equals sign, what it takes."""
+    assert parse_inputs("n=0..40, line=csv, len(xs)=2") == {"n": "0..40", "line": "csv", "len(xs)": "2"}
+    assert parse_inputs("") == {}
+
+
+def test_ints_lie_in_their_range() -> None:
+    """Those of lists, options and records as well; what is not named takes anything."""
+    ints = [n for (n,) in _draw("fn f(n: int) to int", "n=3..9")]
+    nested = [x for (xs,) in _draw("fn f(xs: List[int]) to int", "xs=0..5, len(xs)=2") for x in xs]
+    free = [n for (n,) in _draw("fn f(n: int) to int", "")]
+    records = _draw("type P { x: int, on: bool }\nfn f(p: P, on: bool) to int", "x=0..5, on=0..1")
+
+    assert set(ints) == set(range(3, 10))
+    assert min(nested) >= -9
+    assert {41, -1} <= set(free)
+    assert all(0 <= p["x"] <= 5 and type(p["on"]) is bool and type(on) is bool for p, on in records)
+
+
+def test_lists_have_their_fewest_elements() -> None:
+    """Where the request says so."""
+    assert min(len(xs) for (xs,) in _draw("fn f(xs: List[int]) to int", "len(xs)=3")) == 3
+    assert min(len(xs) for (xs,) in _draw("fn f(xs: List[int]) to int", "")) == 0
+
+
+def test_fields_of_variants_go_by_their_names() -> None:
+    """And what Some, Ok and Error hold by the name of the parameter."""
+    head = "type S = | A(left: int, right: int) | B\nfn f(s: S, o: Option[int]) to int"
+    for shape, option in _draw(head, "left=0..3, right=50..60, o=7..8"):
+        assert isinstance(shape, Variant)
+        assert shape.name == "B" or (0 <= shape.fields[0] <= 3 and 50 <= shape.fields[1] <= 60)
+        assert option.fields == () or option.fields[0] in {7, 8}
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern"),
+    [
+        ("phrase", r"\S+( \S+)*"),
+        ("wordlist", r"[^,\s]+(,[^,\s]+)*"),
+        ("csv", r"-?\d+(,-?\d+)*"),
+        ("integer", r"-?\d+"),
+        ("tea|Oslo", r"tea|Oslo"),
+        ("padded", r"[\s\S]*"),
+    ],
+)
+def test_texts_are_of_their_kind(kind: str, pattern: str) -> None:
+    """Words between single spaces, numbers between commas, one of a few."""
+    texts = [text for (text,) in _draw("fn f(t: str) to int", f"t={kind}")]
+
+    assert all(re.fullmatch(pattern, text) for text in texts)
+    assert len(set(texts)) > 1

@@ -1,0 +1,240 @@
+"""`mens merge`, `mens push`, `mens lineage`: an adapter as a whole model, on the Hub, and what it was made from."""
+
+import tempfile
+import time
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from mens_pipeline.cli.options import REQUIRED, argument, declare_options, option, switch
+from mens_pipeline.cli.progress import choose_device, run_and_show, show_answers
+from mens_pipeline.cli.terminal import interruptible, print_json, say, tell
+from mens_pipeline.configured import open_store
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.inference.generation import EvaluationConfig
+from mens_pipeline.jobs.device import DeviceChoice
+from mens_pipeline.settings import Settings, load_settings
+from mens_pipeline.storage.store import Artifact, ArtifactStore
+
+if TYPE_CHECKING:
+    from mens_pipeline.delivery.hub import PushPlan, Target
+    from mens_pipeline.delivery.lineage import Link
+    from mens_pipeline.delivery.merge_source import MergeSource
+    from mens_pipeline.delivery.merged_model import PreparedMerge
+
+
+class Dtype(StrEnum):
+    """Data types for merged weights."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+class Gguf(StrEnum):
+    """Data types for the matrices of a GGUF file."""
+
+    F32 = "f32"
+    F16 = "f16"
+    Q8_0 = "q8_0"
+
+
+@declare_options
+def merge(
+    *,
+    run_dir: Path | None = option(None, "The folder of a run of `mens train` [default: the champion].", metavar="DIR"),
+    output: Path | None = option(None, "A folder that stands alone, to copy.", "--output", "-o", metavar="FOLDER"),
+    dtype: Dtype | None = option(None, "Of the weights [default: what it was judged in, which keeps every token]."),
+    gguf: Gguf | None = option(None, "Write it for llama.cpp and Ollama as well."),
+    prompts: int | None = option(None, "Held-out prompts that are compared [default: 12].", ge=1, metavar="N"),
+    heldout: Path | None = option(None, "Held-out pairs [default: those that it was judged by].", metavar="FILE"),
+    device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place."),
+    as_json: bool = switch("Print external_serving_handoff_v1.json.", "--json"),
+) -> None:
+    """Merge an adapter into its base, and prove that what comes out is the model that was judged.
+
+    The adapter is added to the four-bit weights restored, on which it was trained and judged. The folder is loaded anew
+    as any program would, and must write the same tokens to held-out prompts (99.9 %) with the same share of Vox (0.2
+    points); otherwise nothing is handed on. Writes a folder of Hugging Face with card, merge_report.json and
+    external_serving_handoff_v1.json; with --gguf a GGUF file and a Modelfile for Ollama. What was merged before is not
+    merged again.
+
+    Exit code 0: merged. 1: refused, or another model came out. 2: the command was misused. 130: interrupted.
+    """
+    from mens_pipeline.delivery.gguf_model import build_gguf_model, refuse_unsupported
+    from mens_pipeline.delivery.merge_source import merge_source
+    from mens_pipeline.delivery.merged_model import build_merged_model, refuse_difference
+    from mens_pipeline.delivery.serving_handoff import (
+        HANDOFF,
+        Delivery,
+        build_serving_handoff,
+        refuse_foreign,
+        write_folder,
+    )
+
+    settings = load_settings()
+    store = open_store(settings)
+    if output is not None:
+        refuse_foreign(output)
+    source = merge_source(run_dir, store)
+    prepared = _prepare(source, store, settings, device, dtype, heldout, prompts)
+    if gguf is not None:
+        refuse_unsupported(prepared.job.reference.base_path)  # before the minutes that a merge takes
+    gguf_model: Artifact | None = None
+    with interruptible("run the same command again"):
+        merged, reused = build_merged_model(prepared, store, _launch)
+        tell("nothing has changed since this was merged before" if reused else f"merged into {merged.path}")
+        report = refuse_difference(merged.path)
+        tell(report.summary)
+        if gguf is not None:
+            gguf_model, _ = build_gguf_model(merged, prepared, gguf.value, store, _launch)
+    delivery = Delivery(source, merged, gguf_model, settings.data_licence)
+    handoff = build_serving_handoff(delivery, store)[0].path / HANDOFF
+    if output is not None:
+        handoff = write_folder(delivery, output)
+    if as_json:
+        typer.echo(handoff.read_text(encoding="utf-8"), nl=False)
+        return
+    verdict = "promoted" if source.promoted is not None else "not promoted"
+    say(f"{source.adapter.manifest.name}, {verdict}: {report.summary}")
+    say(f"model    {output or merged.path}")
+    if gguf_model is not None:
+        say(f"gguf     {next((output or gguf_model.path).glob('*.gguf'))}")
+    say(f"hand-off {handoff}")
+
+
+def _prepare(  # noqa: PLR0917 - what the command was given
+    source: "MergeSource",
+    store: ArtifactStore,
+    settings: Settings,
+    device: DeviceChoice,
+    dtype: Dtype | None,
+    heldout: Path | None,
+    num_prompts: int | None,
+) -> "PreparedMerge":
+    from mens_pipeline.delivery.agreement import NUM_PROMPTS
+    from mens_pipeline.delivery.merge_source import prompts_of
+    from mens_pipeline.delivery.merged_model import KIND, prepare_merge
+    from mens_pipeline.inference.prepare import Conditions, answer_fits
+    from mens_pipeline.settings import EVALUATION
+    from mens_pipeline.storage.yaml_file import load_model
+
+    chosen = choose_device(device, settings)
+    decoding = load_model(EVALUATION, EvaluationConfig).decoding
+    asked = prompts_of(
+        source, heldout, store, answer_fits(source.adapter.manifest.base_model, decoding), num_prompts or NUM_PROMPTS
+    )
+    tell(f"adapter {source.adapter.digest[:12]} of {source.adapter.path}, {len(asked.tasks)} prompts to compare by")
+    conditions = Conditions(decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
+    work = store.root / KIND / f".work-{time.time_ns()}"
+    return prepare_merge(source, asked, conditions, dtype.value if dtype is not None else None, work)
+
+
+def _launch(job_path: Path) -> int:
+    return run_and_show(job_path, show_answers())
+
+
+class What(StrEnum):
+    """Kind of repository content."""
+
+    ADAPTER = "adapter"
+    TRAIN_SET = "train-set"
+    BENCHMARK = "benchmark"
+
+
+@declare_options
+def push(
+    *,
+    repo: str = option(REQUIRED, "The repository; made, private, if it is not there.", metavar="OWNER/NAME"),
+    run_dir: Path | None = option(None, "The folder of a promoted run [default: the champion].", metavar="DIR"),
+    revision: str = option("main", "Made if it is not there.", metavar="BRANCH"),
+    what: What = option(What.ADAPTER, "Train set and benchmark go to a repository for datasets."),
+    into: Path | None = option(None, "A new folder that keeps what is sent, or would be.", metavar="DIR"),
+    yes: bool = switch("Send it; else only say what would be sent."),
+) -> None:
+    """Send a promoted adapter to the Hub with its card and its figures, as one commit; a dry run unless --yes is given.
+
+    With --what train-set its train set is sent instead, with --what benchmark the held-out benchmark with solutions and
+    hidden tests; MENS_DATA_LICENCE must say under which licence. `datasets` loads both, also from --into.
+
+    Sent is what was promoted, byte for byte but for the name of the base, which is that of its folder on this machine.
+    Nothing that names this machine goes out. The token is read from HF_TOKEN and shown nowhere.
+
+    Exit code 0: sent, or shown. 1: not promoted, or the Hub does not take it. 2: the command was misused.
+    """
+    from mens_pipeline.delivery import hub
+
+    settings = load_settings()
+    if into is not None and into.exists():
+        raise ConfigurationError(f"--into {into}: is there already. Name a folder that is not.")
+    target = hub.Target(repo, revision, "model" if what is What.ADAPTER else "dataset")
+    with tempfile.TemporaryDirectory(prefix="mens-push-") as staging:
+        plan = _plan_push(what, run_dir, target, settings, into or Path(staging))
+        say(_lines(plan))
+        if not yes:
+            say("dry run: nothing was sent. Send it with --yes.", err=True)
+            return
+        pushed = hub.push(plan, settings.hub_token)
+    say(f"commit {pushed.commit}\n{pushed.url}")
+
+
+def _plan_push(what: What, run_dir: Path | None, target: "Target", settings: Settings, staging: Path) -> "PushPlan":
+    from mens_pipeline.delivery import hub
+    from mens_pipeline.delivery.merge_source import merge_source
+
+    if what is What.BENCHMARK:
+        return hub.plan_benchmark(settings.benchmark_dir, target, settings.data_licence, staging)
+    store = open_store(settings)
+    source = merge_source(run_dir, store)
+    if what is What.TRAIN_SET:
+        return hub.plan_train_set(source, store, target, settings.data_licence, staging)
+    return hub.plan_push(source, target, settings.data_licence, staging)
+
+
+def _lines(plan: "PushPlan") -> str:
+    files = [f"{file.num_bytes:>12,}  {file.sha256[:12]}  {file.name}" for file in plan.files]
+    total = sum(file.num_bytes for file in plan.files)
+    head = f"{plan.target.repo} at {plan.target.revision}: {plan.message}"
+    return "\n".join([head, *files, f"{total:>12,}  bytes in {len(files)} files"])
+
+
+_SHOWN = 10
+
+
+@declare_options
+def lineage(
+    *,
+    adapter: str = argument("`champion`, or how the key of an adapter begins.", metavar="ADAPTER"),
+    as_json: bool = switch("Print all of it as one JSON document.", "--json"),
+) -> None:
+    """Print what an adapter was made from, down to files, lines and commits, and what rests on it.
+
+    Exit code 0: printed. 1: there is no such adapter. 2: the command was misused.
+    """
+    from mens_pipeline.delivery.lineage import lineage_of
+
+    found = lineage_of(open_store(load_settings()), adapter)
+    if as_json:
+        print_json(asdict(found))
+        return
+    say(f"adapter    {_format_link(found.adapter)}")
+    for link in found.rests_on:
+        say(f"made from  {_format_link(link)}")
+    for name, count in found.rows.items():
+        say(f"rows       {count:>7}  {name}")
+    most = sorted(found.files.items(), key=lambda item: -item[1])
+    for name, count in most[:_SHOWN]:
+        lines = ", ".join(f"{first}-{last}" for first, last in found.lines[name])
+        say(f"file       {count:>7}  {name}  lines {lines}")
+    if len(most) > _SHOWN:
+        say(f"           and {len(most) - _SHOWN} more files: --json")
+    say(f"commits    {', '.join(found.commits) or 'none on record'}")
+    for link in found.used_by:
+        say(f"used by    {_format_link(link)}")
+
+
+def _format_link(link: "Link") -> str:
+    gone = "" if link.is_there else "  (no longer in the store)"
+    return f"{link.kind:<16}  {link.key[:12]}  {link.name}".rstrip() + gone

@@ -1,0 +1,116 @@
+"""`mens score`, `mens export-tasks` and `mens grammar`: the benchmark and the grammar of Vox for other programs."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from mens_pipeline.cli.options import REQUIRED, argument, declare_options, option, switch
+from mens_pipeline.cli.terminal import say, tell
+from mens_pipeline.language.grammar.export import GrammarFormat, grammar_text
+from mens_pipeline.settings import load_settings
+from mens_pipeline.storage.jsonl import write_text
+
+if TYPE_CHECKING:
+    from mens_pipeline.evaluation.judge import Judgement
+
+
+_BENCH = Annotated[
+    Path | None, typer.Option("--bench", metavar="DIR", help="A benchmark [default: VOX_BENCHMARK_DIR, else ours].")
+]
+
+
+class Framework(StrEnum):
+    """Framework that runs the tasks."""
+
+    INSPECT = "inspect"
+    VERIFIERS = "verifiers"
+
+
+@declare_options
+def score(
+    *,
+    answers: Path = argument("Answers to tasks of a benchmark, one JSON a line.", metavar="FILE"),
+    bench: _BENCH = None,
+) -> None:
+    """Judge answers that another program let a model write, and run their hidden tests in the sandbox.
+
+    A line is {"task": ID, "text": TEXT, "stopped": BOOL}: the id of the task in the manifest, all that was written, and
+    whether the model ended its turn. Prints a line of JSON for each, in order, and how many pass.
+
+    Exit code 0: judged, whatever came of it. 1: a line is no answer to a task. 2: the command was misused.
+    """
+    from mens_pipeline.evaluation.benchmark import load_benchmark
+    from mens_pipeline.evaluation.trial import judge_written, read_written
+
+    written = read_written(answers)
+    benchmark = load_benchmark(bench or load_settings().benchmark_dir)
+    categories = {task.id: task.spec.category for task in benchmark.tasks}
+    judged = judge_written(benchmark, written)
+    for one, judgement in zip(written, judged, strict=True):
+        typer.echo(json.dumps(_record(judgement, one.task, categories[one.task])))
+    tell(f"{sum(judgement.passed for judgement in judged)} of {len(judged)} answers pass")
+
+
+def _record(judgement: "Judgement", task: str, asked: str) -> dict[str, Any]:
+    from mens_pipeline.promotion.report.answers import faults_of
+
+    return {
+        "task": task,
+        "sample": judgement.sample,
+        "passed": judgement.passed,
+        "parses": judgement.parses,
+        "resolves": judgement.resolves,
+        "passes_tests": judgement.passes_tests if judgement.has_tests else None,
+        "faults": list(faults_of(judgement, asked)),
+    }
+
+
+@declare_options
+def export_tasks(
+    *,
+    folder: Path = argument("A new folder.", metavar="DIR"),
+    to: Framework = option(REQUIRED, "What will run the tasks."),
+    bench: _BENCH = None,
+) -> None:
+    """Write a benchmark as an environment of inspect-ai or verifiers, so that anybody can ask any model its tasks.
+
+    The folder holds prompts.jsonl with the names of the hidden tests, the benchmark, the module for the framework, its
+    scorer, which calls `mens score`, and a README.md with the command that runs it.
+
+    Exit code 0: written. 2: the command was misused, or the folder is there already.
+    """
+    from mens_pipeline.delivery.environment import write_environment
+    from mens_pipeline.evaluation.benchmark import load_benchmark
+
+    benchmark = load_benchmark(bench or load_settings().benchmark_dir)
+    write_environment(benchmark, str(to), folder)
+    say(str(folder))
+    tell(f"{len(benchmark.tasks)} tasks; {folder / 'README.md'} says how to run them")
+
+
+@declare_options
+def grammar(
+    *,
+    notation: GrammarFormat = option(
+        GrammarFormat.LARK, "`lark` for llguidance, vLLM and SGLang, `gbnf` for llama.cpp.", "--format"
+    ),
+    is_ui: bool = switch("For `.vox.ui` files instead of `.vox` files.", "--ui"),
+    output: Path | None = option(None, "Where it goes; else to standard output.", "-o", "--output", metavar="FILE"),
+) -> None:
+    """Print a grammar of Vox for engines that let a model write only what a grammar allows.
+
+    What it accepts, `mens check` accepts, but not the other way round: it knows programs as a formatter writes them,
+    and its head says what is left out.
+
+    Exit code 0: done. 2: the command was misused.
+    """
+    text = grammar_text(notation, is_ui=is_ui)
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+
+    write_text(output, text)
+    tell(f"{output}: {notation} grammar of {'.vox.ui' if is_ui else '.vox'} files, {text.count(chr(10))} lines")

@@ -1,0 +1,185 @@
+"""`mens generate-data` and `mens corpus evol`: synthetic pairs, from templates and from a model behind an address."""
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import typer
+
+from mens_pipeline.cli.options import REQUIRED, Options, argument, declare_options, option, switch, take_options
+from mens_pipeline.cli.terminal import interruptible, print_json, say, tell, write_report
+from mens_pipeline.corpus.schema.account import share_text
+from mens_pipeline.corpus.schema.training_pair import read_pairs, read_records
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.inference.generation import has_placeholder, is_refusal, program_in
+from mens_pipeline.settings import PIPELINE_CONFIG, Settings, load_settings
+from mens_pipeline.storage.jsonl import open_rows, write_jsonl
+
+if TYPE_CHECKING:
+    from mens_pipeline.corpus.evolution.evolve import EvolutionAccount
+    from mens_pipeline.corpus.evolution.seeds import Seeds
+    from mens_pipeline.language import Mode
+    from mens_pipeline.language.interpreter import ProgramReport
+
+
+_EVERY_SECONDS: Final = 5.0
+"""Between two lines about how far it is."""
+
+
+@declare_options
+def generate_data(
+    *,
+    limit: int = option(REQUIRED, "How many pairs; exactly so many are written.", ge=0, metavar="N"),
+    output: Path = option(REQUIRED, "Where they go, as JSON lines.", "-o", "--output", metavar="FILE"),
+    seed: int = option(0, "The same seed gives the same bytes.", ge=0),
+    corpus: Path | None = option(None, "Extracted records: what there is already.", metavar="FILE"),
+    report: Path | None = option(None, "Where the shares go, as JSON.", metavar="FILE"),
+    as_json: bool = switch("Print the shares as one JSON document.", "--json"),
+) -> None:
+    """Write synthetic pairs: tasks, templates and combinations, accepted by the front end.
+
+    `config/pipeline.yaml` says which share of the rows each kind has. A task is a function with a stated behaviour: it
+    was run, its prompt may show examples, and its hidden tests lie beside it in `tests`. A program with tests of its
+    own is written only when they pass. Of templates, constructs of which --corpus shows least come first.
+
+    Exit code 0: exactly N pairs are written. 1: there are not as many different ones. 2: the command was misused.
+    """
+    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+    from mens_pipeline.corpus.synthesis.synthetic_corpus import write_synthetic
+
+    records = []
+    if corpus is not None:
+        with open_rows(corpus) as lines:
+            records = list(read_records(lines, corpus))
+    policy = load_pipeline_config(PIPELINE_CONFIG).synthesize.model_copy(update={"limit": limit, "seed": seed})
+
+    begun = shown = time.monotonic()
+
+    def progress(number: int) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if now - shown >= _EVERY_SECONDS:
+            shown, rate = now, number / (now - begun)
+            tell(f"{number} of {limit} pairs, {rate:.0f} a second, {(limit - number) / rate / 60:.1f} min to go")
+
+    account = write_synthetic(output, records, policy, workers=load_settings().num_workers, progress=progress)
+    write_report(report, account)
+    if as_json:
+        print_json(account)
+        return
+    for kind, share in account["kinds"].items():
+        say(f"{kind:<12} {share_text(share['count'], limit)}")
+    say("construct         before  made")
+    for name, share in account["constructs"].items():
+        say(f"{name:<16} {share['before']:>7}  {share_text(share['count'], limit)}")
+    drops = {"failing_tests": "a test of their own does not pass", "semantic_errors": "an error in names or types"}
+    for reason, told in drops.items():
+        if account[reason]:
+            tell(f"{sum(account[reason].values())} more were not kept: {told}")
+    say(f"{account['num_pairs']} pairs in {output}")
+
+
+_CLOSED: Final = (
+    "EVOL_GATE: not set, so no model writes training data. A front end and tests judge what it writes, people do not. "
+    "Set EVOL_GATE=1 to have it all the same."
+)
+_WHO: Final = "Name the model that writes: --endpoint URL --name MODEL, or MENS_EVOL_URL and MENS_EVOL_MODEL."
+
+
+class EvolOptions(Options):
+    """Options of `mens corpus evol`."""
+
+    pairs: Path = argument("Training pairs, as JSON lines: the seeds.", metavar="IN")
+    output: Path = option(REQUIRED, "Where the new pairs go.", "-o", "--output", metavar="FILE")
+    endpoint: str | None = option(None, "An OpenAI-compatible address [default: MENS_EVOL_URL].", metavar="URL")
+    name: str | None = option(None, "Which model of it [default: MENS_EVOL_MODEL].", metavar="MODEL")
+    generations: int = option(2, "How often what was kept is evolved again.", ge=1, le=8)
+    seed: int = option(0, "Decides the order of seeds and what is done to each.", ge=0)
+    temperature: float = option(0.7, "0: always the most likely token.", ge=0, le=2)
+    max_answer_tokens: int = option(1024, "Tokens of a reply at most.", ge=16, le=8192)
+    concurrency: int = option(4, "Requests to the endpoint at once.", ge=1, le=64)
+    max_requests: int = option(400, "Requests at most; two make a row.", ge=0)
+    max_tokens: int = option(1_000_000, "Tokens at most, of requests and replies.", ge=0)
+    max_minutes: float = option(60.0, "Minutes of this call at most.", ge=0)
+    max_rows: int = option(200, "New pairs at most.", ge=1)
+    heldout: Path | None = option(None, "Held-out pairs that nothing new may be near to.", metavar="FILE")
+    ledger: Path | None = option(None, "Replies so far [default: FILE.ledger.jsonl].", metavar="FILE")
+    dropped: Path | None = option(None, "Where what was dropped goes, with its reasons.", metavar="FILE")
+    as_json: bool = switch("Print the account as one JSON document.", "--json")
+
+
+@take_options(EvolOptions)
+def evol(options: EvolOptions) -> None:
+    """Let a model make requests harder or move them to other subjects, and answer them (Evol-Instruct).
+
+    Needs EVOL_GATE=1. A new pair is kept when its program is accepted, declares what is asked for, differs from its
+    parent in more than names and literals, passes its tests, and is near to no seed, held-out pair or benchmark. Each
+    names its parent, the operator, the generation, the model and the seed. Replies are kept in a ledger, so a call that
+    was cut short goes on where it was, and pays for nothing twice.
+
+    Exit code 0: the new pairs are written. 1: the gate is closed, or the model does not answer. 2: the command was
+    misused. 130: interrupted; run the same command to go on.
+    """
+    settings = load_settings()
+    if not settings.evol_gate:
+        raise RefusedError(_CLOSED)
+    if options.output.resolve() == options.pairs.resolve():
+        raise ConfigurationError(f"{options.output}: the seeds stand there. Name another file for the new pairs.")
+    with interruptible("run the same command to go on, what was answered is in the ledger"):
+        seeds, account = _evolve(options, settings)
+    assert account.adds_up(), "an attempt was neither kept nor dropped"  # noqa: S101 - our own impossibility
+    write_jsonl(options.output, account.kept)
+    if options.dropped is not None:
+        write_jsonl(options.dropped, account.dropped)
+    not_seeds = {str(reason): count for reason, count in sorted(seeds.dropped.items())}
+    document = {"num_seeds": len(seeds.pairs), "not_seeds": not_seeds, **account.as_json()}
+    typer.echo(json.dumps(document, indent=2) if options.as_json else _summary(document, options.output))
+
+
+def _evolve(options: EvolOptions, settings: Settings) -> "tuple[Seeds, EvolutionAccount]":
+    """Evolve the seeds of a file with the model behind an endpoint; tests run where they can reach nothing."""
+    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+    from mens_pipeline.corpus.evolution.evolve import Budget, Plan, Session, evolve
+    from mens_pipeline.corpus.evolution.examine import Reading
+    from mens_pipeline.corpus.evolution.requests import Ledger
+    from mens_pipeline.corpus.evolution.seeds import Neighbours, sort_seeds
+    from mens_pipeline.evaluation.benchmark import protected_pairs
+    from mens_pipeline.evaluation.execution import FEATURES
+    from mens_pipeline.inference.endpoint import Endpoint
+    from mens_pipeline.language.interpreter import Sandbox
+
+    url, model = options.endpoint or settings.evol_url, options.name or settings.evol_model
+    if url is None or model is None:
+        raise ConfigurationError(_WHO)
+    key, length = settings.evol_api_key, options.max_answer_tokens
+    generator = Endpoint(url, model, key, length, options.temperature, concurrency=options.concurrency)
+    policy = load_pipeline_config(PIPELINE_CONFIG)
+    seeds = sort_seeds(read_pairs(options.pairs), policy.split, options.seed)
+    tell(f"{len(seeds.pairs)} seeds, {generator.name} ({generator.digest[:40]})")
+    protected = [*protected_pairs(settings.benchmark_dir), *(read_pairs(options.heldout) if options.heldout else ())]
+    neighbours = Neighbours(seeds, protected, policy.validate_.near_duplicate_threshold, policy.split)
+    budget = Budget.model_validate(options.model_dump(include=set(Budget.model_fields)))
+    plan = Plan(seed=options.seed, generations=options.generations, budget=budget)
+    ledger = Ledger(options.ledger or options.output.with_suffix(".ledger.jsonl"))
+
+    def read_reply(text: str) -> Reading:
+        program = program_in(text)
+        return Reading(program=program, is_refusal=is_refusal(text), is_stub=has_placeholder(program))
+
+    with Sandbox(1, features=FEATURES) as sandbox:
+
+        def run_tests(program: str, mode: "Mode") -> "ProgramReport":
+            return sandbox.run(program, mode=mode)
+
+        return seeds, evolve(seeds, plan, Session(generator, ledger, time.monotonic, read_reply, run_tests, neighbours))
+
+
+def _summary(account: dict[str, Any], output: Path) -> str:
+    lines = [f"kept {share_text(account['kept'], account['seen'])}"]
+    lines += [f"{count:>6}  {reason}" for reason, count in account["dropped"].items() if count]
+    lines += [f"{operator:<18} {count:>6}" for operator, count in account["operators"].items()]
+    new, tokens = account["num_new_requests"], account["num_tokens"]
+    lines.append(f"{account['num_requests']} requests, {new} of them new, {tokens} tokens at most")
+    lines.append("everything was tried" if account["ended_by"] is None else f"ended by {account['ended_by']}")
+    return "\n".join([*lines, f"{account['kept']} pairs in {output}"])

@@ -1,0 +1,351 @@
+"""A program or a page to records: of a program itself and its declarations, of a page its blocks and sections."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from mens_pipeline.corpus.extract.metadata import (
+    FrontmatterError,
+    comment_header,
+    has_skip_marker,
+    is_directive,
+    jsonable,
+    objection,
+    strip_metadata,
+    training_prompt,
+    weight_of,
+)
+from mens_pipeline.corpus.extract.page import (
+    MAX_INCLUDED_BYTES,
+    Allowance,
+    Block,
+    IncludeError,
+    Page,
+    Section,
+    parse_page,
+    refuse_lost_header,
+    resolve_includes,
+)
+from mens_pipeline.corpus.extract.source_file import SourceFile, code_record
+from mens_pipeline.corpus.schema.account import Drop, Unit
+from mens_pipeline.corpus.schema.reasons import DropReason
+from mens_pipeline.corpus.schema.records import (
+    MAX_CONTEXT,
+    MAX_FILE_RECORDS,
+    MAX_TEXT,
+    ExtractedRecord,
+    Lane,
+    Source,
+    SourceKind,
+)
+from mens_pipeline.language import DeclarationSpan, SourceText, analyze, declaration_spans
+from mens_pipeline.language.lexer import scan
+from mens_pipeline.language.taxonomy import DEFAULT_DIFFICULTY
+from mens_pipeline.storage.files import read_regular
+
+BETWEEN: Final = "\n\n"
+"""What stands between declarations that are put together."""
+
+_NAMES: Final = frozenset(("IDENT", "TYPEIDENT"))
+
+MAX_PIECE: Final = 16_384
+"""Characters of a declaration with all it needs; where all call one another, longer pieces would grow without end."""
+
+MIN_PROSE: Final = 100
+"""Characters of prose that make a section worth a record."""
+
+MAX_PAGE_LINES: Final = 30_000
+"""A page of very many very short lines keeps the parser busy: it looks at each once for every block around it."""
+
+
+def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
+    """Extract the records of a program, or return a drop with the reason why it has none.
+
+    Returns:
+        A record for the whole file, then one for each declaration that with all it needs is less than the file. The
+        front end accepts every text. What is longer than `MAX_TEXT` gives no record, nor what comes after records of
+        `MAX_FILE_RECORDS` characters.
+    """
+
+    def drop(reason: DropReason, detail: str, line: int = 1) -> Drop:
+        return Drop(Unit.VOX_FILE, file.path, line, reason, detail)
+
+    try:
+        source = file.data.decode("utf-8")
+        header = comment_header(source).values
+        refusal = objection(header, must_opt_in=False)
+        weight = weight_of(header)
+    except UnicodeDecodeError as error:
+        return drop(DropReason.NOT_TEXT, f"byte {error.start} is not UTF-8")
+    except FrontmatterError as error:
+        return drop(DropReason.BAD_FRONTMATTER, str(error))
+    if refusal is None and has_skip_marker(source):
+        refusal = DropReason.SKIP_MARKER, "vox:skip"
+    if refusal is not None:
+        return drop(*refusal)
+    analysis = analyze(source, file.mode)
+    if analysis.module is None:
+        first = analysis.errors[0]
+        return drop(DropReason.REJECTED, f"{first.code}: {first.message}", first.start.line)
+    spans = declaration_spans(source, analysis.module)
+    if not spans:
+        return drop(DropReason.NO_DECLARATION, "nothing is declared")
+    stated = training_prompt(source)
+    if stated is not None and len(stated) > MAX_TEXT:
+        return drop(DropReason.BAD_FRONTMATTER, f"a training prompt of {len(stated)} characters, more than {MAX_TEXT}")
+    records = tuple(_program_records(file, source, header, weight, spans, stated))
+    return records or drop(DropReason.TOO_LARGE, f"no piece of at most {MAX_TEXT} characters")
+
+
+def _program_records(  # noqa: PLR0913, PLR0917 - what a program is
+    file: SourceFile,
+    source: str,
+    header: dict[str, Any],
+    weight: float,
+    spans: tuple[DeclarationSpan, ...],
+    stated: str | None,
+) -> Iterator[ExtractedRecord]:
+    """Yield the records of an accepted program, the whole first."""
+    text, dependencies = SourceText(source), Dependencies(spans, source)
+    metadata = {key: jsonable(value) for key, value in header.items()}
+    whole = strip_metadata(source)
+    if len(whole) <= MAX_TEXT:
+        about = _text(header.get("description")) or _text(header.get("title"))
+        yield code_record(
+            whole,
+            [span.declaration for span in spans],
+            file.source(SourceKind.VOX_FILE, text, (0, len(source))),
+            weight=weight,
+            metadata=metadata,
+            prompt=stated,
+            context=(about or behaviour_sentence(spans[0]) or "")[:MAX_CONTEXT] or None,
+        )
+    room = MAX_FILE_RECORDS
+    for index, span in enumerate(spans):
+        needed = dependencies.needed_with(index, MAX_PIECE)
+        if needed is None or len(needed) == len(spans):
+            continue
+        piece = strip_metadata(BETWEEN.join(spans[other].cut(source) for other in needed))
+        room -= len(piece) + len(str(metadata))
+        if room < 0:
+            return
+        yield code_record(
+            piece,
+            [spans[other].declaration for other in needed],
+            file.source(SourceKind.VOX_DECLARATION, text, (span.start, span.end)),
+            weight=weight,
+            metadata=metadata,
+            context=(behaviour_sentence(span) or "")[:MAX_CONTEXT] or None,
+            name=span.name,
+            category=span.construct.name,
+        )
+
+
+def behaviour_sentence(span: DeclarationSpan) -> str | None:
+    """Return the comment lines directly above a declaration as one line, without directives; None if there are none."""
+    return " ".join(line for line in span.doc if not is_directive(f"// {line}")).strip() or None
+
+
+def _text(value: object) -> str | None:
+    return value.strip() or None if isinstance(value, str) else None
+
+
+class Dependencies:
+    """Which declarations of a file need which.
+
+    A declaration needs another when one of its tokens is a name that the other declares: a function, type, variant,
+    table, component. A local name that happens to be the same costs an unneeded neighbour, never a missing one.
+    """
+
+    def __init__(self, spans: Sequence[DeclarationSpan], source: str) -> None:
+        """Look up every name once."""
+        self._declared: dict[str, list[int]] = {}
+        for index, span in enumerate(spans):
+            declared = {variant.name for variant in getattr(span.declaration, "variants", ())}
+            # Indexes, imports and tests are never what another declaration needs by name.
+            if span.name is not None and span.construct.name not in {"index", "test", "forall"}:
+                declared.add(span.name)
+            for name in declared:
+                self._declared.setdefault(name, []).append(index)
+        self._sizes = tuple(span.end - span.start + len(BETWEEN) for span in spans)
+        self._totals = {name: sum(self._sizes[i] for i in indexes) for name, indexes in self._declared.items()}
+        self._names: list[list[str]] = []
+        for span in spans:
+            tokens = scan(span.cut(source))
+            names = (text for kind, text in zip(tokens.kinds, tokens.texts, strict=True) if kind in _NAMES)
+            self._names.append(list(dict.fromkeys(name for name in names if name in self._declared)))
+
+    def needed_with(self, index: int, most: int) -> tuple[int, ...] | None:
+        """Return the indexes of a declaration and of all it needs, directly or not, in source order.
+
+        None when all of them together, each with `BETWEEN` behind it, have more than `most` characters.
+        """
+        needed = {index}
+        pending = [index]
+        seen: set[str] = set()
+        size = self._sizes[index]
+        while pending and size <= most:
+            for name in self._names[pending.pop()]:
+                if name in seen:
+                    continue
+                if self._totals[name] > most:
+                    return None
+                seen.add(name)
+                found = [other for other in self._declared[name] if other not in needed]
+                needed.update(found)
+                pending.extend(found)
+                size += sum(self._sizes[other] for other in found)
+        return tuple(sorted(needed)) if size <= most else None
+
+
+Piece = TypeVar("Piece", Block, Section)
+
+
+@dataclass(frozen=True, slots=True)
+class PageExtraction:
+    """The records of a page, its blocks first, and what of its blocks and sections gave none."""
+
+    records: tuple[ExtractedRecord, ...]
+    drops: tuple[Drop, ...]
+
+
+def extract_docs(file: SourceFile, root: Path, may_include: Callable[[Path], bool]) -> PageExtraction | Drop:
+    """Extract the records of a page, or return a drop with the reason why it has none.
+
+    Includes are resolved inside `root`, the workspace; files below negative roots may not be included.
+    """
+    try:
+        text = file.data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return Drop(Unit.PAGE, file.path, 1, DropReason.NOT_TEXT, f"byte {error.start} is not UTF-8")
+    num_lines = text.count("\n") + text.count("\r") - text.count("\r\n") + 1
+    if num_lines > MAX_PAGE_LINES:
+        return Drop(Unit.PAGE, file.path, 1, DropReason.TOO_LARGE, f"{num_lines} lines, more than {MAX_PAGE_LINES}")
+    try:
+        page = parse_page(text)
+        if not page.header:
+            refuse_lost_header(text)
+        refusal = objection(page.header, must_opt_in=True)
+        weight = weight_of(page.header)
+    except FrontmatterError as error:
+        return Drop(Unit.PAGE, file.path, 1, DropReason.BAD_FRONTMATTER, str(error))
+    if refusal is not None:
+        return Drop(Unit.PAGE, file.path, 1, *refusal)
+    return _PageRecords(file, root, may_include, page, SourceText(text), weight).run()
+
+
+@dataclass
+class _PageRecords:
+    """The records of one eligible page."""
+
+    file: SourceFile
+    root: Path
+    may_include: Callable[[Path], bool]
+    page: Page
+    text: SourceText
+    weight: float
+    room: int = MAX_FILE_RECORDS
+    allowance: Allowance = field(default_factory=Allowance)
+
+    def __post_init__(self) -> None:
+        self.starts = tuple(accumulate((len(line) + 1 for line in self.text.text.split("\n")), initial=0))
+        self.metadata = {key: jsonable(value) for key, value in self.page.header.items()}
+
+    def run(self) -> PageExtraction:
+        results = [self._fitting(Unit.BLOCK, block, self._block) for block in self.page.blocks]
+        results += [self._fitting(Unit.SECTION, section, self._section) for section in self.page.sections]
+        return PageExtraction(
+            tuple(result for result in results if isinstance(result, ExtractedRecord)),
+            tuple(result for result in results if isinstance(result, Drop)),
+        )
+
+    def _fitting(
+        self, unit: Unit, piece: Piece, made_of: Callable[[Piece], ExtractedRecord | Drop]
+    ) -> ExtractedRecord | Drop:
+        """Make the record of a piece, or drop it when the page has no room left for it."""
+        result = made_of(piece) if self.room > 0 else None
+        if isinstance(result, ExtractedRecord):
+            self.room -= len(result.text) + len(str(self.metadata))
+        if result is None or (isinstance(result, ExtractedRecord) and self.room < 0):
+            detail = f"the records of the page have more than {MAX_FILE_RECORDS} characters"
+            return Drop(unit, self.file.path, piece.first_line + 1, DropReason.TOO_LARGE, detail)
+        return result
+
+    def _block(self, block: Block) -> ExtractedRecord | Drop:
+        def drop(reason: DropReason, detail: str, line: int = 0) -> Drop:
+            return Drop(Unit.BLOCK, self.file.path, block.first_line + 1 + line, reason, detail)
+
+        if block.is_skipped or has_skip_marker(block.text):
+            return drop(DropReason.SKIP_MARKER, "vox:skip")
+        try:
+            resolved, files = resolve_includes(block.text, self.root / self.file.path, self.root, self.allowance)
+            refusal = self._objection_to_includes(files)
+            code = strip_metadata(resolved)
+        except IncludeError as error:
+            return drop(DropReason.BAD_INCLUDE, str(error))
+        except FrontmatterError as error:
+            return drop(DropReason.BAD_FRONTMATTER, str(error))
+        if refusal is not None:
+            return drop(*refusal)
+        if len(code) > MAX_TEXT:
+            return drop(DropReason.TOO_LARGE, f"{len(code)} characters, more than {MAX_TEXT}")
+        analysis = analyze(code)
+        if analysis.module is None:
+            first = analysis.errors[0]
+            return drop(DropReason.REJECTED, f"{first.code}: {first.message}", first.start.line - 1)
+        if not analysis.module.declarations:
+            return drop(DropReason.NO_DECLARATION, "nothing is declared")
+        return code_record(
+            code,
+            analysis.module.declarations,
+            self._source(SourceKind.DOC_BLOCK, block.first_line, block.last_line),
+            weight=self.weight,
+            metadata=self.metadata,
+            context=_join(self.page.title, block.heading, block.paragraph)[:MAX_CONTEXT] or None,
+        )
+
+    def _objection_to_includes(self, files: tuple[Path, ...]) -> tuple[DropReason, str] | None:
+        """Return why an included program may not be used for training, with a detail; None if all may."""
+        for path in files:
+            if not self.may_include(path):
+                return DropReason.NEGATIVE_ROOT, f"{path.name} lies below a negative root"
+            text = read_regular(path, MAX_INCLUDED_BYTES).decode("utf-8")
+            refusal = objection(comment_header(text).values, must_opt_in=False)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _section(self, section: Section) -> ExtractedRecord | Drop:
+        if not MIN_PROSE <= len(section.prose) <= MAX_TEXT:
+            is_short = len(section.prose) < MIN_PROSE
+            bound = f"fewer than {MIN_PROSE}" if is_short else f"more than {MAX_TEXT}"
+            reason = DropReason.TOO_SHORT if is_short else DropReason.TOO_LARGE
+            detail = f"{len(section.prose)} characters of prose, {bound}"
+            return Drop(Unit.SECTION, self.file.path, section.first_line + 1, reason, detail)
+        return ExtractedRecord(
+            source=self._source(SourceKind.DOC_SECTION, section.first_line, section.last_line),
+            lane=Lane.DOCS_QA,
+            text=section.prose,
+            text_sha256=hashlib.sha256(section.prose.encode()).hexdigest(),
+            verdict="prose",
+            prompt=None,
+            context=_join(self.page.title, section.heading)[:MAX_CONTEXT] or None,
+            name=section.heading or None,
+            category="documentation",
+            constructs={},
+            difficulty=DEFAULT_DIFFICULTY,
+            weight=self.weight,
+            metadata=self.metadata,
+        )
+
+    def _source(self, kind: SourceKind, first_line: int, last_line: int) -> Source:
+        span = self.starts[first_line], min(self.starts[last_line], len(self.text.text))
+        return self.file.source(kind, self.text, span)
+
+
+def _join(*parts: str) -> str:
+    """Join the parts that are not empty with `: `, each once."""
+    return ": ".join(dict.fromkeys(part for part in parts if part))

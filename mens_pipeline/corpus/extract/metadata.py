@@ -1,0 +1,189 @@
+"""Metadata in the header and comments of a source, and the one rule that decides which source may train."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from math import isfinite
+from typing import Any, Final
+
+import yaml
+from pydantic import JsonValue
+
+from mens_pipeline.corpus.schema.reasons import DropReason
+from mens_pipeline.language import tokenize
+from mens_pipeline.storage.yaml_file import YamlLimitError, parse_yaml
+
+MAX_FRONTMATTER: Final = 16_384
+"""Characters of frontmatter that are read; a larger header is refused."""
+
+MAX_BRACKETS: Final = 200
+"""Opening brackets and braces that a header may have; YAML takes quadratic time on nested ones."""
+
+_FENCE: Final = "// ---"
+_ENTRY: Final = re.compile(r"^(?P<key>[A-Za-z_][\w-]*):\s*(?P<value>.*)$")
+_MARKER: Final = re.compile(r"^\s*(?://|#)\s?(?P<text>.*)$")
+
+
+class FrontmatterError(Exception):
+    """A header that is no plain YAML mapping; never leaves this package."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Metadata that a source states about itself, and the number of lines that it takes up, fences included."""
+
+    values: dict[str, Any]
+    end_line: int
+
+
+def comment_header(source: str) -> Header:
+    """Read the `// ---` header at the top of a program; empty where there is none.
+
+    Raises:
+        FrontmatterError: The header does not close or is no YAML mapping.
+    """
+    lines = source.split("\n")
+    if lines[0].rstrip() != _FENCE:
+        return Header({}, 0)
+    for number, line in enumerate(lines[1:], start=1):
+        if line.rstrip() == _FENCE:
+            body = (_MARKER.sub(r"\g<text>", text) for text in lines[1:number])
+            return Header(parse_header("\n".join(body)), number + 1)
+        if not line.startswith("//"):
+            break
+    raise FrontmatterError(f"the header opened by `{_FENCE}` is never closed")
+
+
+def parse_header(text: str) -> dict[str, Any]:
+    """Return YAML text as a mapping.
+
+    Raises:
+        FrontmatterError: It is too large, uses aliases (which can grow without bound), or is no mapping.
+    """
+    if len(text) > MAX_FRONTMATTER:
+        raise FrontmatterError(f"the header has {len(text)} characters, more than {MAX_FRONTMATTER}")
+    brackets = text.count("[") + text.count("{")
+    if brackets > MAX_BRACKETS:
+        raise FrontmatterError(f"the header has {brackets} opening brackets, more than {MAX_BRACKETS}")
+    try:
+        values = parse_yaml(text, allow_aliases=False)
+    except YamlLimitError as error:
+        raise FrontmatterError(f"the header is refused: {error}") from error
+    except yaml.YAMLError:
+        values = _load_line_by_line(text)
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise FrontmatterError("the header is no mapping")
+    return {str(key): value for key, value in values.items()}
+
+
+def objection(values: dict[str, Any], *, must_opt_in: bool) -> tuple[DropReason, str] | None:
+    """Return why a source with this header may not train, or None when it may.
+
+    A page trains only if it says so; a program unless it says no.
+    """
+    eligible = values.get("training_eligible")
+    if str(values.get("status", "")).strip().lower() == "deprecated":
+        return DropReason.DEPRECATED, "status: deprecated"
+    if eligible is False:
+        return DropReason.OPTED_OUT, "training_eligible: false"
+    if eligible is None and must_opt_in:
+        return DropReason.NOT_OPTED_IN, "no training_eligible: true"
+    if eligible is not None and eligible is not True:
+        return DropReason.BAD_FRONTMATTER, f"training_eligible is {eligible!r}, neither true nor false"
+    return None
+
+
+def weight_of(values: dict[str, Any]) -> float:
+    """Return `training_weight`, 1 when it is not given; anything but a positive number is a FrontmatterError."""
+    weight = values.get("training_weight", 1.0)
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < float("inf"):
+        raise FrontmatterError(f"training_weight is {weight!r}, not a positive number")
+    return float(weight)
+
+
+def jsonable(value: Any) -> JsonValue:
+    """Convert a YAML value to JSON types; dates, infinities, NaN and other scalars become text."""
+    if isinstance(value, dict):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [jsonable(item) for item in value]
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _load_line_by_line(text: str) -> dict[str, Any]:
+    """Parse a header line by line; a value that is no YAML, as in `constructs: [fn, @test]`, is kept as text."""
+    values: dict[str, Any] = {}
+    for line in text.splitlines():
+        match = _ENTRY.match(line)
+        if match is None:
+            if line.strip():
+                raise FrontmatterError(f"the header is no YAML at {line.strip()[:40]!r}")
+            continue
+        try:
+            values[match["key"]] = parse_yaml(match["value"], allow_aliases=False)
+        except YamlLimitError as error:
+            raise FrontmatterError(f"the header is refused: {error}") from error
+        except yaml.YAMLError:
+            values[match["key"]] = match["value"]
+    return values
+
+
+_DIRECTIVE: Final = re.compile(r"^(?://|#)\s*(?:@training_prompt:|ANCHOR(?:_END)?:|vox:)")
+_LOOKS_LIKE_ONE: Final = re.compile(r"^[ \t]*(?://|#)\s*(?:@training_prompt:|ANCHOR|vox:)", re.MULTILINE)
+"""Found in every text with a directive, and sometimes in a string; texts without it need not be tokenised."""
+
+_PROMPT: Final = re.compile(r"^(?://|#)\s*@training_prompt:(?P<prompt>.*)$")
+_SKIP: Final = re.compile(r"^(?://|#)\s*vox:skip\b")
+
+
+def strip_metadata(source: str) -> str:
+    """Remove frontmatter, training prompt, anchors and `vox:` directives from a program.
+
+    Only comments that fill their lines go, each with its line end, so no token and no other newline moves. The rest has
+    no blank lines at its ends, and one line end.
+
+    Raises:
+        FrontmatterError: The header does not hold together.
+    """
+    begin = comment_header(source).end_line
+    drop = {line for line, comment in _whole_line_comments(source) if is_directive(comment)}
+    kept = [text for number, text in enumerate(source.split("\n")) if number >= begin and number not in drop]
+    return "\n".join(kept).strip("\n") + "\n"
+
+
+def is_directive(comment: str) -> bool:
+    """Return whether a comment speaks to the pipeline."""
+    return _DIRECTIVE.match(comment) is not None
+
+
+def training_prompt(source: str) -> str | None:
+    """Return the `@training_prompt:` of a program; None where there is none."""
+    if "@training_prompt:" not in source:
+        return None
+    matches = (_PROMPT.match(comment) for _, comment in _whole_line_comments(source))
+    return next((prompt for match in matches if match and (prompt := match["prompt"].strip())), None)
+
+
+def has_skip_marker(source: str) -> bool:
+    """Return whether a program carries `vox:skip`."""
+    return "vox:skip" in source and any(_SKIP.match(comment) for _, comment in _whole_line_comments(source))
+
+
+@lru_cache(maxsize=1)
+def _whole_line_comments(source: str) -> tuple[tuple[int, str], ...]:
+    """Return line (from 0) and text of comments alone on their lines; none in a text without directives."""
+    comments: list[tuple[int, str]] = []
+    if _LOOKS_LIKE_ONE.search(source) is None:
+        return ()
+    line = 0
+    is_alone = True
+    for token in tokenize(source):
+        if token.kind == "COMMENT" and is_alone:
+            comments.append((line, token.text.rstrip("\r")))
+        is_alone = token.kind == "NL" or (is_alone and token.kind == "SPACE")
+        line += token.text.count("\n")
+    return tuple(comments)

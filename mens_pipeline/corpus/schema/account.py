@@ -1,0 +1,66 @@
+"""Counts of what was seen, kept, and dropped by reason."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from mens_pipeline.corpus.schema.reasons import DropReason
+
+Reason = TypeVar("Reason", bound=StrEnum)
+Name = TypeVar("Name", bound=str)
+
+
+@dataclass(kw_only=True)
+class Account(Generic[Reason]):
+    """Counts that must add up: what was seen was kept, or dropped for a reason."""
+
+    seen: int = 0
+    kept: int = 0
+    dropped: Counter[Reason] = field(default_factory=Counter)
+
+    def check(self) -> None:
+        """Check that nothing disappeared."""
+        lost = self.seen - self.kept - self.dropped.total()
+        assert lost == 0, f"{lost} of {self.seen} were neither kept nor dropped"  # noqa: S101 - our own impossibility
+
+
+def counts_of(kinds: type[Reason], counts: Mapping[Reason, int]) -> dict[str, int]:
+    """Return the counts of all kinds in JSON types, 0 for those that did not occur."""
+    return {str(kind): counts.get(kind, 0) for kind in kinds}
+
+
+def most_frequent(counts: Mapping[Name, int]) -> dict[str, int]:
+    """Return counts in JSON types, the most frequent first, equals by name."""
+    return {str(name): count for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))}
+
+
+class Unit(StrEnum):
+    """Units that an extraction counts."""
+
+    VOX_FILE = "vox_file"
+    PAGE = "page"
+    SECTION = "section"
+    """The prose below a heading of an eligible page."""
+    BLOCK = "block"
+    """A fenced block of an eligible page that says it is Vox."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Something that an extraction does not keep.
+
+    `path` is relative to the workspace; `line` is its first, from 1; `detail` is for a person.
+    """
+
+    unit: Unit
+    path: str
+    line: int
+    reason: DropReason
+    detail: str
+
+
+def share_text(part: int, whole: int) -> str:
+    """Format a count with its share: `37/40 (92.5 %)`; without the share when there is nothing to divide by."""
+    return f"{part}/{whole} ({100 * part / whole:.1f} %)" if whole else f"{part}/{whole}"

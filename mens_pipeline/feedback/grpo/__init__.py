@@ -1,1 +1,0 @@
-"""Training on rewards of answers that a model writes while it trains (GRPO)."""

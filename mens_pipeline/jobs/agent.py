@@ -1,0 +1,81 @@
+"""Several processes of one machine that do a job together, one a device: started, stopped and ended as one.
+
+They are started as `python -m torch.distributed.run --standalone` does, which passes SIGTERM on to all of them, and
+ends all when one fails. Each holds the whole base. Of every optimizer step each takes its part of the micro-batches,
+and their gradients are summed: the step is the one that a single process would take.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from mens_pipeline.jobs.protocol import ExitCode
+
+ON_RAY: Final = "MENS_TRAINS_ON_RAY"
+"""Set in the processes that Ray starts for us."""
+
+_LAUNCHERS: Final = frozenset(("TORCHELASTIC_RUN_ID", ON_RAY))
+"""Variables of those whose `RANK` counts."""
+
+_GRACE_SECONDS: Final = 100
+"""How long a process may take to write its checkpoint; less than whoever started this one waits."""
+
+
+def start_ranks(command: Sequence[str], number: int) -> ExitCode:
+    """Run a command once for each device, until all have ended."""
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.run import parse_args, run
+
+    options = ["--standalone", "--local-addr=localhost", f"--nproc-per-node={number}"]
+    options.append(f"--shutdown-timeout={_GRACE_SECONDS}")
+    with TemporaryDirectory(prefix="mens-agent-") as logs:
+        try:
+            run(parse_args([*options, f"--log-dir={logs}", "--no-python", *command]))
+        except SignalException:
+            return ExitCode.INTERRUPTED
+        except ChildFailedError as error:
+            codes = {failure.exitcode for failure in error.failures.values()}
+            return next((code for code in (ExitCode.REFUSED, ExitCode.INTERRUPTED) if code in codes), ExitCode.CRASHED)
+    return ExitCode.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """The place of this process among those that train together, and on this machine, each from 0."""
+
+    rank: int = 0
+    local_rank: int = 0
+    size: int = 1
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the one that writes."""
+        return self.rank == 0
+
+    def summed(self, values: Sequence[float], device: str) -> list[float]:
+        """Add up figures of all processes; each gets the sums once all have called."""
+        if self.size == 1:
+            return list(values)
+        import torch
+        import torch.distributed as processes
+
+        shared = torch.tensor(values, dtype=torch.float64, device=device)
+        processes.all_reduce(shared)
+        sums: list[float] = shared.tolist()
+        return sums
+
+    def wait(self) -> None:
+        """Wait until every process has come this far."""
+        if self.size > 1:
+            import torch.distributed as processes
+
+            processes.barrier()
+
+
+def own_team(environment: Mapping[str, str]) -> Team:
+    """Return the place of this process, as the launcher of torch or Ray says it; alone where nobody says anything."""
+    if _LAUNCHERS.isdisjoint(environment):
+        return Team()
+    return Team(*(int(environment[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))

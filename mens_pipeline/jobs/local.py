@@ -1,0 +1,133 @@
+"""Jobs on this machine: started as processes of their own, watched, and never left behind."""
+
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs.environment import ray_environment, training_environment
+from mens_pipeline.jobs.protocol import FAILURE, LOG, RESULT, ExitCode, result_of
+
+_ENTRY: Final = f"{__package__}"
+_PR_SET_PDEATHSIG: Final = 1
+_PARENT_GONE: Final = 75
+_POLL_SECONDS: Final = 0.2
+_LAST_WORDS: Final = 1_500
+"""Characters of a log that a message shows."""
+
+
+def python_command(module: str, *arguments: str) -> list[str]:
+    """Build the command that runs a module in a Python process of its own.
+
+    `-P` keeps the current folder off `sys.path`: it may be a workspace whose `pip.py` or `pydantic.py` is not ours.
+    """
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def job_command(job_path: Path, *options: str) -> list[str]:
+    """Build the command that does a job in a process that ends with this one."""
+    return python_command(_ENTRY, str(job_path), str(os.getpid()), *options)
+
+
+def run_job(  # noqa: PLR0913 - what a process is started with
+    job_path: Path,
+    poll: Callable[[], None] = lambda: None,
+    *,
+    grace_seconds: float = 20.0,
+    num_ranks: int = 1,
+    on_ray: bool = False,
+    variables: Mapping[str, str] | None = None,
+) -> int:
+    """Do a job in a process of its own, in a group of its own, until it ends.
+
+    Whatever ends the wait, ends the job: first SIGTERM, upon which it writes a checkpoint, then SIGKILL for its whole
+    group. Several processes end with the one that started them.
+
+    Args:
+        job_path: The job, in its folder; what the process and its libraries print goes to `child.log` beside it.
+        poll: Called a few times a second while it runs, and once after its end.
+        grace_seconds: How long it may take to write its checkpoint.
+        num_ranks: How many processes work on it together, one a device.
+        on_ray: Whether workers of a Ray cluster do it; the cluster decides what runs where.
+        variables: Of the environment, besides those of every job.
+
+    Returns:
+        Its exit code; see `ExitCode`.
+    """
+    environment = ray_environment() if on_ray else training_environment(num_ranks)
+    ranks = ["--ranks", str(num_ranks)] if num_ranks > 1 and not on_ray else []
+    command = job_command(job_path, *ranks, *(["--ray"] if on_ray else []))
+    with job_path.with_name(LOG).open("ab") as output:
+        child = subprocess.Popen(  # noqa: S603 - our own command
+            command,
+            env={**environment, **(variables or {})},
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
+            process_group=0,
+        )
+        try:
+            while child.poll() is None:
+                poll()
+                time.sleep(_POLL_SECONDS)
+        except BaseException:
+            _end(child, grace_seconds)
+            raise
+    poll()
+    return ExitCode.INTERRUPTED if child.returncode == -signal.SIGTERM else child.returncode
+
+
+def _end(child: "subprocess.Popen[bytes]", grace_seconds: float) -> None:
+    child.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(grace_seconds)
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)  # what is left of its group
+    child.wait()
+
+
+def die_with_parent(parent: int) -> None:
+    """Ask the system for SIGTERM when the parent ends, however it does; where it has, exit. Linux alone can."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        sys.exit(_PARENT_GONE)
+
+
+def refuse_failure(run_dir: Path, code: int, what: str) -> None:
+    """Check that a job came to its end.
+
+    Raises:
+        RefusedError: It did not; the message says why.
+    """
+    if code == ExitCode.DONE:
+        return
+    if code == ExitCode.INTERRUPTED:
+        raise RefusedError(f"{run_dir}: interrupted. Run the same again; what is done already is taken up.")
+    if code == ExitCode.REFUSED:
+        raise RefusedError(json.loads((run_dir / FAILURE).read_text(encoding="utf-8"))["reason"])
+    log = run_dir / LOG
+    words = log.read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:] if log.is_file() else ""
+    raise RefusedError(f"{run_dir}: the {what} process ended with {code}. Its last words ({log}):\n{words}")
+
+
+def result_after(run_dir: Path, code: int) -> dict[str, Any]:
+    """Return what a training left.
+
+    Raises:
+        RefusedError: It did not come to its end; the message says why.
+    """
+    refuse_failure(run_dir, code, "training")
+    result = result_of(run_dir)
+    if result is None:
+        raise RefusedError(f"{run_dir}: the training process left no {RESULT}. Run the same again.")
+    return result

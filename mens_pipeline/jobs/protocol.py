@@ -1,0 +1,117 @@
+"""What a job and its parent say to each other: the job itself, exit codes, and the files in the folder of a job."""
+
+import json
+import os
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import Field
+
+from mens_pipeline.storage.jsonl import replacing
+from mens_pipeline.storage.validation import Strict
+
+JOB: Final = "job.json"
+RESULT: Final = "result.json"
+FAILURE: Final = "failure.json"
+LOG: Final = "child.log"
+"""What the process and its libraries print."""
+
+STOP: Final = "stop"
+"""Asks workers on a cluster to stop, whom no signal reaches."""
+
+CHECKPOINTS: Final = "checkpoints"
+COMPLETE: Final = "complete"
+"""In a checkpoint: it was written to its end."""
+
+
+class ExitCode(IntEnum):
+    """Exit codes of the process of a job."""
+
+    DONE = 0
+    CRASHED = 1
+    REFUSED = 3
+    """`failure.json` says why."""
+    INTERRUPTED = 143
+    """Asked to stop; what can go on has written a checkpoint."""
+
+
+class Job(Strict):
+    """A job, fully decided; each kind has its own fields besides."""
+
+    kind: str = Field(description="Which function does it.")
+    run_dir: Path = Field(description="Where everything of it goes.")
+    lock_path: Path = Field(description="Held while the device is in use.")
+    lock_seconds: float = Field(default=120.0, ge=0, description="How long another holder may take to end.")
+
+
+def as_document(values: dict[str, Any]) -> str:
+    """Return JSON for a file that people read."""
+    return json.dumps(values, indent=2, sort_keys=True) + "\n"
+
+
+def write_document(path: Path, values: dict[str, Any]) -> None:
+    """Write a document of a job; it is there whole or not at all, also after a power cut.
+
+    Raises:
+        ConfigurationError: The disk is full.
+    """
+    with replacing(path) as target:
+        target.write(as_document(values).encode())
+        target.flush()
+        os.fsync(target.fileno())
+
+
+def result_of(run_dir: Path) -> dict[str, Any] | None:
+    """Read the result of a job; None where there is none, or one that was cut off."""
+    try:
+        result = json.loads((run_dir / RESULT).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+    return result if isinstance(result, dict) else None
+
+
+def fail(job: Job, reason: str) -> ExitCode:
+    """Leave word of why a job was refused."""
+    (job.run_dir / FAILURE).write_text(as_document({"reason": reason}), encoding="utf-8")
+    return ExitCode.REFUSED
+
+
+def ended(run_dir: Path) -> ExitCode:
+    """Return how a training came to its end, by what it left."""
+    if result_of(run_dir) is not None:
+        return ExitCode.DONE
+    left = {FAILURE: ExitCode.REFUSED, STOP: ExitCode.INTERRUPTED}
+    return next((code for name, code in left.items() if (run_dir / name).exists()), ExitCode.CRASHED)
+
+
+def mark_complete(checkpoint: Path) -> None:
+    """Note that a checkpoint was written to its end, with the size of each of its files, once all are on the disk."""
+    sizes = {}
+    for path in sorted(checkpoint.rglob("*")):
+        if path.is_file() and path.name != COMPLETE:
+            with path.open("rb") as content:
+                os.fsync(content.fileno())
+            sizes[path.relative_to(checkpoint).as_posix()] = path.stat().st_size
+    with (checkpoint / COMPLETE).open("w", encoding="utf-8") as mark:
+        mark.write(as_document(sizes))
+        mark.flush()
+        os.fsync(mark.fileno())
+
+
+def newest_checkpoint(run_dir: Path) -> Path | None:
+    """Return the newest complete checkpoint of a run, if there is one."""
+    complete = [path.parent for path in (run_dir / CHECKPOINTS).glob(f"checkpoint-*/{COMPLETE}") if _is_whole(path)]
+    return max(complete, key=lambda path: int(path.name.rsplit("-", 1)[1]), default=None)
+
+
+def _is_whole(mark: Path) -> bool:
+    """Return whether the files of a checkpoint are as large as they were; a power cut may leave empty ones."""
+    text = mark.read_text(encoding="utf-8", errors="replace")
+    if not text:
+        return True  # of an earlier version
+    try:
+        sizes = json.loads(text)
+        return all((mark.parent / name).stat().st_size == size for name, size in sizes.items())
+    except (ValueError, AttributeError, OSError, RecursionError):
+        return False

@@ -1,0 +1,98 @@
+"""A training by workers of a Ray cluster: the driver, `python -m mens_pipeline.jobs JOB [PARENT] --ray`.
+
+It runs on any node, asks Ray for a worker for each device of the recipe, and waits for them. A worker that is lost is
+replaced, with all others, and they go on from the newest checkpoint. Every node sees the folders of the job at the same
+paths; Ray says who trains on which GPU, so no lock is held.
+"""
+
+import signal
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, Final
+
+from dagster_pipes import PipesEnvVarParamsLoader, open_dagster_pipes
+
+from mens_pipeline.errors import MensError, RefusedError
+from mens_pipeline.jobs.agent import ON_RAY
+from mens_pipeline.jobs.environment import own_environment
+from mens_pipeline.jobs.kinds import function_of, read_job
+from mens_pipeline.jobs.protocol import FAILURE, STOP, ExitCode, ended, fail
+
+_RAY: Final = "ray"
+"""In the folder of a run: what Ray keeps of it."""
+
+_MOST_FAILURES: Final = 3
+_PASSED: Final = (
+    *("CUBLAS_WORKSPACE_CONFIG", "HF_HUB_DISABLE_TELEMETRY", "HF_HUB_OFFLINE", "OMP_NUM_THREADS", "OMP_WAIT_POLICY"),
+    *("PYTHONPATH", "TOKENIZERS_PARALLELISM", "TRANSFORMERS_VERBOSITY"),
+)
+"""What workers get of the environment of this process, beside what Ray gives them."""
+
+
+def run_workers(job: Any, job_path: Path) -> ExitCode:
+    """Run a job that trains on the cluster that `RAY_ADDRESS` names, or on one that is started for it on this machine.
+
+    Raises:
+        RefusedError: A worker was refused; the reason is its own.
+    """
+    for name in (FAILURE, STOP):
+        (job.run_dir / name).unlink(missing_ok=True)
+    # A job of Dagster is looked at by its client, which warns of one that says nothing.
+    with open_dagster_pipes() if PipesEnvVarParamsLoader().is_dagster_pipes_process() else nullcontext():  # type: ignore[no-untyped-call]
+        _fit(job, job_path)
+    return ended(job.run_dir)
+
+
+def _fit(job: Any, job_path: Path) -> None:
+    """Train on the cluster, until all workers have ended."""
+    import ray
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchConfig, TorchTrainer
+    from ray.train.v2.api.exceptions import TrainingFailedError
+
+    own = own_environment()
+    variables = {name: own[name] for name in _PASSED if name in own} | {ON_RAY: "1"}
+    ray.init()
+    # After Ray's own. Workers look for the file at each step: no signal reaches the thread that they train in.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: (job.run_dir / STOP).touch())
+    is_cuda = job.device == "cuda"
+    trainer = TorchTrainer(
+        _work,
+        train_loop_config={"job": str(job_path)},
+        torch_config=TorchConfig(backend="nccl" if is_cuda else "gloo"),
+        scaling_config=ScalingConfig(num_workers=job.recipe.devices, use_gpu=is_cuda),
+        run_config=RunConfig(
+            name=_RAY,
+            storage_path=str(job.run_dir),
+            failure_config=FailureConfig(max_failures=_MOST_FAILURES),
+            worker_runtime_env={"env_vars": variables},
+        ),
+    )
+    try:
+        trainer.fit()
+    except TrainingFailedError:
+        if not (job.run_dir / FAILURE).exists():
+            raise
+
+
+def _work(config: dict[str, str]) -> None:
+    """Train as one of the workers, in a thread of a process that Ray started."""
+    job_path = Path(config["job"])
+    _refuse_missing(job_path)
+    job: Any = read_job(job_path)
+    if (job.run_dir / FAILURE).exists():  # one that all workers would meet again
+        raise RefusedError((job.run_dir / FAILURE).read_text(encoding="utf-8"))
+    try:
+        for path in (job.base_path, job.train_path):
+            _refuse_missing(path)
+        function_of(job)(job)
+    except MensError as error:
+        fail(job, str(error))
+        raise
+
+
+def _refuse_missing(path: Path) -> None:
+    if not path.exists():
+        advice = "Mount the folders of MENS_STORE_ROOT and MENS_CACHE_ROOT at the same paths on all nodes."
+        raise RefusedError(f"{path}: not on this node of the Ray cluster. {advice}")

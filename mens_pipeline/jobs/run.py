@@ -1,0 +1,102 @@
+"""The process of a job, from inside: it dies with its parent, holds its device alone, and says how it ended."""
+
+import os
+import shutil
+import signal
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Final
+
+from mens_pipeline.errors import MensError
+from mens_pipeline.jobs.agent import own_team, start_ranks
+from mens_pipeline.jobs.device import exclusive
+from mens_pipeline.jobs.environment import own_environment
+from mens_pipeline.jobs.kinds import function_of, read_job
+from mens_pipeline.jobs.local import die_with_parent, job_command
+from mens_pipeline.jobs.protocol import CHECKPOINTS, COMPLETE, FAILURE, ExitCode, Job, fail
+from mens_pipeline.storage.files import is_full
+
+_NO_ROOM: Final = ("No space left on device", "File too large", "unexpected pos ", "PytorchStreamWriter failed")
+
+
+def main(arguments: Sequence[str]) -> ExitCode:
+    """Do the job that a file describes: in this process, in several, or on a Ray cluster.
+
+    `arguments` are the path of the job, the process that started this one (where Ray did, there is none to die with),
+    and `--ranks N` or `--ray`.
+    """
+    parser = ArgumentParser(prog="python -m mens_pipeline.jobs")
+    parser.add_argument("job", type=Path)
+    parser.add_argument("parent", type=int, nargs="?")
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--ray", action="store_true")
+    asked = parser.parse_args(arguments)
+    if asked.parent is not None:
+        die_with_parent(asked.parent)
+    # Who started this process may ignore it, as Dagster does after a run in the background, and a child inherits that.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        job = read_job(asked.job)
+    except MensError as error:  # no run folder is known yet where the failure could be left
+        parser.exit(ExitCode.CRASHED, f"{parser.prog}: {error}\n")
+    try:
+        if asked.ray:
+            from mens_pipeline.jobs.ray import run_workers  # noqa: PLC0415 - of an extra
+
+            return run_workers(job, asked.job)
+        if asked.ranks > 1:
+            with _holding(job):
+                return start_ranks(job_command(asked.job), asked.ranks)
+        return _do(job)
+    except MensError as error:
+        return fail(job, str(error))
+
+
+def _do(job: Job) -> ExitCode:
+    # Where several train together, the process that started them all holds the device.
+    is_alone = own_team(own_environment()).size == 1
+    with _holding(job) if is_alone else nullcontext():
+        try:
+            return ExitCode.INTERRUPTED if function_of(job)(job) is False else ExitCode.DONE
+        except MensError:
+            raise
+        except Exception as error:
+            if not found_no_room(error):
+                raise
+            advice = "Make room, and run the same again: it goes on from its newest checkpoint."
+            for checkpoint in (job.run_dir / CHECKPOINTS).glob("checkpoint-*"):
+                if not (checkpoint / COMPLETE).exists():
+                    shutil.rmtree(checkpoint, ignore_errors=True)  # half of it is of no use, and takes the last room
+            return fail(job, f"{job.run_dir}: no space left on its disk ({error}). {advice}")
+
+
+@contextmanager
+def _holding(job: Job) -> Iterator[None]:
+    """Hold the device of a job for as long as the block runs; what an earlier try left word of is gone.
+
+    Raises:
+        RefusedError: Another run holds it.
+    """
+    (job.run_dir / FAILURE).unlink(missing_ok=True)
+    with exclusive(job.lock_path, job.lock_seconds, f"the job in {job.run_dir}"):
+        yield
+
+
+def found_no_room(error: Exception) -> bool:
+    """Return whether something failed because the disk is full, in whatever words a library says so.
+
+    The system names the reason, safetensors quotes it, torch tells where its file ends.
+    """
+    if isinstance(error, OSError):
+        return is_full(error)
+    return any(words in str(error) for words in _NO_ROOM)
+
+
+def leave(code: ExitCode) -> None:
+    """End this process at once: threads of the libraries must not keep a finished one alive."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,223 @@
+"""Checks of what built-ins are given (section 4); numbers and bools (F1, F2), strings (F3)."""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+from mens_pipeline.language.interpreter.arithmetic import LEAST_INT, MOST_INT, ranged
+from mens_pipeline.language.interpreter.machine import Machine
+from mens_pipeline.language.interpreter.values import (
+    NONE,
+    Native,
+    Value,
+    Variant,
+    byte_length,
+    kind_name,
+    some,
+    text_of,
+    type_error,
+)
+
+_T = TypeVar("_T")
+
+
+def _check(kind: type[_T], name: str) -> Callable[[Value, str], _T]:
+    """Return a function that takes a value and what it is for, and returns the value, or raises a `VoxError`."""
+
+    def checked(value: Value, what: str) -> _T:
+        if type(value) is kind:
+            found: _T = value
+            return found
+        raise type_error(f"{what} is {name}, found {kind_name(value)}")
+
+    return checked
+
+
+a_text: Final = _check(str, "a str")
+an_int: Final = _check(int, "an int")
+a_list: Final[Callable[[Value, str], list[Value]]] = _check(list, "a list")
+a_record: Final[Callable[[Value, str], dict[str, Value]]] = _check(dict, "a record")
+
+
+_INTEGER: Final = re.compile(r"[+-]?0*[0-9]{1,19}")
+_FLOAT: Final = re.compile(
+    r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[+-]?(?:inf|infinity|nan)", re.ASCII | re.IGNORECASE
+)
+_MOST_DIGITS: Final = 4000
+"""Below what Python refuses to read; so many digits can only be leading zeros."""
+
+
+def to_int(_machine: Machine, value: Value) -> int:
+    """`int(x)`: 0 for what cannot be read."""
+    if type(value) is int or type(value) is bool:
+        return int(value)
+    if type(value) is float:
+        return _truncated(value)
+    if type(value) is str:
+        digits = value.strip()
+        number = int(digits) if len(digits) <= _MOST_DIGITS and _INTEGER.fullmatch(digits) else 0
+        return number if LEAST_INT <= number <= MOST_INT else 0
+    raise type_error(f"`int` does not take {kind_name(value)}")
+
+
+def _truncated(value: float) -> int:
+    if math.isnan(value):
+        return 0
+    if abs(value) < MOST_INT:
+        return int(value)
+    return MOST_INT if value > 0 else LEAST_INT
+
+
+def to_float(_machine: Machine, value: Value) -> float:
+    """`float(x)`: 0.0 for what cannot be read."""
+    if type(value) is float or type(value) is int:
+        return float(value)
+    if type(value) is str:
+        text = value.strip()
+        return float(text) if _FLOAT.fullmatch(text) else 0.0
+    raise type_error(f"`float` does not take {kind_name(value)}")
+
+
+def _rounded(value: float) -> float:
+    """Round half away from zero; the sign of zero is kept."""
+    if not math.isfinite(value) or value == math.floor(value):
+        return value
+    below = math.floor(abs(value))
+    nearest = below + 1 if abs(value) - below >= 0.5 else below  # noqa: PLR2004 - a half
+    return math.copysign(nearest, value)
+
+
+def _whole(value: float, nearest: float) -> float:
+    return math.copysign(nearest, value) if nearest == 0 else nearest
+
+
+def _floor(_machine: Machine, value: float) -> float:
+    return _whole(value, float(math.floor(value))) if math.isfinite(value) else value
+
+
+def _ceil(_machine: Machine, value: float) -> float:
+    return _whole(value, float(math.ceil(value))) if math.isfinite(value) else value
+
+
+def _root(_machine: Machine, value: float) -> float:
+    return math.sqrt(value) if value >= 0 else math.nan
+
+
+TEXTS: Final = {word: Native(word, text_of, 0, 0) for word in ("to_str", "to_string")}
+"""What all plain values have."""
+
+INT_METHODS: Final[dict[str, Native]] = TEXTS | {
+    "abs": Native("abs", lambda _machine, value: ranged(abs(value)), 0, 0),
+    "min": Native("min", lambda _machine, value, other: min(value, an_int(other, "the argument of `min`")), 1, 1),
+    "max": Native("max", lambda _machine, value, other: max(value, an_int(other, "the argument of `max`")), 1, 1),
+}
+FLOAT_METHODS: Final[dict[str, Native]] = TEXTS | {
+    "abs": Native("abs", lambda _machine, value: abs(value), 0, 0),
+    "floor": Native("floor", _floor, 0, 0),
+    "ceil": Native("ceil", _ceil, 0, 0),
+    "round": Native("round", lambda _machine, value: _rounded(value), 0, 0),
+    "sqrt": Native("sqrt", _root, 0, 0),
+}
+
+
+_WHITE_SPACE: Final = "".join(
+    map(
+        chr,
+        (*range(0x09, 0x0E), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000),
+    )
+)
+"""Unicode's; unlike `str.strip`, U+001C to U+001F stay."""
+
+
+def _made(machine: Machine, text: str) -> str:
+    """Return a new string, and charge the test for its length in bytes."""
+    machine.allocate(byte_length(text))
+    return text
+
+
+def _length(_machine: Machine, text: str) -> int:
+    return byte_length(text)
+
+
+def _contains(machine: Machine, text: str, part: Value) -> bool:
+    machine.charge(len(text) // 64)
+    return a_text(part, "the argument of `contains`") in text
+
+
+def _starts_with(_machine: Machine, text: str, part: Value) -> bool:
+    return text.startswith(a_text(part, "the argument of `starts_with`"))
+
+
+def _ends_with(_machine: Machine, text: str, part: Value) -> bool:
+    return text.endswith(a_text(part, "the argument of `ends_with`"))
+
+
+def _split(machine: Machine, text: str, separator: Value = " ") -> list[Value]:
+    """Split a text; an empty separator gives an empty string, each character, an empty string."""
+    between = a_text(separator, "the separator")
+    machine.allocate(text.count(between) + 1)
+    machine.allocate(byte_length(text))
+    return list(text.split(between)) if between else ["", *text, ""]
+
+
+def _replace(machine: Machine, text: str, old: Value, new: Value) -> str:
+    before, after = a_text(old, "what `replace` looks for"), a_text(new, "what `replace` writes")
+    machine.allocate(len(text) + text.count(before) * max(0, byte_length(after) - len(before)))
+    return text.replace(before, after)
+
+
+def _slice(machine: Machine, text: str, first: Value, last: Value | None = None) -> str:
+    start = max(0, an_int(first, "the start of `slice`"))
+    end = len(text) if last is None else max(0, an_int(last, "the end of `slice`"))
+    return _made(machine, text[start:end])
+
+
+def _char_at(_machine: Machine, text: str, index: Value) -> Variant:
+    place = an_int(index, "the argument of `char_at`")
+    return some(text[place]) if 0 <= place < len(text) else NONE
+
+
+def _index_of(machine: Machine, text: str, part: Value) -> Variant:
+    machine.charge(len(text) // 64)
+    place = text.find(a_text(part, "the argument of `index_of`"))
+    return some(place) if place >= 0 else NONE
+
+
+def _repeat(machine: Machine, text: str, times: Value) -> str:
+    count = an_int(times, "the argument of `repeat`")
+    if count < 0:
+        raise type_error(f"a string cannot be repeated {count} times")
+    machine.allocate(byte_length(text) * count)
+    return text * count
+
+
+def _changed(change: Callable[[str], str], *names: str) -> Iterator[Native]:
+    """Yield a method that makes another string, by each of its names."""
+    for name in names:
+        yield Native(name, lambda machine, text: _made(machine, change(text)), 0, 0)
+
+
+TEXT_METHODS: Final[dict[str, Native]] = TEXTS | {
+    native.name: native
+    for native in (
+        Native("len", _length, 0, 0),
+        Native("length", _length, 0, 0),
+        Native("is_empty", lambda _machine, text: not text, 0, 0),
+        *_changed(str.upper, "to_upper", "to_uppercase"),
+        *_changed(str.lower, "to_lower", "to_lowercase"),
+        *_changed(lambda text: text.strip(_WHITE_SPACE), "trim"),
+        *_changed(lambda text: text.lstrip(_WHITE_SPACE), "trim_start"),
+        *_changed(lambda text: text.rstrip(_WHITE_SPACE), "trim_end"),
+        Native("contains", _contains, 1, 1),
+        Native("starts_with", _starts_with, 1, 1),
+        Native("ends_with", _ends_with, 1, 1),
+        Native("split", _split, 0, 1),
+        Native("replace", _replace, 2, 2),
+        Native("slice", _slice, 1, 2),
+        Native("char_at", _char_at, 1, 1),
+        Native("index_of", _index_of, 1, 1),
+        Native("repeat", _repeat, 1, 1),
+        Native("chars_count", lambda _machine, text: len(text), 0, 0),
+    )
+}

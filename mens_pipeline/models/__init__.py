@@ -1,0 +1,1 @@
+"""Models as files: base models, adapters with their manifests, prompts as tokens, and model cards."""

@@ -1,0 +1,279 @@
+"""A trained adapter: the folder of its run, read, checked and hashed once, and the manifest that training wrote."""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from mens_pipeline.corpus.extract.sources import is_out_of_place
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.models.base import Base, Count, Digest, Recorded, RecordedPath, Word, shapes_in
+from mens_pipeline.storage.files import read_regular
+from mens_pipeline.storage.store import digest_of, key_of
+from mens_pipeline.storage.validation import errors_in, newer_format
+
+ADAPTER: Final = "adapter"
+"""In the folder of a run: the adapter as PEFT reads it."""
+
+MANIFEST: Final = "training_manifest.json"
+CARD: Final = "README.md"
+WEIGHTS: Final = "adapter_model.safetensors"
+CONFIGURATION: Final = "adapter_config.json"
+METHOD: Final = "qlora"
+SCHEMA_VERSION: Final = 6
+"""Of the manifest."""
+
+_MOST_BYTES: Final = 16 * 2**20
+_SHOWN: Final = 5
+_ADVICE: Final = "Name the folder of a complete run of `mens train`."
+
+
+class TrainedRecipe(Recorded):
+    """The recipe of a run, with the fields that are read later; others are kept."""
+
+    bnb_4bit_quant_type: Word
+    bnb_4bit_use_double_quant: bool
+    lora_r: Count
+    lora_alpha: Count
+    target_modules: Word | list[Word]
+    learning_rate: float
+    lr_scheduler_type: Word
+    max_minutes: float | None = None
+
+
+class ShownKind(Recorded):
+    """What training showed of one kind of rows."""
+
+    tokens_shown: Count
+    share: float
+    epochs: float
+
+
+class TrainingResult(Recorded):
+    """What training came to, with the fields that are read later; others are kept."""
+
+    compute_dtype: Literal["float32", "bfloat16"]
+    num_train: Count
+    num_rows: Count
+    longest: Count
+    num_steps: Count
+    planned_steps: Count
+    trained_tokens: Count
+    seconds: float
+    train_loss: float
+    validation_loss: float | None
+    num_trained_parameters: Count
+    num_adapter_matrices: Count
+    num_changed_matrices: Count
+    frozen_sha256: Word
+    plan: dict[Word, Any] | None = Field(default=None, description="None in runs before plans were kept.")
+    kinds: dict[Word, ShownKind] | None = Field(default=None, description="None in runs before kinds were counted.")
+    num_batches: Count | None = Field(default=None, description="None in runs before batches were counted.")
+
+
+class Before(Recorded):
+    """What an adapter had been trained already where this training began."""
+
+    adapter_sha256: Digest
+    num_batches: Count
+    num_steps: Count
+    seconds: float
+
+
+class TrainingManifest(Recorded):
+    """`training_manifest.json`: what an adapter was made from, how, and what training came to."""
+
+    manifest_schema_version: Count | None = None
+    backend: Literal["qlora"]
+    tokenizer: Word = "hf"
+    name: str = Field(pattern="^[0-9A-Za-z._-]{1,128}$")
+    vcs_sha: Word | None
+    vox_backend: Word | None = None
+    base_model: Base
+    recipe: TrainedRecipe
+    recipe_origins: dict[Word, Word] = Field(default={}, description="Where each value of the recipe came from.")
+    preset: Word | None
+    domain: Word | None = None
+    continues: Before | None = Field(default=None, description="The run that this one goes on from.")
+    contract_digest: Digest
+    train_file: RecordedPath = Field(description="The train set, on the machine that trained.")
+    train_sha256: Digest
+    heldout_sha256: Digest | None
+    system_prompt: str
+    chat_template: str | None = Field(default=None, description="None in runs before bases that think had a form.")
+    result: TrainingResult
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read the manifest of a run, which may come from a stranger with it.
+
+        Raises:
+            RefusedError: It is not there, is no JSON, is of another method, or lacks something or has it in another
+                form; the message names where.
+        """
+        try:
+            document = json.loads(read_regular(path, _MOST_BYTES))
+        except (OSError, ValueError, RecursionError) as error:
+            found = (error.strerror or "not readable") if isinstance(error, OSError) else f"no JSON ({error})"
+            raise RefusedError(f"{path}: {found}. {_ADVICE}") from error
+        method = document.get("backend", "nothing") if isinstance(document, dict) else "nothing"
+        if method != METHOD:
+            raise RefusedError(f"{path}: backend is {str(method)[:40]}, expected {METHOD}. {_ADVICE}")
+        if newer := newer_format(document.get("manifest_schema_version"), SCHEMA_VERSION):
+            raise RefusedError(f"{path}: {newer}.")
+        try:
+            return cls.model_validate(document)
+        except ValidationError as error:
+            errors = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:_SHOWN]]
+            more = f"; and {error.error_count() - _SHOWN} more" if error.error_count() > _SHOWN else ""
+            raise RefusedError(f"{path}: {'; '.join(errors)}{more}. {_ADVICE}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """An adapter as it was when it was opened.
+
+    Attributes:
+        path: The folder of its run, or of the artifact that it became.
+        digest: SHA-256 of its weights, configuration, tokenizer and templates, hexadecimal.
+    """
+
+    path: Path
+    digest: str
+    manifest: TrainingManifest
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Read and hash the adapter of a run.
+
+        Raises:
+            RefusedError: The run is not complete, its manifest is not what `mens train` writes, or something in the
+                folder is a link.
+        """
+        refuse_links(path)
+        manifest = TrainingManifest.read(path / MANIFEST)
+        return cls(path, adapter_digest(path), manifest)
+
+    @property
+    def folder(self) -> Path:
+        """What PEFT reads: weights, configuration and tokenizer."""
+        return self.path / ADAPTER
+
+    @property
+    def weights(self) -> Path:
+        """The file of its matrices."""
+        return self.folder / WEIGHTS
+
+
+def adapter_digest(run: Path) -> str:
+    """Compute the SHA-256 of the adapter of a run, hexadecimal: weights, configuration, tokenizer; not its card.
+
+    Raises:
+        RefusedError: It has no weights, or something in its folder is a link.
+    """
+    folder = run / ADAPTER
+    refuse_links(folder)
+    if not (folder / WEIGHTS).is_file():
+        raise RefusedError(f"{folder / WEIGHTS}: not there. {_ADVICE}")
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    return key_of({name: _digest_of_part(path) for name, path in files.items() if name != CARD})
+
+
+def _digest_of_part(path: Path) -> str:
+    """Compute the SHA-256 of a file; that of PEFT's configuration, whose order varies, is of its sorted values."""
+    if path.name != CONFIGURATION:
+        return digest_of(path)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return key_of({name: sorted(value) if isinstance(value, list) else value for name, value in values.items()})
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return digest_of(path)
+
+
+def refuse_links(folder: Path) -> None:
+    """Check that everything in a folder lies there: through a link it would be read or written elsewhere.
+
+    Raises:
+        RefusedError: It holds a link, a pipe or a device.
+    """
+    for place, folders, names in os.walk(folder):
+        for name in sorted((*folders, *names)):
+            path = Path(place, name)
+            if is_out_of_place(path):
+                raise RefusedError(f"{path}: a link, a pipe or a device. Put the file itself in its place.")
+
+
+_NAME_RUN: Final = "Name the run that it was trained in."
+_LORA: Final = "LORA"
+_LONGEST_CONFIGURATION: Final = 1_000_000
+"""Bytes of the file."""
+
+_FIRST_HALF: Final = ".lora_A.weight"
+_PlainName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.]{1,200}$")]
+
+
+class AdapterConfig(BaseModel):
+    """Configuration of an adapter of this project; every other option of PEFT must be absent, or off."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    peft_type: Literal["LORA"]
+    r: int = Field(ge=1, le=4_096, description="The rank.")
+    lora_alpha: float = Field(
+        default=1, gt=0, le=1_000_000, description="Over the rank: what the adapter is scaled by."
+    )
+    lora_dropout: float = Field(default=0, ge=0, lt=1)
+    target_modules: Literal["all-linear"] | list[_PlainName] = Field(
+        default="all-linear", description="Names of layers; PEFT takes any other string for a regular expression."
+    )
+    task_type: Literal["CAUSAL_LM"] | None = None
+    bias: Literal["none"] = "none"
+    init_lora_weights: bool = Field(default=True, description="Any other way to begin is a text or a computation.")
+    inference_mode: bool = True
+    base_model_name_or_path: str | None = None
+    revision: str | None = None
+    peft_version: str | None = None
+    megatron_core: Literal["megatron.core"] = "megatron.core"
+    qalora_group_size: int = Field(default=16, description="Of no effect, since `use_qalora` is off.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_what_is_off(cls, values: Any) -> Any:
+        """Leave out what is null, false or empty, which newer and older versions of PEFT write for what they know."""
+        if not isinstance(values, dict):
+            return values
+        return {name: value for name, value in values.items() if name in cls.model_fields or not _is_off(value)}
+
+
+def read_adapter_config(adapter: Path) -> AdapterConfig:
+    """Read what an adapter says of itself, and see that its weights are of the rank that it names.
+
+    Raises:
+        RefusedError: It is missing, is not what training writes, or its weights are of another rank.
+    """
+    path = adapter / CONFIGURATION
+    try:
+        values = json.loads(read_regular(path, _LONGEST_CONFIGURATION))
+    except (OSError, ValueError, RecursionError) as error:
+        found = error.strerror if isinstance(error, OSError) and error.strerror else "no JSON"
+        raise RefusedError(f"{path}: {found}. {_NAME_RUN}") from error
+    kind = values.get("peft_type") if isinstance(values, dict) else None
+    if isinstance(kind, str) and kind != _LORA:
+        advice = "Only LoRA adapters are merged, judged and served."
+        raise RefusedError(f"{path}: peft_type is {kind[:100]}, expected {_LORA}. {advice}")
+    try:
+        config = AdapterConfig.model_validate_json(json.dumps(values))
+    except ValidationError as error:
+        raise RefusedError(f"{path}: not what `mens train` writes ({errors_in(error)[:300]}). {_NAME_RUN}") from error
+    ranks = {shape[0] for name, shape in shapes_in(adapter / WEIGHTS).items() if name.endswith(_FIRST_HALF) and shape}
+    if ranks - {config.r}:
+        found = ", ".join(map(str, sorted(ranks)))
+        raise RefusedError(f"{path}: r is {config.r}, {WEIGHTS} holds matrices of rank {found}. {_NAME_RUN}")
+    return config
+
+
+def _is_off(value: Any) -> bool:
+    return value is None or value is False or value in ({}, [])

@@ -1,0 +1,270 @@
+"""A base model as a folder on this machine: what it is, where it came from, and what its files hold.
+
+What an adapter was trained on is on record as a `Base`; `find_recorded_base` finds the folder again by its digest.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.files import open_regular, read_regular
+from mens_pipeline.storage.validation import errors_in
+
+HUB: Final = "hub"
+"""Below the cache: what was fetched from the Hub, as its library lays it out."""
+
+RECORD: Final = "base_model.json"
+"""Beside the weights: what they are. Written last; a folder of ours without it is incomplete."""
+
+_ADAPTER: Final = "adapter_config.json"
+_LONGEST_CONFIG: Final = 1_048_576
+_LONGEST_HEADER: Final = 100_000_000
+"""Bytes of the header of a safetensors file, as the library has it."""
+
+_MOST_DIMENSIONS: Final = 8
+_LARGEST: Final = 2**40
+_NEEDED: Final = ("config.json", "tokenizer.json", "*.safetensors")
+_SIZES: Final = ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size")
+_DIGESTED: Final = ("*.json", "*.jinja", "*.safetensors", "*.model", "*.txt")
+
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Word = Annotated[str, Field(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f]*$")]
+Shape = tuple[int, ...]
+
+
+def _check_path(path: Any) -> Any:
+    """Refuse what would not show as one line, or leads nowhere."""
+    if not isinstance(path, str | Path) or not str(path) or min(str(path)) < " ":
+        raise ValueError("Input should be a path, a string of at least one character and no control characters")
+    return path
+
+
+RecordedPath = Annotated[Path, Field(strict=False), BeforeValidator(_check_path)]
+
+_places: Final[list[Path]] = []
+"""Where this process looks for bases; the settings say so."""
+
+
+class Recorded(BaseModel):
+    """A part of a document that a stranger may have written: known fields are checked, others are kept."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, strict=True, protected_namespaces=(), allow_inf_nan=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what was read or set, in JSON types."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+class Base(Recorded):
+    """A base model."""
+
+    name: Word = Field(description="What was asked for.")
+    revision: Word | None = Field(description="Commit, tag or branch; null for a folder.")
+    path: RecordedPath = Field(description="Its folder, on the machine that wrote this.")
+    origin: Word = Field(description="`folder`, `cache`, `hub` or `wheel`.")
+    sha256: Digest = Field(description="Of all files that decide what it does.")
+    licence: Word | None = Field(description="As it says itself; null when it says nothing.")
+    architecture: Word
+    num_layers: Count
+    num_heads: Count
+    hidden_size: Count
+    vocab_size: Count
+    num_values: Count
+
+
+def describe_base(name: str, revision: str | None, path: Path, origin: str, licence: str | None) -> Base:
+    """Describe a folder as a base model.
+
+    Raises:
+        RefusedError: A file is missing, weights are no safetensors, or it is no causal language model.
+    """
+    refuse_missing(path)
+    text, architecture = refuse_unfit(path)
+    try:
+        return Base(
+            name=name,
+            revision=revision,
+            path=path,
+            origin=origin,
+            sha256=digest_of_folder(path),
+            licence=licence,
+            architecture=architecture,
+            num_layers=text["num_hidden_layers"],
+            num_heads=text["num_attention_heads"],
+            hidden_size=text["hidden_size"],
+            vocab_size=text["vocab_size"],
+            num_values=sum(map(num_values_in, path.glob("*.safetensors"))),
+        )
+    except ValidationError as error:
+        raise RefusedError(f"{path}: no base model ({errors_in(error)}). Choose another base model.") from error
+
+
+def refuse_missing(path: Path) -> None:
+    """Check that a folder has what a base model needs.
+
+    Raises:
+        RefusedError: It lacks a file; the message says which.
+    """
+    missing = missing_files(path)
+    if missing:
+        advice = "A base model needs config.json, tokenizer.json and weights as safetensors."
+        raise RefusedError(f"{path}: no {', no '.join(missing)}. {advice}")
+
+
+def refuse_unfit(path: Path) -> tuple[dict[str, Any], str]:
+    """Check that a folder is a causal language model by itself, by its configuration: before its weights are looked at.
+
+    Returns:
+        The part of its configuration that is about text, and its architecture.
+
+    Raises:
+        RefusedError: It leads to another model, wants to run code, or is another kind of model.
+    """
+    if (path / _ADAPTER).exists():
+        # The library would load the model that this file names, whatever else lies here.
+        raise RefusedError(f"{path}: {_ADAPTER} makes it an adapter of another model. Name that model, or merge them.")
+    config = configuration_of(path)
+    text = config.get("text_config", config)
+    architecture = str(next(iter(config.get("architectures") or []), "none named"))
+    if "auto_map" in config:
+        raise RefusedError(f"{path}: its configuration wants to run code of its own. Choose a model that needs none.")
+    if not architecture.endswith(("ForCausalLM", "ForConditionalGeneration")):
+        raise RefusedError(f"{path}: {architecture} is no causal language model. Choose another base model.")
+    unsaid = [key for key in _SIZES if not isinstance(text.get(key), int)]
+    if unsaid:
+        raise RefusedError(f"{path}: config.json has no {', no '.join(unsaid)}. Choose a model of another family.")
+    return text, architecture
+
+
+def configuration_of(path: Path) -> dict[str, Any]:
+    """Read the configuration of a model, which anybody may have written.
+
+    Raises:
+        RefusedError: It is too large, no JSON, or not laid out as one.
+    """
+    try:
+        config = json.loads(read_regular(path / "config.json", _LONGEST_CONFIG))
+    except (OSError, ValueError, RecursionError) as error:
+        raise RefusedError(f"{path}: config.json is no JSON ({error}). Fetch the model again.") from error
+    is_laid_out = isinstance(config, dict) and isinstance(config.get("text_config", {}), dict)
+    if not is_laid_out or not isinstance(config.get("architectures", []), list | None):
+        raise RefusedError(f"{path}: config.json is no configuration of a model. Fetch the model again.")
+    return dict(config)
+
+
+def digest_of_folder(path: Path) -> str:
+    """Compute the SHA-256 over all files that decide what a model does, hexadecimal.
+
+    Raises:
+        RefusedError: One of them cannot be read, or is no file.
+    """
+    digest = hashlib.sha256()
+    names = {file.name: file for pattern in _DIGESTED for file in path.glob(pattern) if file.name != RECORD}
+    for name, file in sorted(names.items()):
+        try:
+            # The cache of the Hub is made of links, so they are followed.
+            with open_regular(file) as content:
+                digest.update(f"{name}\0{hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
+        except OSError as error:
+            raise RefusedError(f"{file}: {error.strerror}. Take it away, or fetch the model again.") from error
+    return digest.hexdigest()
+
+
+def missing_files(path: Path) -> list[str]:
+    """List the files that a folder lacks to be a base model."""
+    return [pattern for pattern in _NEEDED if not any(path.glob(pattern))]
+
+
+def look_in(cache: Path) -> None:
+    """Look for bases that other machines recorded in a folder, from now on."""
+    _places.clear()
+    _places.append(cache)
+
+
+def base_folder(base: Base) -> Path:
+    """Return where the base of a run lies on this machine: where it lay then, or wherever one of its digest lies.
+
+    Raises:
+        RefusedError: It is nowhere.
+    """
+    return base.path if base.path.is_dir() else find_recorded_base(base)
+
+
+def find_recorded_base(base: Base) -> Path:
+    """Find the folder of the base that a run was trained on, unchanged.
+
+    A base is what its digest says. The path is where it lay on the machine that trained; on another one it may lie
+    anywhere in the cache of base models.
+
+    Raises:
+        RefusedError: It is gone or another one, lacks a file, or would lead the library to another model or to code.
+    """
+    places = chain([base.path], (place for place in _lying_here() if _may_be(place, base.num_values)))
+    path = next((place for place in places if place.is_dir() and digest_of_folder(place) == base.sha256), None)
+    if path is None:
+        found = "changed" if base.path.is_dir() else "gone"
+        advice = f"Restore it, put it below MENS_CACHE_ROOT/base_models (SHA-256 {base.sha256[:12]}), or train again."
+        raise RefusedError(f"{base.path}: the base model {base.name} of this adapter is {found}. {advice}")
+    refuse_missing(path)
+    refuse_unfit(path)
+    return path
+
+
+def _lying_here() -> Iterator[Path]:
+    """Yield the folders that may be base models: those of the cache, and what was fetched from the Hub, into any."""
+    from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - only where a base is not where it was
+
+    hubs = [cache / HUB for cache in _places]
+    yield from sorted(path.parent for cache in _places for path in cache.glob("*/config.json"))
+    for hub in (*hubs, Path(HF_HUB_CACHE)):
+        yield from sorted(path.parent for path in hub.glob("models--*/snapshots/*/config.json"))
+
+
+def _may_be(path: Path, num_values: int) -> bool:
+    """Return whether a folder has weights of so many values, by their headers: hashing them all takes minutes."""
+    try:
+        return sum(map(num_values_in, path.glob("*.safetensors"))) == num_values
+    except RefusedError:
+        return False
+
+
+def shapes_in(file: Path) -> dict[str, Shape]:
+    """Name and shape of each tensor of a file that anybody may have written.
+
+    Raises:
+        RefusedError: It cannot be read, or is no safetensors file.
+    """
+    try:
+        with file.open("rb") as content:
+            length = int.from_bytes(content.read(8), "little")
+            text = content.read(min(length, _LONGEST_HEADER))
+        header = json.loads(text if len(text) == length else b"not whole")
+        return {name: _shape(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
+    except OSError as error:
+        raise RefusedError(f"{file}: {error.strerror}. Fetch or write the file again.") from error
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise RefusedError(f"{file}: no safetensors file. Fetch or write the file again.") from error
+
+
+def num_values_in(file: Path) -> int:
+    """Count the values of a file.
+
+    Raises:
+        RefusedError: It cannot be read, or is no safetensors file.
+    """
+    return sum(map(math.prod, shapes_in(file).values()))
+
+
+def _shape(sizes: list[Any]) -> Shape:
+    """Return sizes as a shape; refuse anything but a few whole numbers."""
+    if len(sizes) > _MOST_DIMENSIONS or not all(type(size) is int and 0 <= size < _LARGEST for size in sizes):
+        raise ValueError("no shape of a tensor")
+    return tuple(sizes)

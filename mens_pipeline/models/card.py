@@ -1,0 +1,220 @@
+"""The card of a model for people and for the Hub: an adapter, or an adapter merged into its base.
+
+There is one template. What is not known yet, such as figures before a model is judged, is said to be missing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from mens_pipeline.corpus.curate.mixed_train_set import report_beside
+from mens_pipeline.models.adapter import ShownKind, TrainingManifest
+from mens_pipeline.models.base import Base
+from mens_pipeline.models.chat import TEMPLATE
+from mens_pipeline.storage.store import digest_of
+
+if TYPE_CHECKING:
+    from huggingface_hub import ModelCardData
+import re
+
+from mens_pipeline.language.diagnostics import visible_text
+
+_TASK: Final = "text-generation"
+_UNKNOWN: Final = "not stated"
+_FOLDER: Final = Path(__file__).parent
+_PAGE: Final = "card.md.jinja"
+_OF_THE_HUB: Final = ("cache", "hub", "wheel")
+
+Form = Literal["adapter", "merged"]
+
+
+@dataclass(frozen=True, slots=True)
+class DataSource:
+    """One source of the train set.
+
+    Attributes:
+        name: Its file.
+        num_rows: Different rows that it gave.
+        share: Of the train set, 0 to 1, with repeats.
+    """
+
+    name: str
+    num_rows: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One figure, of the base and of the model that the card is about.
+
+    Attributes:
+        suite: What was asked: `held-out prompts`.
+        metric: What was measured: `parse rate`.
+        base: As people read it, with its interval.
+        model: The same of the model.
+        value: The share alone; None over nothing.
+    """
+
+    suite: str
+    metric: str
+    base: str
+    model: str
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Evaluation results of a model.
+
+    Attributes:
+        scores: Its figures.
+        how: How it answered: `greedily`.
+        missing: Constructs that no accepted answer shows.
+        policy: What it was judged by; None without a verdict.
+        passed: What the verdict says; None without one.
+        verdict_sha256: Of `gate_receipt.json`; None without one.
+    """
+
+    scores: tuple[Score, ...]
+    how: str
+    missing: tuple[str, ...]
+    policy: str | None
+    passed: bool | None
+    verdict_sha256: str | None
+
+
+def model_card(
+    manifest: TrainingManifest,
+    form: Form = "adapter",
+    *,
+    sources: Sequence[DataSource] = (),
+    standing: Standing | None = None,
+    data_licence: str | None = None,
+) -> str:
+    """Write the card of a model, with the head that the Hub reads.
+
+    Args:
+        manifest: Of its training.
+        form: What is described: the adapter alone, or merged into its base.
+        sources: What the train set was made of; empty when that is not on record.
+        standing: How well it does; None before it is judged.
+        data_licence: Of the workspace that it learnt from; None when nobody said.
+
+    Returns:
+        Markdown that holds no path of a machine.
+    """
+    base, recipe, result = manifest.base_model, manifest.recipe, manifest.result
+    rows = (
+        ("base model", f"{plain(base_name(base))}, {plain(base.architecture)}, SHA-256 `{base.sha256[:12]}`"),
+        ("revision of the base", plain(base.revision or _UNKNOWN)),
+        ("licence of the base", plain(base.licence or _UNKNOWN)),
+        ("licence of the data", plain(data_licence or _UNKNOWN)),
+        ("method", f"QLoRA: NF4{' with double quantisation' if recipe.bnb_4bit_use_double_quant else ''}"),
+        ("adapter", f"rank {recipe.lora_r}, alpha {recipe.lora_alpha}, on {plain(_named(recipe.target_modules))}"),
+        ("rows", f"{result.num_train} of {result.num_rows}, longest {result.longest} tokens"),
+        ("steps", f"{result.num_steps}, {result.trained_tokens} tokens in {result.seconds:.0f} s"),
+        *((("shown", plain(format_kinds(result.kinds))),) if result.kinds else ()),
+        ("learning rate", f"{recipe.learning_rate:g}, {plain(recipe.lr_scheduler_type)}"),
+        ("loss", f"{result.train_loss:.4f} on average while training"),
+        ("loss on other files", "not measured" if result.validation_loss is None else f"{result.validation_loss:.4f}"),
+        ("train set", f"SHA-256 `{manifest.train_sha256[:12]}`"),
+        ("contract", f"`{manifest.contract_digest[:12]}`"),
+    )
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        undefined=StrictUndefined,
+        autoescape=False,  # noqa: S701 - Markdown; what a stranger may have named goes through `plain`
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["plain"] = plain
+    return environment.get_template(_PAGE).render(
+        head=_head(manifest, form, standing).to_yaml(),
+        manifest=manifest,
+        base_name=base_name(base),
+        is_merged=form == "merged",
+        is_of_wheel=base.origin == "wheel",
+        rows=rows,
+        sources=tuple(sources),
+        standing=standing,
+        # Matrices of an adapter that is sent are named for the class that the base is published as.
+        auto_class=_class_of(base.architecture) if standing is not None else "AutoModelForCausalLM",
+        # Manifests of adapters that were trained before bases that think were asked in their own form say nothing.
+        template=manifest.chat_template or TEMPLATE,
+    )
+
+
+def _class_of(architecture: str) -> str:
+    """Return the class that loads a base as it is published."""
+    sees = architecture.endswith("ForConditionalGeneration")
+    return "AutoModelForImageTextToText" if sees else "AutoModelForCausalLM"
+
+
+def data_sources(manifest: TrainingManifest) -> tuple[DataSource, ...]:
+    """Return what the train set of an adapter was made of; empty when that is not on record beside that very set."""
+    train_file = manifest.train_file
+    report = report_beside(train_file)
+    if report is None or not train_file.is_file() or digest_of(train_file) != manifest.train_sha256:
+        return ()
+    used = (source for source in report.sources if source.emitted_lines)
+    return tuple(DataSource(source.path, source.distinct_lines, source.share_of_output) for source in used)
+
+
+def base_name(base: Base) -> str:
+    """Return the public name of a base: its name on the Hub, or that of its folder without the rest of the path."""
+    return base.name if base.origin in _OF_THE_HUB else Path(base.name).name
+
+
+def format_kinds(kinds: Mapping[str, ShownKind]) -> str:
+    """Format what was shown of each kind, the most first: `task 45 % (63,000 tokens, 0.8 epochs), ...`."""
+    return ", ".join(
+        f"{name} {100 * kind.share:.0f} % ({kind.tokens_shown:,} tokens, {kind.epochs:.1f} epochs)"
+        for name, kind in sorted(kinds.items(), key=lambda item: (-item[1].tokens_shown, item[0]))
+    )
+
+
+def _named(modules: str | list[str]) -> str:
+    return modules if isinstance(modules, str) else ", ".join(modules)
+
+
+def _head(manifest: TrainingManifest, form: Form, standing: Standing | None) -> "ModelCardData":
+    """Build the head of the model card, which the Hub reads."""
+    from huggingface_hub import EvalResult, ModelCardData  # noqa: PLC0415 - takes a third of a second to load
+
+    base = manifest.base_model
+    results = [
+        EvalResult(
+            task_type=_TASK,
+            dataset_type=score.suite.replace(" ", "-"),
+            dataset_name=score.suite,
+            metric_type=score.metric.replace(" ", "_"),
+            metric_name=score.metric,
+            metric_value=round(score.value, 4),
+        )
+        for score in (standing.scores if standing is not None else ())
+        if score.value is not None
+    ]
+    return ModelCardData(
+        base_model=base_name(base) if base.origin in _OF_THE_HUB else None,
+        base_model_relation="finetune" if form == "merged" else "adapter",
+        library_name="transformers" if form == "merged" else "peft",
+        license=base.licence or "other",
+        pipeline_tag=_TASK,
+        tags=["vox", "code", "qlora"],
+        model_name=manifest.name,
+        eval_results=results or None,
+    )
+
+
+_MEANT: Final = re.compile(r"[&<>\[\]`|]")
+"""What begins a tag, a link, an image, code or a cell."""
+
+
+def plain(text: str) -> str:
+    """Escape a text so that Markdown shows it as it is, in one line: no tag, link, image or cell of its own."""
+    one_line = " ".join(visible_text(text).split())
+    return _MEANT.sub(lambda match: f"&#{ord(match[0])};", one_line)

@@ -1,1 +1,0 @@
-"""Resources that assets work with."""

@@ -1,0 +1,274 @@
+"""A run of the scratch lane: the job that is made of a recipe, and the artifact that comes of it."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import Field
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs.device import Device
+from mens_pipeline.jobs.local import result_after
+from mens_pipeline.jobs.protocol import JOB, ExitCode, Job, as_document, result_of
+from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.models.adapter import CARD, MANIFEST
+from mens_pipeline.models.base import Digest, Recorded
+from mens_pipeline.scratch.data import JsonlDataLoader, account_of, plan_order
+from mens_pipeline.scratch.recipe import ScratchConfig, ScratchRecipe
+from mens_pipeline.scratch.tokenizer import VOCABULARY
+from mens_pipeline.storage.stage import Stage, code_version
+from mens_pipeline.storage.store import Artifact, ArtifactStore, Details, digest_of, key_of
+from mens_pipeline.training.preflight import check_disk
+from mens_pipeline.training.qlora_adapter import kept_of
+from mens_pipeline.training.run_dir import claimed, lay_out
+
+STAGE: Final = Stage("scratch_model", ("mens_pipeline.scratch.train",), by_content=True)
+KIND: Final = STAGE.kind
+LANE: Final = "scratch"
+SCHEMA_VERSION: Final = 2
+MODEL: Final = "model"
+WEIGHTS: Final = f"{MODEL}/model.safetensors"
+LIBRARIES: Final = ("torch", "transformers", "accelerate")
+"""Whose versions are recorded, and decide what a run gives."""
+
+_NOT_OF_THE_RUN: Final = frozenset(("save_steps", "save_total_limit"))
+"""Fields that do not change the model."""
+
+_CHECKPOINT_BYTES: Final = 12
+"""Bytes of a parameter in a checkpoint: itself and two moments, in float32."""
+
+
+class ScratchResult(Recorded):
+    """What training came to, with the fields that are read later; others are kept."""
+
+    num_rows: int
+    num_train: int
+    longest: int
+    skipped: dict[str, int]
+    num_steps: int
+    trained_tokens: int
+    seconds: float
+    train_loss: float
+    validation_loss: float | None
+    num_parameters: int
+    model_sha256: Digest
+
+
+class ScratchManifest(Recorded):
+    """`training_manifest.json` of the scratch lane."""
+
+    manifest_schema_version: int
+    kind: str
+    lane: str
+    name: str
+    vcs_sha: str | None
+    vox_backend: str | None
+    config: ScratchConfig = Field(strict=False)
+    shape: dict[str, Any]
+    num_parameters: int
+    tokenizer: dict[str, Any]
+    recipe: dict[str, Any]
+    seed: int
+    contract_digest: Digest
+    train_file: str
+    train_sha256: Digest
+    model_sha256: Digest
+    system_prompt: str
+    libraries: dict[str, str]
+    result: ScratchResult
+
+
+class ScratchDetails(Details):
+    """What the artifact of a model records beside its files."""
+
+    training: ScratchManifest
+
+
+class ScratchJob(Job):
+    """One run, fully decided."""
+
+    kind: Literal["scratch"] = "scratch"
+    recipe: ScratchRecipe
+    train_path: Path = Field(description="The train set, JSON lines.")
+    device: str = Field(description="cuda, mps or cpu.")
+    compute_dtype: str = Field(description="float32 or bfloat16: what is computed in; weights are float32.")
+    system_prompt: str = Field(description="What the model is told before every prompt.")
+    strict: bool = Field(default=False, description="Whether a line that is no pair ends the run.")
+    contract_digest: str = Field(description="What the run is, as a hash.")
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedScratch:
+    """A run that may begin, or whose folder holds its result already; its backend is what VOX_BACKEND says."""
+
+    job: ScratchJob
+    job_path: Path
+    preflight: dict[str, Any]
+    contract: dict[str, Any]
+    backend: str | None
+    is_done: bool
+
+
+def prepare_scratch(  # noqa: PLR0913 - all that decides a run
+    recipe: ScratchRecipe,
+    train_path: Path,
+    folder: Path | Callable[[str], Path],
+    device: Device,
+    *,
+    cache: Path,
+    min_rows: int,
+    backend: str | None = None,
+    strict: bool = False,
+    is_new: bool = False,
+    is_trial: bool = False,
+) -> PreparedScratch:
+    """Prepare a run as `training.prepare.prepare_run` does; `strict` ends it at a line that is no pair.
+
+    Raises:
+        RefusedError: Something is not as it must be, or the folder holds another run.
+        SourceNotFoundError: There is no train set.
+    """
+    loader = JsonlDataLoader(
+        train_path,
+        max_length=recipe.max_length,
+        system_prompt=SYSTEM_PROMPT,
+        min_rating=recipe.min_rating,
+        strict=strict,
+    )
+    order = plan_order(loader, recipe.plan())
+    if len(order.train) < min_rows:
+        others = [*loader.skipped.items(), ("for measuring", len(order.validation))]
+        left_out = ", ".join(f"{count} {reason}" for reason, count in others if count) or "none"
+        advice = "Extract more data."
+        raise RefusedError(f"{len(order.train)} rows train, {min_rows} are needed (left out: {left_out}). {advice}")
+    dtype = "bfloat16" if device.has_bfloat16 else "float32"
+    contract = {
+        "lane": LANE,
+        "recipe": recipe.model_dump(mode="json", exclude=set(_NOT_OF_THE_RUN)) | {"learning_rate": recipe.rate},
+        "shape": recipe.shape.as_json(),
+        "train_sha256": digest_of(train_path),
+        "device": device.kind,
+        "compute_dtype": dtype,
+        "system_prompt": SYSTEM_PROMPT,
+        "tokenizer": code_version("mens_pipeline.scratch.tokenizer:encode"),
+        "trainer": STAGE.code_version,
+        "libraries": {name: version(name) for name in LIBRARIES},
+    }
+    digest = key_of(contract)
+    run_dir = claimed(folder, digest, is_new=is_new)
+    num_parameters = recipe.shape.num_parameters
+    check_disk(run_dir, num_parameters * _CHECKPOINT_BYTES * (recipe.save_total_limit + 1) / 2**20)
+    preflight = {
+        "schema_version": "mens.scratch.preflight.v1",
+        "contract_digest": digest,
+        "device": {"kind": device.kind, "name": device.name, "memory_gb": device.memory_gb},
+        "num_parameters": num_parameters,
+        "data": account_of(loader, order),
+        "num_steps": order.num_steps,
+        "num_micro_batches": len(order.batches),
+    }
+    job = ScratchJob(
+        recipe=recipe,
+        train_path=train_path.resolve(),
+        device=device.kind,
+        compute_dtype=dtype,
+        run_dir=run_dir.resolve(),
+        system_prompt=SYSTEM_PROMPT,
+        strict=strict,
+        contract_digest=digest,
+        lock_path=(cache / f"{device.kind}.lock").resolve(),
+    )
+    if is_trial:
+        return PreparedScratch(job, run_dir / JOB, preflight, contract, backend, is_done=False)
+    job_path = lay_out(run_dir, job, {"digest": digest, **contract}, preflight, is_new=is_new)
+    return PreparedScratch(job, job_path, preflight, contract, backend, result_of(run_dir) is not None)
+
+
+def build_scratch_model(
+    run: PreparedScratch,
+    store: ArtifactStore,
+    launch: Callable[[PreparedScratch], int],
+    vcs_sha: str | None,
+    *,
+    anew: bool = False,
+) -> tuple[Artifact, bool]:
+    """Train a model from scratch, unless the very same was trained before.
+
+    With `anew` it is trained all the same; what is there stays until the new one is.
+
+    Returns:
+        The model, and whether it was reused. The folder holds `model/` as Hugging Face reads it, `telemetry.jsonl`,
+        contract, preflight and manifest.
+
+    Raises:
+        RefusedError: Training did not come to its end; what it has reached stays in the work folder.
+        ConfigurationError: The store cannot be written.
+    """
+
+    def finish() -> dict[str, Any]:
+        return finish_scratch(run, vcs_sha, ExitCode.DONE if run.is_done else launch(run)).as_json()
+
+    parents, write = store.holding(run.job.train_path), partial(kept_of, run.job.run_dir, MODEL, finish)
+    model, reused = STAGE.build(store, parents, {"contract": run.contract}, write, force=anew)
+    shutil.rmtree(run.job.run_dir, ignore_errors=True)
+    return model, reused
+
+
+def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> ScratchManifest:
+    """Write manifest and card of a complete run beside its model, and return the manifest.
+
+    Raises:
+        RefusedError: It did not come to its end; the message says why.
+    """
+    job, recipe = run.job, run.job.recipe
+    result = ScratchResult.model_validate(result_after(job.run_dir, code))
+    manifest = ScratchManifest(
+        manifest_schema_version=SCHEMA_VERSION,
+        kind=KIND,
+        lane=LANE,
+        name=f"scratch-model-{vcs_sha}" if vcs_sha else "scratch-model",
+        vcs_sha=vcs_sha,
+        vox_backend=run.backend,
+        config=recipe.config,
+        shape=recipe.shape.as_json(),
+        num_parameters=result.num_parameters,
+        tokenizer={"name": "VoxTokenizer", "vocab_size": len(VOCABULARY), "rules": run.contract["tokenizer"]},
+        recipe={**recipe.model_dump(mode="json"), "learning_rate": recipe.rate},
+        seed=recipe.seed,
+        contract_digest=job.contract_digest,
+        train_file=str(job.train_path),
+        train_sha256=run.contract["train_sha256"],
+        model_sha256=result.model_sha256,
+        system_prompt=job.system_prompt,
+        libraries=run.contract["libraries"],
+        result=result,
+    )
+    (job.run_dir / MANIFEST).write_text(as_document(manifest.as_json()), encoding="utf-8")
+    (job.run_dir / MODEL / CARD).write_text(card_of(manifest), encoding="utf-8")
+    return manifest
+
+
+def card_of(manifest: ScratchManifest) -> str:
+    """Write the card of a model, for people and for the Hub."""
+    shape, result = manifest.shape, manifest.result
+    validation = f"{result.validation_loss:.4f}" if result.validation_loss is not None else "not measured"
+    blocks = f"{shape['num_hidden_layers']} layers, {shape['num_attention_heads']} heads, {shape['hidden_size']} wide"
+    rows = [
+        ("shape", f"{manifest.config}: {blocks}, {manifest.num_parameters:,} parameters"),
+        ("tokenizer", f"VoxTokenizer, {manifest.tokenizer['vocab_size']} ids"),
+        ("rows", f"{result.num_train} of {result.num_rows}, longest {result.longest} tokens"),
+        ("steps", f"{result.num_steps}, {result.trained_tokens} tokens in {result.seconds:.0f} s"),
+        ("loss", f"{result.train_loss:.4f} on average while training"),
+        ("loss on other files", validation),
+        ("train set", f"SHA-256 `{manifest.train_sha256[:12]}`"),
+        ("contract", f"`{manifest.contract_digest[:12]}`"),
+    ]
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows)
+    head = "---\nlibrary_name: transformers\ntags: [vox, scratch]\n---\n"
+    use = "A GPT-2 with a head of its own, trained from random weights; `transformers` loads it with its Auto classes."
+    title = f"# {manifest.name}\n\nA small model of Vox, made from scratch."
+    return f"{head}\n{title}\n\n| what | |\n|---|---|\n{table}\n\n{use}\n"

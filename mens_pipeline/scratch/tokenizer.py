@@ -1,0 +1,156 @@
+"""VoxTokenizer: 133 ids for ASCII text, of which 35 are pieces of Vox; the tokenizer of the model made from scratch.
+
+Three control ids, the 95 printable characters of ASCII, 35 compounds. At each place the longest compound that matches
+is taken, else one character. End of line and tab are compounds, so text of ASCII without other control characters comes
+back as it went in; any other character gives one `UNK`, which `num_unknown` counts and `decode` shows as U+FFFD.
+
+`python -m mens_pipeline.scratch.tokenizer > docs/vox-tokenizer.md` writes the page that publishes the table.
+"""
+
+import re
+import sys
+from collections.abc import Iterable
+from typing import Any, Final
+
+from mens_pipeline.models.chat import TEMPLATE
+
+PAD: Final = 0
+UNK: Final = 1
+EOS: Final = 2
+CONTROLS: Final = ("[PAD]", "[UNK]", "[EOS]")
+"""Names of the ids 0 to 2; in a text they are characters like any other."""
+
+CHARACTERS: Final = "".join(map(chr, range(32, 127)))
+"""Ids 3 to 97: the printable characters of ASCII in their order."""
+
+COMPOUNDS: Final = (
+    "workflow", "actor", "fn", "component",
+    "<|im_start|>", "<|im_end|>",
+    "\n", "\t", "    ", "\n    ", "\n}\n",
+    "in", ": ", "return ", ", ", "str", "on", ") to ", " {", "or", "and ", "type", "@endpoint", " with ", "assert",
+    "true", " is ", " = ", "let ", ": int", " => ", " + ", "table", "Result", "is",
+)  # fmt: skip
+"""Ids 98 to 132: four named words, the two markers of ChatML, layout, and then, in the order in which they shorten the
+golden programs most, words and signs of Vox, some with their blanks."""
+
+VOCABULARY: Final[tuple[str, ...]] = (*CONTROLS, *CHARACTERS, *COMPOUNDS)
+"""Every token at the place of its id."""
+
+_FIRST_COMPOUND: Final = len(CONTROLS) + len(CHARACTERS)
+_STAND_IN: Final = 0x80
+"""Compounds are written as single characters from here on while a text becomes ids; ASCII has none of them."""
+
+_LONGEST_FIRST: Final = "|".join(map(re.escape, sorted(COMPOUNDS, key=len, reverse=True)))
+_COMPOUND: Final = re.compile(_LONGEST_FIRST)
+_STAND_INS: Final = {compound: chr(_STAND_IN + number) for number, compound in enumerate(COMPOUNDS)}
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]")
+_TEXTS: Final = ("", "\N{REPLACEMENT CHARACTER}", "", *CHARACTERS, *COMPOUNDS)
+
+
+def _id_of_byte(byte: int) -> int:
+    if 0 <= byte - _STAND_IN < len(COMPOUNDS):
+        return _FIRST_COMPOUND + byte - _STAND_IN
+    return byte - ord(" ") + len(CONTROLS) if chr(byte) in CHARACTERS else UNK
+
+
+_IDS: Final = bytes(map(_id_of_byte, range(256)))
+
+
+def encode(text: str) -> bytes:
+    """Encode a text as ids, one a byte; greedy, the longest compound first.
+
+    Returns:
+        Ids from 1 to 132, never `PAD` or `EOS`; one `UNK` for each character that is neither printable ASCII, nor an
+        end of line, nor a tab.
+    """
+    if not text.isascii():
+        text = _NOT_ASCII.sub("\0", text)
+    return _COMPOUND.sub(lambda found: _STAND_INS[found[0]], text).encode("latin-1").translate(_IDS)
+
+
+def decode(ids: Iterable[int]) -> str:
+    """Decode ids to text; `PAD` and `EOS` give none, `UNK` gives U+FFFD.
+
+    Raises:
+        IndexError: An id is beyond the table, or below 0, where other tables have a meaning of their own.
+    """
+    ids = tuple(ids)
+    if ids and min(ids) < 0:
+        raise IndexError(min(ids))
+    return "".join(map(_TEXTS.__getitem__, ids))
+
+
+def num_unknown(ids: bytes) -> int:
+    """Count the characters of a text without an id of their own."""
+    return ids.count(UNK)
+
+
+def transformers_tokenizer() -> Any:
+    """Build the same tokenizer for transformers, which saves it as a `tokenizer.json` that needs no code of ours.
+
+    What a text says never becomes a control id: `[EOS]` in a program is five characters.
+    """
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers  # noqa: PLC0415 - loads the stack
+    from transformers import PreTrainedTokenizerFast
+
+    ids = {token: number for number, token in enumerate(VOCABULARY)}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=CONTROLS[UNK]))
+    # Where Python says DOTALL for a point that matches an end of line, this library says multiline.
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(f"{_LONGEST_FIRST}|(?m:.)"), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=CONTROLS[PAD],
+        unk_token=CONTROLS[UNK],
+        eos_token=CONTROLS[EOS],
+        split_special_tokens=True,
+        clean_up_tokenization_spaces=False,
+        padding_side="right",
+        model_input_names=["input_ids", "attention_mask"],
+        chat_template=TEMPLATE,
+    )
+
+
+_CONTROL_USES: Final = {PAD: "fills a row up", UNK: "a character without an id", EOS: "the end of a row"}
+_PAGE: Final = """# VoxTokenizer
+
+The tokenizer of the model that is made from scratch: 3 control ids, the 95 printable characters of ASCII
+(id = byte - 29), and 35 compounds. `python -m mens_pipeline.scratch.tokenizer` writes this page, and a
+test says when it is out of date.
+
+- **Matching** is greedy: at each place the longest compound that matches, else one character. Words have no borders:
+  `fn` is found in `fnord` as well.
+- **What comes back.** Every text of printable ASCII, ends of line and tabs: `decode(encode(text)) == text`.
+- **What does not.** Any other character, such as `é` or a carriage return, gives one `[UNK]`, which comes back as
+  U+FFFD. `num_unknown` counts them. A row whose answer holds one does not train, and is counted as `not_ascii`.
+- **Control ids** are never written by a text: `[EOS]` in a program is five characters.
+- **Which compounds.** Four named words of Vox, the markers of ChatML, layout, and 24 pieces of Vox, each the one that
+  shortened the golden programs most when it was its turn.
+
+`␣` is a blank, `\\n` an end of line, `\\t` a tab.
+
+| id | token | what |
+|---|---|---|
+{table}
+"""
+
+
+def vocabulary_page() -> str:
+    """Return the table of ids as a Markdown page: `docs/vox-tokenizer.md`."""
+    rows = [f"| {number} | {_as_code(token)} | {_use_of(number)} |" for number, token in enumerate(VOCABULARY)]
+    return _PAGE.format(table="\n".join(rows))
+
+
+def _as_code(token: str) -> str:
+    written = token.replace("\n", "\\n").replace("\t", "\\t").replace("|", "\\|")
+    return f"`` {written} ``" if "`" in token else f"`{written.replace(' ', '␣')}`"
+
+
+def _use_of(number: int) -> str:
+    if number < len(CONTROLS):
+        return _CONTROL_USES[number]
+    return "compound" if VOCABULARY[number] in COMPOUNDS else "character"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(vocabulary_page())

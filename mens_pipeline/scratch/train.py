@@ -1,0 +1,188 @@
+"""One run of the scratch lane, from a job to a saved model. For a training process alone."""
+# ruff: noqa: TID253 - see above
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+from torch.utils.data import DataLoader
+from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
+
+from mens_pipeline.jobs.progress import FILE, TelemetryLog
+from mens_pipeline.jobs.protocol import CHECKPOINTS, RESULT, newest_checkpoint, write_document
+from mens_pipeline.models.chat import IM_END
+from mens_pipeline.scratch.data import IGNORED, JsonlDataLoader, Order, account_of, collate, plan_order
+from mens_pipeline.scratch.recipe import Shape
+from mens_pipeline.scratch.run import MODEL, WEIGHTS, ScratchJob
+from mens_pipeline.scratch.tokenizer import EOS, PAD, encode, transformers_tokenizer
+from mens_pipeline.storage.store import digest_of
+from mens_pipeline.training.common_trainer import CommonTrainer
+from mens_pipeline.training.plan import step_tokens
+from mens_pipeline.training.progress import Progress, StopRequest
+from mens_pipeline.training.step_plan import Schedule, take_up
+from mens_pipeline.training.telemetry_log import seconds_trained, totals_of
+
+_VALIDATED_AT_ONCE: Final = 8
+
+
+def train(job: ScratchJob) -> bool:
+    """Train, from the newest checkpoint on if there is one.
+
+    Returns:
+        Whether the run is complete; then `model/` and `result.json` are there. Otherwise it was asked to stop, and its
+        newest checkpoint is a whole model as well.
+
+    Raises:
+        RefusedError: The run cannot be, or went wrong in a way that more of it would not mend.
+    """
+    recipe = job.recipe
+    stop = StopRequest()
+    set_seed(recipe.seed)
+    # Numbers next to zero slow a CPU down a hundredfold, and teach nothing.
+    torch.set_flush_denormal(True)
+    loader = JsonlDataLoader(
+        job.train_path,
+        max_length=recipe.max_length,
+        system_prompt=job.system_prompt,
+        min_rating=recipe.min_rating,
+        strict=job.strict,
+    )
+    order = plan_order(loader, recipe.plan())
+    log = TelemetryLog(job.run_dir / FILE)
+    checkpoint = newest_checkpoint(job.run_dir)
+    schedule = Schedule(order.num_steps, recipe.warmup_steps, "cosine")
+    tokens = step_tokens(order.batches, list(map(len, loader.entries)), recipe.gradient_accumulation_steps)
+    steps = take_up(job.run_dir, schedule, tokens, recipe.max_minutes)
+    progress = Progress(log, stop, steps, seconds_trained(job.run_dir / FILE))
+    rest = order.first(steps.num_steps, recipe.gradient_accumulation_steps) if steps.is_over else order
+    trainer = _trainer(job, loader, rest, progress)
+    about = {
+        **account_of(loader, order),
+        "contract_digest": job.contract_digest,
+        "device": job.device,
+        "compute_dtype": job.compute_dtype,
+        "planned_steps": order.num_steps,
+        "num_parameters": trainer.model.num_parameters(),
+    }
+    log.write("train_start", {**about, "resumed_from": None if checkpoint is None else checkpoint.name})
+    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    if stop.is_asked and trainer.state.global_step < steps.num_steps:
+        log.write("train_interrupted", {"step": trainer.state.global_step})
+        return False
+    validation = _validation_loss(trainer, loader, order.validation)
+    trainer.model.save_pretrained(job.run_dir / MODEL)
+    trainer.processing_class.save_pretrained(job.run_dir / MODEL)
+    result = {
+        **about,
+        "num_steps": trainer.state.global_step,
+        "plan": steps.account(),
+        "validation_loss": validation,
+        "seconds": progress.seconds,
+        **totals_of(job.run_dir / FILE),
+        "model_sha256": digest_of(job.run_dir / WEIGHTS),
+    }
+    write_document(job.run_dir / RESULT, result)
+    log.write("train_complete", result)
+    return True
+
+
+class ScratchTrainer(CommonTrainer, Trainer):  # type: ignore[misc]
+    """A Trainer that follows an order and refuses gradients that teach nothing."""
+
+    def __init__(self, *, batches: Sequence[Sequence[int]], loader: JsonlDataLoader, **named: Any) -> None:
+        super().__init__(train_dataset=loader, data_collator=collate, **named)
+        self._batches = [list(batch) for batch in batches]
+
+    def get_train_dataloader(self) -> "DataLoader[Any]":
+        """Return a loader of the micro-batches of the order, read from the file one by one."""
+        batches: DataLoader[Any] = DataLoader(
+            self.train_dataset, batch_sampler=self._batches, collate_fn=self.data_collator
+        )
+        return self.accelerator.prepare(batches)
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *arguments: Any, **named: Any) -> Any:
+        """Compute the mean loss of the labelled positions of a step, all micro-batches together, and count tokens."""
+        if model.training:
+            self.num_tokens += int(inputs["attention_mask"].sum())
+            self.num_supervised += int((inputs["labels"] != IGNORED).sum())
+        return super().compute_loss(model, {**inputs, "use_cache": False}, *arguments, **named)
+
+
+def build_model(shape: Shape) -> GPT2LMHeadModel:
+    """Make a model with random weights."""
+    config = GPT2Config(
+        vocab_size=shape.vocab_size,
+        n_positions=shape.max_position_embeddings,
+        n_embd=shape.hidden_size,
+        n_layer=shape.num_hidden_layers,
+        n_head=shape.num_attention_heads,
+        n_inner=shape.intermediate_size,
+        attn_pdrop=shape.dropout,
+        resid_pdrop=shape.dropout,
+        embd_pdrop=0.0,
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=EOS,
+        pad_token_id=PAD,
+    )
+    model = GPT2LMHeadModel(config)
+    # A row ends with both; whoever asks for a completion has it when its turn is over.
+    model.generation_config = GenerationConfig(pad_token_id=PAD, eos_token_id=[EOS, *encode(IM_END)])
+    return model
+
+
+def _trainer(job: ScratchJob, loader: JsonlDataLoader, order: Order, progress: Progress) -> ScratchTrainer:
+    recipe = job.recipe
+    is_cpu = job.device == "cpu"
+    arguments = TrainingArguments(
+        output_dir=str(job.run_dir / CHECKPOINTS),
+        use_cpu=is_cpu,
+        bf16=job.compute_dtype == "bfloat16",
+        remove_unused_columns=False,
+        per_device_train_batch_size=1,  # the order decides
+        gradient_accumulation_steps=recipe.gradient_accumulation_steps,
+        num_train_epochs=1,  # the order holds all epochs
+        max_steps=order.num_steps,
+        learning_rate=recipe.rate,
+        weight_decay=recipe.weight_decay,
+        max_grad_norm=recipe.max_grad_norm,
+        optim="adamw_torch" if is_cpu else "adamw_torch_fused",
+        save_strategy="steps",
+        save_steps=recipe.save_steps,
+        save_total_limit=recipe.save_total_limit,
+        logging_strategy="steps",
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        disable_tqdm=True,
+        report_to="none",
+        seed=recipe.seed,
+        data_seed=recipe.seed,
+        dataloader_num_workers=0,
+        dataloader_pin_memory=not is_cpu,
+    )
+    trainer = ScratchTrainer(
+        model=build_model(recipe.shape),
+        args=arguments,
+        processing_class=transformers_tokenizer(),
+        callbacks=[progress],
+        batches=order.batches,
+        loader=loader,
+    )
+    progress.trainer, trainer.steps = trainer, progress.steps
+    return trainer
+
+
+def _validation_loss(trainer: ScratchTrainer, loader: JsonlDataLoader, rows: Sequence[int]) -> float | None:
+    """Compute the mean loss of a token on rows that did not train; None without such rows."""
+    if not rows:
+        return None
+    trainer.model.eval()
+    total = count = 0.0
+    with torch.no_grad():
+        for start in range(0, len(rows), _VALIDATED_AT_ONCE):
+            batch = collate([loader[row] for row in rows[start : start + _VALIDATED_AT_ONCE]])
+            batch = {name: tensor.to(trainer.model.device) for name, tensor in batch.items()}
+            labels = int((batch["labels"] != IGNORED).sum())
+            total += float(trainer.compute_loss(trainer.model, batch)) * labels
+            count += labels
+    return total / count

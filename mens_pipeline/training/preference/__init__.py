@@ -1,1 +1,0 @@
-"""Training on pairs of answers, of which one is preferred (DPO)."""

@@ -1,0 +1,63 @@
+"""What typer makes of the fields of a model."""
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from mens_pipeline.cli.options import REQUIRED, Options, argument, option, switch, take_options, values_of
+
+
+class _Options(Options):
+    source: Path = argument("What is read.", metavar="IN")
+    output: Path = option(REQUIRED, "Where it goes.", "-o", "--output", metavar="FILE")
+    rank: int | None = option(None, "lora_r.", field="lora_r", ge=1, le=64)
+    curriculum: bool | None = option(None, "Easy rows first.", field="curriculum")
+    dry_run: bool = switch("Look, write nothing.")
+    as_json: bool = switch("One JSON document.", "--json")
+
+
+def _run(*arguments: str) -> tuple[int, str, list[_Options]]:
+    seen: list[_Options] = []
+    app = typer.Typer(rich_markup_mode=None)
+    app.command()(take_options(_Options)(seen.append))
+    result = CliRunner().invoke(app, arguments)
+    return result.exit_code, result.output, seen
+
+
+def test_fields_are_options_with_their_names_types_and_defaults() -> None:
+    """Arguments, required options, switches and other names come from the fields."""
+    code, _, [options] = _run("a.vox", "-o", "b.jsonl", "--json")
+    assert code == 0
+    assert options == _Options(source=Path("a.vox"), output=Path("b.jsonl"), as_json=True)
+
+
+def test_only_what_was_given_sets_fields_of_another_model() -> None:
+    """What was left out does not override what stands elsewhere."""
+    _, _, [options] = _run("a.vox", "-o", "b", "--rank", "16", "--no-curriculum")
+    assert values_of(options) == {"--rank": ("lora_r", 16), "--curriculum": ("curriculum", False)}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("a.vox",), "--output"),
+        (("-o", "b"), "IN"),
+        (("a.vox", "-o", "b", "--rank", "65"), "less than or equal to 64"),
+        (("a.vox", "-o", "b", "--no-dry-run"), "--no-dry-run"),
+    ],
+)
+def test_what_does_not_fit_a_field_is_misuse(arguments: tuple[str, ...], message: str) -> None:
+    """Exit code 2 and a line that names the option; the command is not called."""
+    code, output, seen = _run(*arguments)
+    assert code == 2
+    assert message in output
+    assert not seen
+
+
+def test_the_help_says_what_the_fields_say() -> None:
+    """Help and bounds stand in `--help`."""
+    _, output, _ = _run("--help")
+    assert "Look, write nothing." in output
+    assert "range" in output

@@ -1,0 +1,27 @@
+"""Counts that add up."""
+
+import pytest
+
+from mens_pipeline.corpus.schema.account import Account, counts_of, most_frequent
+from mens_pipeline.corpus.schema.reasons import LeaveReason
+
+
+def test_an_account_that_does_not_add_up_says_so() -> None:
+    """With how much is missing."""
+    account = Account[LeaveReason](seen=3, kept=1)
+
+    with pytest.raises(AssertionError, match="2 of 3 were neither kept nor dropped"):
+        account.check()
+    account.dropped[LeaveReason.GONE] += 2
+    account.check()
+
+
+def test_counts_in_json_types_are_in_a_fixed_order() -> None:
+    """That of their kinds, with those that did not occur; or the most frequent first, equals by name."""
+    counts = {LeaveReason.NEGATIVE_ROOT: 1, LeaveReason.GONE: 2, LeaveReason.CHANGED: 1}
+
+    assert list(counts_of(LeaveReason, counts).items()) == [
+        *(("changed", 1), ("gone", 2)),
+        *(("negative_root", 1), ("golden_root", 0)),
+    ]
+    assert list(most_frequent(counts).items()) == [("gone", 2), ("changed", 1), ("negative_root", 1)]

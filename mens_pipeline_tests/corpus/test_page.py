@@ -1,0 +1,68 @@
+"""What pages include."""
+
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.extract.page import MAX_INCLUDED_BYTES, Allowance, IncludeError, has_include, resolve_includes
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A workspace with a page, a program, a secret outside and a link to it."""
+    root = tmp_path / "workspace"
+    (root / "docs").mkdir(parents=True)
+    (root / "a.vox").write_text("fn f() { }\n// ANCHOR: part\nfn g() { }\n// ANCHOR_END: part\nfn h() { }\n")
+    (root / "turned.vox").write_text("// ANCHOR_END: part\n// ANCHOR: part\n")
+    (root / "binary.vox").write_bytes(b"\xff")
+    (root / "large.vox").write_text(" " * (MAX_INCLUDED_BYTES + 1))
+    (tmp_path / "secret.vox").write_text("fn secret() { }\n")
+    (root / "link.vox").symlink_to(tmp_path / "secret.vox")
+    return root
+
+
+def _resolve(block: str, root: Path) -> str:
+    return resolve_includes(block, root / "docs" / "page.md", root, Allowance())[0]
+
+
+def test_a_file_and_an_anchored_part_are_included(root: Path) -> None:
+    """Other lines of the block stay where they are."""
+    block = "let x = 1\n{{#include ../a.vox:part}}\nlet y = 2\n"
+
+    assert _resolve(block, root) == "let x = 1\nfn g() { }\nlet y = 2\n"
+    assert _resolve("{{#include ../a.vox}}\n", root).startswith("fn f() { }\n// ANCHOR: part\n")
+    assert resolve_includes(block, root / "docs" / "page.md", root, Allowance())[1] == ((root / "a.vox").resolve(),)
+
+
+def test_a_block_without_directives_is_left_alone(root: Path) -> None:
+    """Nothing is read."""
+    assert resolve_includes("fn f() { }\n", root / "docs" / "page.md", root, Allowance()) == ("fn f() { }\n", ())
+
+
+@pytest.mark.threat("W1")
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        ("../missing.vox", "does not exist"),
+        ("../../secret.vox", "outside the workspace"),
+        ("../link.vox", "outside the workspace"),
+        ("/etc/hostname", "outside the workspace"),
+        ("../a.vox:other", "no anchor other"),
+        ("../turned.vox:part", "no anchor part"),
+        ("../binary.vox", "cannot be read as text"),
+        ("..", "cannot be read as text"),
+        ("../large.vox", "larger than"),
+        ("../a.vox\0", "does not exist"),
+    ],
+)
+def test_what_cannot_be_included_is_refused(root: Path, target: str, problem: str) -> None:
+    """No path, link or size leads out of the workspace or past the limits."""
+    with pytest.raises(IncludeError, match=problem):
+        _resolve(f"{{{{#include {target}}}}}\n", root)
+
+
+def test_a_page_says_when_it_may_include() -> None:
+    """Also where it only speaks of it: too often is no harm."""
+    assert has_include(b"```vox\n{{#include ../a.vox}}\n```\n")
+    assert has_include(b"Write `{{#include`.\n")
+    assert not has_include(b"include a.vox\n")

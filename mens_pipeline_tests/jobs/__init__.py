@@ -1,0 +1,1 @@
+"""Tests of jobs: processes of their own."""

@@ -1,0 +1,106 @@
+"""The processes of jobs that still run."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from mens_pipeline.jobs.local import run_job
+from mens_pipeline.jobs.progress import FILE
+from mens_pipeline.scratch.run import PreparedScratch
+from mens_pipeline.training.job import TrainingJob
+from mens_pipeline.training.prepare import PreparedRun
+from mens_pipeline.training.recipe import Recipe
+
+_PROCESSES = Path("/proc")
+
+
+def waiting_job(lock: Path, lock_seconds: float) -> Path:
+    """A job that waits for a lock and loads nothing; it lies in a folder beside the lock.
+
+    Args:
+        lock: What it waits for.
+        lock_seconds: How long.
+    """
+    run_dir = lock.parent / "run"
+    run_dir.mkdir()
+    job = TrainingJob(
+        recipe=Recipe(),
+        train_path=lock.parent / "train.jsonl",
+        base_path=lock.parent / "base",
+        base_name="base",
+        base_revision=None,
+        device="cpu",
+        compute_dtype="float32",
+        run_dir=run_dir,
+        system_prompt="",
+        contract_digest="0",
+        lock_path=lock,
+        lock_seconds=lock_seconds,
+    )
+    path = run_dir / "job.json"
+    path.write_text(job.model_dump_json())
+    return path
+
+
+def job_children() -> list[int]:
+    """Ids of the live processes of jobs below this one; dead ones are no concern."""
+    listings = Path("/proc/self/task").glob("*/children")
+    return _with_jobs(number for listing in listings for number in listing.read_text().split())
+
+
+def job_processes(folder: Path) -> list[int]:
+    """Ids of the live processes with a job below a folder, whoever started them.
+
+    Args:
+        folder: Where the job lies.
+    """
+    numbers = (path.name for path in _PROCESSES.iterdir() if path.name.isdigit())
+    return _with_jobs(numbers, str(folder).encode())
+
+
+def _with_jobs(numbers: Iterable[str], argument: bytes = b"") -> list[int]:
+    found = []
+    for number in numbers:
+        try:
+            # A dead process that nobody has waited for has no command line.
+            command = (_PROCESSES / number / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"mens_pipeline.jobs" in command and argument in command:
+            found.append(int(number))
+    return found
+
+
+def run_signalled(
+    run: PreparedRun | PreparedScratch,
+    *,
+    signal_at: int | None = None,
+    number: int = signal.SIGKILL,
+) -> int:
+    """Run a job to its end, or send its process a signal once it has told of a step.
+
+    Args:
+        run: What was prepared.
+        signal_at: Steps that it has told of by then.
+        number: The signal.
+    """
+    is_sent = threading.Event()
+
+    def poll() -> None:
+        if signal_at is None or is_sent.is_set() or steps_told(run) < signal_at:
+            return
+        is_sent.set()
+        for child in job_children():
+            os.kill(child, number)
+
+    return run_job(run.job_path, poll, grace_seconds=60)
+
+
+def steps_told(run: PreparedRun | PreparedScratch) -> int:
+    """Count the steps in the log of a run, which may still be written."""
+    path = run.job.run_dir / FILE
+    lines = path.read_text().splitlines() if path.is_file() else []
+    return sum(json.loads(line)["event"] == "step" for line in lines if line.endswith("}"))

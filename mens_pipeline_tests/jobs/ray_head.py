@@ -1,0 +1,124 @@
+"""A Ray cluster of this machine alone, for tests."""
+
+import gc
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from mens_pipeline.jobs.environment import own_environment
+
+_WORKER: Final = b"ray::RayTrainWorker"
+_PATIENCE_SECONDS: Final = 90.0
+_TOKEN: Final = secrets.token_hex(16)
+"""Of every head that this process starts, one after another, as a process reads its token once. It stands in the
+environment of all that a head starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class RayHead:
+    """A head that runs.
+
+    Attributes:
+        variables: What a process needs to use it.
+    """
+
+    variables: dict[str, str]
+
+    def workers(self) -> list[int]:
+        """Ids of the live processes that train on it."""
+        return [number for number, command in _started() if command.startswith(_WORKER)]
+
+
+def _started() -> list[tuple[int, bytes]]:
+    """Ids and commands of the live processes that a head started, and that of itself."""
+    found = []
+    for process in filter(lambda path: path.name.isdigit(), Path("/proc").iterdir()):
+        try:
+            if _TOKEN.encode() in (process / "environ").read_bytes():
+                found.append((int(process.name), (process / "cmdline").read_bytes()))
+        except OSError:
+            continue
+    return sorted(found)
+
+
+def ray_head() -> Iterator[RayHead]:
+    """Start a head with two CPUs; it is gone in the end."""
+    if find_spec("ray") is None:  # imported, it would look for its token too early
+        pytest.skip("Ray is not installed; it comes with the extra `cluster`")
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="mens-ray-"))  # short: sockets lie in it
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        port, dashboard = _free_port(), _free_port()
+        environment = {
+            **own_environment(),
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": _TOKEN,
+            "RAY_JOB_STOP_WAIT_TIME_S": "60",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "OMP_NUM_THREADS": "1",
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{own_environment().get('PATH', '')}",
+        }
+        command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--num-cpus=2"]
+        command += [f"--port={port}", f"--dashboard-port={dashboard}", "--dashboard-host=127.0.0.1"]
+        # What takes jobs listens as well: on one port by default, which a head beside this one may have.
+        command += [f"--dashboard-agent-listen-port={_free_port()}", f"--dashboard-agent-grpc-port={_free_port()}"]
+        command += ["--node-ip-address=127.0.0.1", f"--temp-dir={folder}", "--object-store-memory=100000000"]
+        log = stack.enter_context((folder / "head.log").open("wb"))
+        head = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        stack.callback(_end, head)
+        for number in (port, dashboard):
+            _wait_for(number, head, folder / "head.log")
+        variables = {
+            "RAY_ADDRESS": f"127.0.0.1:{port}",
+            "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}",
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": _TOKEN,
+        }
+        yield RayHead(variables)
+    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        gc.collect()  # sockets that Ray's client left open, before a later test is blamed for them
+
+
+def _end(head: "subprocess.Popen[bytes]") -> None:
+    """End what the head started, which is not all in its group, and itself; asked to stop, it takes half a minute."""
+    while started := _started():
+        for number, _ in started:
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        head.poll()
+        time.sleep(0.1)
+    head.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_for(port: int, head: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            assert head.poll() is None, log.read_text()[-2000:]
+            assert time.monotonic() < deadline, log.read_text()[-2000:]
+            time.sleep(0.1)
+        else:
+            return

@@ -1,0 +1,140 @@
+"""No training process outlives its parent, and no two train on one device."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs.device import exclusive
+from mens_pipeline.jobs.local import die_with_parent
+
+_CHILD = """
+import sys, time
+from mens_pipeline.jobs.local import die_with_parent
+die_with_parent(int(sys.argv[1]))
+print("ready", flush=True)
+time.sleep(600)
+"""
+_PARENT = f"""
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", {_CHILD!r}, str(os.getpid())])
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+_HOLDER = """
+import sys, time
+from pathlib import Path
+from mens_pipeline.jobs.device import exclusive
+with exclusive(Path(sys.argv[1]), 0):
+    print("held", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+_IS_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's end")
+
+
+def _is_gone(process: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        status = Path(f"/proc/{process}/status")
+        if not status.exists() or "State:\tZ" in status.read_text():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@contextmanager
+def _python(program: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """A process that is gone afterwards."""
+    with subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _said(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+@_IS_LINUX
+def test_a_child_dies_with_a_parent_that_is_killed() -> None:
+    """SIGKILL leaves the parent no time to tell anyone."""
+    with _python(_PARENT) as parent:
+        child = int(_said(parent))
+        try:
+            assert _said(parent) == "ready"
+            parent.kill()
+            parent.wait()
+
+            assert _is_gone(child, 5)
+        finally:
+            if not _is_gone(child, 0.1):
+                os.kill(child, signal.SIGKILL)
+
+
+@_IS_LINUX
+def test_a_child_whose_parent_is_gone_already_ends_at_once() -> None:
+    """It died between the start of the child and the request."""
+    done = subprocess.run([sys.executable, "-c", _CHILD, "1"], capture_output=True, text=True, timeout=20, check=False)
+
+    assert (done.returncode, done.stdout) == (75, "")
+
+
+def test_other_systems_go_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is asked of a system that cannot."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    die_with_parent(-1)
+
+
+def test_a_second_holder_is_refused_with_advice(tmp_path: Path) -> None:
+    """While another process holds the lock."""
+    lock = tmp_path / "locks" / "cpu.lock"
+    with _python(_HOLDER, str(lock), "600") as holder:
+        assert _said(holder) == "held"
+        with (
+            pytest.raises(
+                RefusedError, match=r"cpu\.lock: process \d+ \(.*\) holds this device\. Wait for it to end, or stop it"
+            ),
+            exclusive(lock, 0.6),
+        ):
+            pytest.fail("both hold it")
+
+
+def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
+    """Nothing has to be cleaned up by hand."""
+    lock = tmp_path / "cpu.lock"
+    with _python(_HOLDER, str(lock), "600") as holder:
+        assert _said(holder) == "held"
+        holder.kill()
+        holder.wait()
+        with exclusive(lock, 0):
+            assert lock.is_file()
+
+
+def test_whoever_waits_gets_the_lock_when_it_is_free(tmp_path: Path) -> None:
+    """A run that is about to end does not make the next one fail."""
+    lock = tmp_path / "cpu.lock"
+    with _python(_HOLDER, str(lock), "0.3") as holder:
+        assert _said(holder) == "held"
+        with exclusive(lock, 20):
+            assert holder.wait() == 0
+
+
+def test_the_lock_is_free_after_the_block(tmp_path: Path) -> None:
+    """Also when the block raised; and devices do not lock each other."""
+    lock = tmp_path / "cpu.lock"
+    with pytest.raises(RuntimeError, match="crashed"), exclusive(lock, 0):
+        raise RuntimeError("crashed")
+    with ExitStack() as held:
+        held.enter_context(exclusive(lock, 0))
+        held.enter_context(exclusive(tmp_path / "cuda.lock", 0))
+        with pytest.raises(RefusedError, match=r"cpu\.lock"):
+            held.enter_context(exclusive(lock, 0))

@@ -1,0 +1,202 @@
+"""The training process from outside: how it ends, and that it always does."""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.jobs.device import exclusive
+from mens_pipeline.jobs.local import run_job
+from mens_pipeline.jobs.protocol import FAILURE, ExitCode, mark_complete, newest_checkpoint
+from mens_pipeline.jobs.run import found_no_room
+from mens_pipeline_tests.corpus.full_disk import full_after
+from mens_pipeline_tests.jobs.processes import job_children, waiting_job
+
+_STUBBORN = """
+import os, signal, subprocess, sys
+if "mens_pipeline.jobs" in " ".join(sys.orig_argv):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    helper = subprocess.Popen(["sleep", "600"])
+    with open(os.environ["HELPER"], "w") as file:
+        file.write(str(helper.pid))
+"""
+"""Runs when Python starts: a child that does not listen, with a process of its own."""
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+
+
+@pytest.fixture
+def lock(tmp_path: Path) -> Iterator[Path]:
+    """A lock that is held, so that a child waits for it and loads nothing."""
+    path = tmp_path / "cpu.lock"
+    with exclusive(path, 0):
+        yield path
+
+
+def _run(job: Path, poll: Callable[[], None] = lambda: None, grace_seconds: float = 20) -> int:
+    return run_job(job, poll, grace_seconds=grace_seconds)
+
+
+def _waits_for(process: int, lock: Path) -> bool:
+    """Whether a process has the lock file open."""
+    return any(os.path.realpath(entry) == str(lock) for entry in Path(f"/proc/{process}/fd").iterdir())
+
+
+def _is_gone(process: int) -> bool:
+    """Whether a process has ended, if need be a moment later."""
+    for _ in range(50):
+        status = Path(f"/proc/{process}/status")
+        if not status.exists() or "State:\tZ" in status.read_text():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_job_that_is_refused_says_why(lock: Path) -> None:
+    """Exit code 3 and `failure.json`; an earlier one is gone, and the last look comes after the end."""
+    job = waiting_job(lock, lock_seconds=0)
+    failure = job.parent / FAILURE
+    failure.write_text('{"reason": "of yesterday"}')
+    reasons: list[str] = []
+
+    def poll() -> None:
+        if failure.is_file() and failure.stat().st_size:
+            reasons.append(json.loads(failure.read_text())["reason"])
+
+    assert _run(job, poll) == ExitCode.REFUSED
+    holder = f"process {os.getpid()} (a run)"
+    assert reasons[-1] == f"{lock}: {holder} holds this device. Wait for it to end, or stop it."
+    assert job_children() == []
+
+
+def test_a_job_that_crashes_leaves_its_last_words(lock: Path) -> None:
+    """A file that is no job is named in the log, which grows from try to try."""
+    job = waiting_job(lock, lock_seconds=0)
+    job.write_text('{"kind": "train"}')
+    log = job.parent / "child.log"
+    log.write_text("earlier words\n")
+
+    assert _run(job) == ExitCode.CRASHED
+    assert not (job.parent / FAILURE).exists()
+    assert log.read_text().startswith(f"earlier words\npython -m mens_pipeline.jobs: {job}: no job (")
+    assert "Field required" in log.read_text()
+
+
+@pytest.mark.parametrize("of_parent", [signal.SIG_DFL, signal.SIG_IGN], ids=["default", "ignored"])
+def test_a_child_that_is_asked_to_stop_is_interrupted(lock: Path, of_parent: signal.Handlers) -> None:
+    """By whoever sends SIGTERM, even before it listens, and also where its parent would ignore that."""
+    job = waiting_job(lock, lock_seconds=60)
+
+    def poll() -> None:
+        for child in job_children():
+            if _waits_for(child, lock):
+                os.kill(child, signal.SIGTERM)
+
+    before = signal.signal(signal.SIGTERM, of_parent)
+    try:
+        assert _run(job, poll) == ExitCode.INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_child_that_is_killed_is_not_called_interrupted(lock: Path) -> None:
+    """It wrote no checkpoint."""
+    job = waiting_job(lock, lock_seconds=300)
+
+    def poll() -> None:
+        for child in job_children():
+            os.kill(child, signal.SIGKILL)
+
+    assert _run(job, poll) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
+def test_whatever_ends_the_wait_ends_the_child(lock: Path, error: type[BaseException]) -> None:
+    """Ctrl-C, a cancelled step, a mistake of ours: no process is left, and the error goes on."""
+    job = waiting_job(lock, lock_seconds=300)
+    seen: list[int] = []
+
+    def poll() -> None:
+        if (children := job_children()) and _waits_for(children[0], lock):
+            seen.extend(children)
+            raise error("enough")
+
+    with pytest.raises(error, match="enough"):
+        _run(job, poll)
+
+    assert len(seen) == 1
+    assert _is_gone(seen[0])
+
+
+def test_a_child_that_does_not_listen_is_killed_with_all_it_started(
+    lock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the time it is given; its own processes too."""
+    (tmp_path / "sitecustomize.py").write_text(_STUBBORN)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("HELPER", str(tmp_path / "helper"))
+    job = waiting_job(lock, lock_seconds=300)
+    seen: list[int] = []
+
+    def poll() -> None:
+        if (children := job_children()) and _waits_for(children[0], lock):
+            seen.extend((*children, int((tmp_path / "helper").read_text())))
+            raise KeyboardInterrupt("enough")
+
+    with pytest.raises(KeyboardInterrupt, match="enough"):
+        _run(job, poll, grace_seconds=0.3)
+
+    assert len(seen) == 2
+    assert all(_is_gone(process) for process in seen)
+
+
+def test_only_whole_checkpoints_count(tmp_path: Path) -> None:
+    """The newest by its number; one without its mark was cut off."""
+    assert newest_checkpoint(tmp_path) is None
+    for number, is_whole in ((9, True), (10, True), (100, False)):
+        folder = tmp_path / "checkpoints" / f"checkpoint-{number}"
+        folder.mkdir(parents=True)
+        if is_whole:
+            (folder / "complete").touch()
+
+    assert newest_checkpoint(tmp_path) == tmp_path / "checkpoints" / "checkpoint-10"
+
+
+def test_a_checkpoint_that_lost_a_file_gives_way_to_an_older_one(tmp_path: Path) -> None:
+    """After a power cut its mark may be there, and what it marks be empty; so may the mark itself be cut off."""
+    folders = [tmp_path / "checkpoints" / f"checkpoint-{number}" for number in (9, 10, 11)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "optimizer.pt").write_bytes(b"moments")
+        mark_complete(folder)
+    assert newest_checkpoint(tmp_path) == folders[2]
+    (folders[2] / "optimizer.pt").write_bytes(b"")
+    assert newest_checkpoint(tmp_path) == folders[1]
+    for cut in ('{"optimizer.pt"', "[" * 50_000):
+        (folders[1] / "complete").write_text(cut)
+        assert newest_checkpoint(tmp_path) == folders[0]
+
+
+def test_a_full_disk_is_told_as_one(tmp_path: Path) -> None:
+    """Whoever writes: the system says so, torch tells where its file ends, safetensors quotes the system."""
+    import torch
+    from safetensors.torch import save_file  # noqa: PLC0415 - loads with torch alone
+
+    values = {"moments": torch.zeros(100_000)}
+    found: list[Exception] = []
+    for write in (
+        lambda: torch.save(values, tmp_path / "optimizer.pt"),
+        lambda: save_file(values, tmp_path / "adapter_model.safetensors"),
+        lambda: (tmp_path / "result.json").write_bytes(bytes(100_000)),
+    ):
+        with full_after(50_000), pytest.raises(Exception) as failed:  # noqa: PT011 - of three libraries
+            write()
+        found.append(failed.value)
+
+    assert [found_no_room(error) for error in found] == [True] * 3, found
+    assert not found_no_room(RuntimeError("CUDA out of memory"))

@@ -1,0 +1,275 @@
+"""Several processes that train one adapter, over gloo on a CPU: the adapter of one process, and none is left behind."""
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs import local
+from mens_pipeline.jobs.agent import Team, own_team
+from mens_pipeline.jobs.device import Device, refuse_missing_devices
+from mens_pipeline.jobs.environment import training_environment
+from mens_pipeline.jobs.local import run_job
+from mens_pipeline.jobs.progress import FILE
+from mens_pipeline.jobs.protocol import FAILURE, RESULT, ExitCode, newest_checkpoint
+from mens_pipeline.training.plan import Plan, share_of
+from mens_pipeline.training.prepare import PreparedRun, contract_of
+from mens_pipeline.training.presets import mistakes_of
+from mens_pipeline.training.recipe import Recipe, refuse_sharding
+from mens_pipeline.training.telemetry_log import steps_of
+from mens_pipeline_tests.jobs.processes import job_processes
+from mens_pipeline_tests.training.runs import prepared, weights_of, words_of
+
+_RECIPE: dict[str, Any] = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "number": 22}
+"""Eleven micro-batches an epoch: the last step of three has one, and one of two processes nothing to do."""
+
+
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tiny base takes many steps a second; a signal must not come too late. Bits depend on threads."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(local, "_POLL_SECONDS", 0.01)
+
+
+def _run(run: PreparedRun, *, at: int | None = None, rank: int = 1, number: int = signal.SIGKILL) -> int:
+    """Run a job to its end, or send the process of a rank a signal once the log tells of a step."""
+    is_sent = threading.Event()
+    log = run.job.run_dir / FILE
+
+    def poll() -> None:
+        if at is None or is_sent.is_set() or not log.is_file() or len(list(steps_of(log))) < at:
+            return
+        is_sent.set()
+        os.kill(_of_rank(run, rank), number)
+
+    return _launched(run, poll)
+
+
+def _launched(run: PreparedRun, poll: Any = lambda: None) -> int:
+    return run_job(run.job_path, poll, grace_seconds=60, num_ranks=run.job.recipe.devices)
+
+
+def _of_rank(run: PreparedRun, rank: int) -> int:
+    wanted = f"RANK={rank}".encode()
+    for process in job_processes(run.job.run_dir):
+        if wanted in Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
+            return process
+    raise AssertionError(f"no process of rank {rank}")
+
+
+@pytest.fixture(scope="module")
+def alone(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedRun:
+    """What one process trains, in one thread."""
+    run = prepared(tiny_base, tmp_path_factory.mktemp("alone"), num_train_epochs=3, **_RECIPE)
+    assert run_job(run.job_path, variables={"OMP_NUM_THREADS": "1"}) == ExitCode.DONE
+    return run
+
+
+@pytest.mark.slow
+def test_two_processes_train_the_adapter_of_one(tiny_base: Path, tmp_path: Path, alone: PreparedRun) -> None:
+    """Bit for bit, with the same figures in one telemetry, and under the same contract."""
+    run = prepared(tiny_base, tmp_path, num_train_epochs=3, devices=2, **_RECIPE)
+    assert _launched(run) == ExitCode.DONE, words_of(run)
+    told = [[(s["step"], s["loss"], s["num_tokens"]) for s in steps_of(r.job.run_dir / FILE)] for r in (run, alone)]
+    results = [json.loads((r.job.run_dir / RESULT).read_text()) for r in (run, alone)]
+
+    assert weights_of(run) == weights_of(alone)
+    assert told[0] == told[1]
+    assert len(told[0]) == results[0]["num_steps"] == results[1]["num_steps"] == 17
+    assert results[0]["trained_tokens"] == results[1]["trained_tokens"]
+    assert run.job.contract_digest == alone.job.contract_digest
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_killed_ends_all_and_the_run_goes_on(
+    tiny_base: Path, tmp_path: Path, alone: PreparedRun
+) -> None:
+    """No process is left; taken up again, the adapter is the one it would have been."""
+    run = prepared(tiny_base, tmp_path, num_train_epochs=3, devices=2, **_RECIPE)
+    assert _run(run, at=4, rank=1) == ExitCode.CRASHED
+    assert job_processes(run.job.run_dir) == []
+    assert newest_checkpoint(run.job.run_dir) is not None
+    assert _launched(run) == ExitCode.DONE, words_of(run)
+
+    assert weights_of(run) == weights_of(alone)
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_asked_to_stop_stops_all_in_one_step(tiny_base: Path, tmp_path: Path) -> None:
+    """SIGTERM to the second one alone: all write one checkpoint, though none was due, and end as interrupted."""
+    run = prepared(tiny_base, tmp_path, num_train_epochs=300, devices=2, save_steps=1000, **_RECIPE)
+    assert _run(run, at=2, rank=1, number=signal.SIGTERM) == ExitCode.INTERRUPTED, words_of(run)
+    checkpoint = newest_checkpoint(run.job.run_dir)
+
+    assert checkpoint is not None
+    assert {path.name for path in checkpoint.glob("rng_state_*")} == {"rng_state_0.pth", "rng_state_1.pth"}
+    assert job_processes(run.job.run_dir) == []
+
+
+@pytest.mark.slow
+def test_whoever_ends_the_wait_ends_all_processes(tiny_base: Path, tmp_path: Path) -> None:
+    """A cancelled step: a checkpoint though none was due, and no process."""
+    run = prepared(tiny_base, tmp_path, num_train_epochs=500, devices=2, save_steps=1000, **_RECIPE)
+    seen: list[int] = []
+
+    def poll() -> None:
+        log = run.job.run_dir / FILE
+        if log.is_file() and len(list(steps_of(log))) >= 2:
+            seen.extend(job_processes(run.job.run_dir))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        _launched(run, poll)
+    time.sleep(0.2)
+
+    assert len(seen) == 3  # what starts them, and two that train
+    assert job_processes(run.job.run_dir) == []
+    assert newest_checkpoint(run.job.run_dir) is not None
+
+
+@pytest.mark.slow
+def test_three_processes_with_a_budget_stop_at_one_step(tiny_base: Path, tmp_path: Path) -> None:
+    """The clock of the first one decides for all; steps of four micro-batches go round by two, one and one."""
+    fields = {**_RECIPE, "gradient_accumulation_steps": 4, "max_minutes": 1e-4, "num_train_epochs": 300}
+    run = prepared(tiny_base, tmp_path, devices=3, **fields)
+    assert _launched(run) == ExitCode.DONE, words_of(run)
+    result = json.loads((run.job.run_dir / RESULT).read_text())
+
+    assert 0 < result["num_steps"] < result["planned_steps"]
+    assert len(list(steps_of(run.job.run_dir / FILE))) == result["num_steps"]
+
+
+@pytest.mark.slow
+def test_several_processes_say_why_they_refuse(
+    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What accelerate would do by a variable is refused by name, with the reason, and exit code 3."""
+    run = prepared(tiny_base, tmp_path, devices=2, **_RECIPE)
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+
+    assert _launched(run) == ExitCode.REFUSED, words_of(run)
+    reason = json.loads((run.job.run_dir / FAILURE).read_text())["reason"]
+    assert reason.startswith(
+        "ACCELERATE_USE_FSDP: FSDP cannot train a base in four bits: packed weights are left whole"
+    )
+
+
+def test_sharding_is_refused_by_name() -> None:
+    """As a variable and as a field of the recipe; what is switched off may stay."""
+    refuse_sharding({"ACCELERATE_USE_FSDP": "false"})
+    with pytest.raises(RefusedError, match=r"ACCELERATE_USE_DEEPSPEED: DeepSpeed cannot train .* use --devices N\."):
+        refuse_sharding({"ACCELERATE_USE_DEEPSPEED": "true"})
+
+    assert [m[:48] for m in mistakes_of({"fsdp": "full_shard"})] == ["fsdp: FSDP cannot train a base in four bits: pac"]
+
+
+def test_micro_batches_are_dealt_out_step_by_step() -> None:
+    """Each once, in the order of the plan; every process has as many, where need be with nothing."""
+    assert [share_of("abcdefg", 4, Team(rank, rank, 2)) for rank in (0, 1)] == [list("aceg"), ["b", "d", "f", None]]
+    assert [share_of("abcd", 3, Team(rank, rank, 2)) for rank in (0, 1)] == [list("acd"), ["b", None, None]]
+    assert share_of("abc", 2, Team()) == list("abc")
+
+
+def test_a_process_knows_its_place_from_the_launcher_of_torch_alone() -> None:
+    """Variables of other launchers do not count."""
+    told = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}
+
+    assert own_team(told) == Team()
+    assert own_team({**told, "TORCHELASTIC_RUN_ID": "x"}) == Team(3, 1, 4)
+
+
+def test_devices_that_are_not_there_are_refused() -> None:
+    """The message says how many there are; on a CPU there are as many processes as one likes."""
+    card = Device("cuda", "a GPU", 24.0, has_bfloat16=True, number=2)
+    refuse_missing_devices(card, 2)
+    refuse_missing_devices(Device("cpu", "cores", None, has_bfloat16=False), 8)
+
+    with pytest.raises(RefusedError, match=r"devices 4: 2 cuda device\(s\) can be seen here\. Ask for --devices 2\."):
+        refuse_missing_devices(card, 4)
+
+
+@pytest.mark.parametrize(("team", "expected"), [(Team(), "cuda"), (Team(3, 1, 4), 1)], ids=["alone", "second"])
+def test_each_process_loads_the_base_onto_its_own_card(
+    tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, team: Team, expected: object
+) -> None:
+    """By its number: accelerate refuses a base in four bits that lies on another card than that of its process."""
+    from mens_pipeline.training import train as module  # noqa: PLC0415 - loads the deep learning stack
+
+    job = prepared(tiny_base, tmp_path).job.model_copy(update={"device": "cuda"})
+    asked: list[object] = []
+    progress: Any = None  # nobody gets as far
+
+    def load(_path: Path, _recipe: Recipe, device: object, _dtype: object) -> None:
+        asked.append(device)
+        raise InterruptedError
+
+    monkeypatch.setattr(module, "load_base", load)
+    with pytest.raises(InterruptedError):
+        module._trainer(job, None, [], Plan((), 0, ()), progress, team)  # noqa: SLF001 - what is tested
+
+    assert asked == [expected]
+
+
+@pytest.mark.parametrize(
+    ("place", "rank", "is_accepted"), [(0, 0, True), (3, 3, True), (0, 1, False), ("cuda", 0, False)]
+)
+def test_accelerate_takes_a_base_on_the_card_of_its_process_alone(
+    place: object,
+    rank: int,
+    *,
+    is_accepted: bool,
+) -> None:
+    """Its own check, with the devices played: why a process names its card by number."""
+    import torch
+    from accelerate import Accelerator, DistributedType
+
+    class Played(Accelerator):  # type: ignore[misc]  # the library is untyped
+        device = property(lambda _self: torch.device("cuda", rank))
+        distributed_type = property(lambda _self: DistributedType.MULTI_GPU)
+
+    model = torch.nn.Linear(2, 2)
+    model.is_loaded_in_4bit, model.hf_device_map = True, {"": place}
+    accelerator = Played(cpu=True)
+    if is_accepted:
+        assert accelerator.prepare_model(model, evaluation_mode=True) is model
+        return
+    with pytest.raises(ValueError, match="different device than the one"):
+        accelerator.prepare_model(model, evaluation_mode=True)
+
+
+def test_more_devices_than_micro_batches_are_refused() -> None:
+    """A process without a micro-batch would idle in every step."""
+    (mistake,) = mistakes_of({"devices": 2, "gradient_accumulation_steps": 1})
+
+    assert mistake.startswith("devices is 2, and a step has 1 micro-batches: some would idle; raise gradient_accum")
+
+
+def test_the_contract_names_the_devices_where_bits_depend_on_them(tiny_base: Path, tmp_path: Path) -> None:
+    """Two summands are summed the same way in any order, three are not; dropout is drawn by each process."""
+    base = prepared(tiny_base, tmp_path, is_trial=True).base
+
+    def told(devices: int, accumulated: int, dropout: float = 0.0) -> object:
+        recipe = Recipe(devices=devices, gradient_accumulation_steps=accumulated, lora_dropout=dropout)
+        contract = contract_of(recipe, "0", base, ("cpu", "float32"), "")
+        assert "devices" not in contract["recipe"]
+        return contract.get("devices")
+
+    assert [told(1, 4), told(2, 2), told(2, 4), told(3, 3), told(2, 2, 0.1)] == [None, None, 2, 3, 2]
+
+
+def test_each_process_sees_as_many_cards_as_there_are_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first ones of those that are in sight, or of all."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth7")
+    several = training_environment(2)
+    assert (several["GLOO_SOCKET_IFNAME"], several["NCCL_SOCKET_IFNAME"]) == ("lo", "eth7")
+    assert "GLOO_SOCKET_IFNAME" not in training_environment()
+    assert [training_environment(number)["CUDA_VISIBLE_DEVICES"] for number in (1, 3)] == ["0", "0,1,2"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
+    assert [training_environment(number)["CUDA_VISIBLE_DEVICES"] for number in (1, 2)] == ["4", "4,5"]

@@ -1,0 +1,115 @@
+"""Values written as expressions that give them back."""
+
+import math
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mens_pipeline.language import analyze
+from mens_pipeline.language.interpreter import Features, Limits
+from mens_pipeline.language.interpreter.case import CallableProgram
+from mens_pipeline.language.interpreter.library.builtins import BUILT_INS
+from mens_pipeline.language.interpreter.machine import Machine
+from mens_pipeline.language.interpreter.values import NONE, UNIT, Value, Variant, equal, error, literal_of, ok, some
+
+_TYPES = "type Shape = | Dot | Rect(w: int, h: int)\n"
+
+
+def _evaluated(literal: str) -> Value:
+    module = analyze(f"{_TYPES}fn value() to int {{ return {literal} }}").module
+    assert module is not None, literal
+    program = CallableProgram(module, Limits(), Features())
+    with program.running(5.0):
+        return program.call("value", ()).value
+
+
+def _is_asserted(literal: str) -> bool:
+    """Whether the literal can stand where hidden tests write it."""
+    module = analyze(f"{_TYPES}fn same(v: int) to bool {{ return same_as(v) is {literal} }}").module
+    return module is not None
+
+
+_INTS = st.integers(-(2**63), 2**63 - 1)
+_SCALARS = (
+    st.booleans()
+    | _INTS
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(exclude_categories=["Cs"]))
+    | st.decimals(-(10**9), 10**9, places=2)
+    | st.sampled_from((NONE, UNIT, Variant("Dot")))
+)
+
+
+def _compound(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return (
+        st.lists(values, max_size=3)
+        | st.tuples(values, values)
+        | st.tuples(values)
+        | st.dictionaries(st.sampled_from(("name", "b c", "type", "Upper", "é", "x1", "")), values, max_size=3)
+        | values.map(some)
+        | values.map(ok)
+        | values.map(error)
+        | st.tuples(values, values).map(lambda fields: Variant("Rect", fields))
+    )
+
+
+@settings(deadline=None)
+@given(st.recursive(_SCALARS, _compound, max_leaves=6))
+def test_a_literal_evaluates_to_an_equal_value(value: Value) -> None:
+    """Of any kind that has literals, nested as may be."""
+    literal = literal_of(value)
+
+    assert literal is not None
+    assert _is_asserted(literal)
+    assert equal(Machine(Limits()), _evaluated(literal), value)
+
+
+@pytest.mark.parametrize(
+    ("value", "literal"),
+    [
+        (-3, "-3"),
+        (-(2**63), "(-9223372036854775807 - 1)"),
+        (1.0, "1.0"),
+        (1e21, "1000000000000000000000.0"),
+        (-math.inf, "(-1.0 / 0.0)"),
+        (Decimal("1.50"), "1.50dec"),
+        ('a"b\\\n', '"a\\"b\\\\\\n"'),
+        ({"name": "Ann", "b c": 1, "type": True}, '{ name: "Ann", "b c": 1, "type": true }'),
+        ({}, "{}"),
+        ([some(1), NONE], "[Some(1), None]"),
+        ((1,), "(1,)"),
+        (Variant("Rect", (2, -3)), "Rect(2, -3)"),
+    ],
+)
+def test_literals_read_as_a_person_would_write_them(value: Value, literal: str) -> None:
+    """Plain keys without quotes, the least int as a difference."""
+    assert literal_of(value) == literal
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        BUILT_INS["len"],
+        math.nan,
+        "\ud800",
+        {"\ud800": 1},
+        {"f": BUILT_INS["len"]},
+        [1, math.nan],
+        some(math.nan),
+    ],
+)
+def test_what_no_expression_gives_has_no_literal(value: Value) -> None:
+    """Functions, NaN, halves of a character."""
+    assert literal_of(value) is None
+
+
+def test_a_deep_value_has_no_literal() -> None:
+    """Python recurses over it."""
+    value: Value = 1
+    for _ in range(30):
+        value = [value]
+
+    assert literal_of(value) is None

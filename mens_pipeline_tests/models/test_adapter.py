@@ -1,0 +1,200 @@
+"""What training writes beside an adapter is read, and anything else is refused with its place."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.inference.generation import JudgedModel
+from mens_pipeline.inference.model import load_judged
+from mens_pipeline.models.adapter import MANIFEST, WEIGHTS, TrainingManifest, read_adapter_config
+from mens_pipeline_tests.training.manifests import manifest_about
+from mens_pipeline_tests.training.small_folder import described_base
+
+
+def _changed(at: tuple[str, ...], value: Any) -> str:
+    """A manifest with another value in one place."""
+    manifest = manifest_about(described_base())
+    part = manifest
+    for key in at[:-1]:
+        part = part[key]
+    part[at[-1]] = value
+    return json.dumps(manifest)
+
+
+def _without(*at: str) -> str:
+    """A manifest that lacks one value."""
+    manifest = manifest_about(described_base())
+    part = manifest
+    for key in at[:-1]:
+        part = part[key]
+    del part[at[-1]]
+    return json.dumps(manifest)
+
+
+def test_what_training_writes_is_read(tmp_path: Path) -> None:
+    """All of it, also what nobody checks."""
+    manifest = manifest_about(described_base(), libraries={"torch": "2"}, n_layers=30)
+    (tmp_path / MANIFEST).write_text(json.dumps(manifest))
+
+    assert TrainingManifest.read(tmp_path / MANIFEST).as_json() == manifest
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ("[]", "backend is nothing, expected qlora"),
+        ("null", "backend is nothing"),
+        ('{"backend": ["lora"]}', r"backend is \['lora'\]"),
+        (
+            '{"backend": "qlora"}',
+            "name: Field required; vcs_sha: Field required; base_model: Field required; .* and 6 more",
+        ),
+        (_changed(("name",), "../../home/x"), "name: String should match"),
+        (_changed(("name",), "x" * 129), "name: String should match"),
+        (_changed(("base_model",), "HuggingFaceTB"), "base_model: Input should be"),
+        (_changed(("base_model", "path"), 3), r"base_model\.path: Value error, Input should be a path"),
+        (_changed(("base_model", "path"), ""), r"base_model\.path: Value error, Input should be a path"),
+        (_changed(("base_model", "path"), "a\0b"), r"base_model\.path: Value error, Input should be a path"),
+        (_changed(("base_model", "sha256"), "A" * 64), r"base_model\.sha256: String should match"),
+        (_changed(("recipe", "target_modules"), [["q"]]), r"recipe\.target_modules\."),
+        (_changed(("result", "seconds"), "9"), r"result\.seconds: Input should be a valid number"),
+        (_changed(("result", "train_loss"), float("nan")), r"result\.train_loss: Input should be a finite number"),
+        (_changed(("result", "longest"), 7.5), r"result\.longest: Input should be a valid integer"),
+        (_changed(("result", "longest"), -1), r"result\.longest: Input should be greater"),
+        (_changed(("system_prompt",), None), "system_prompt: Input should be a valid string"),
+        (_without("base_model", "architecture"), r"base_model\.architecture: Field required"),
+        (_without("result", "compute_dtype"), r"result\.compute_dtype: Field required"),
+        (_without("train_file"), "train_file: Field required"),
+    ],
+)
+def test_anything_else_is_refused(tmp_path: Path, content: str, problem: str) -> None:
+    """With the place in the file, and what to do."""
+    (tmp_path / MANIFEST).write_text(content)
+
+    with pytest.raises(RefusedError, match=rf"{MANIFEST}: .*{problem}.*Name the folder of a complete run"):
+        TrainingManifest.read(tmp_path / MANIFEST)
+
+
+def test_a_manifest_of_newer_code_asks_for_an_upgrade(tmp_path: Path) -> None:
+    """Whatever else it says."""
+    (tmp_path / MANIFEST).write_text('{"backend": "qlora", "manifest_schema_version": 7}')
+
+    with pytest.raises(RefusedError, match=r"written by a newer version .*format 7, .*Upgrade it\.$"):
+        TrainingManifest.read(tmp_path / MANIFEST)
+
+
+def test_a_manifest_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """So is a folder in its place."""
+    with pytest.raises(RefusedError, match="No such file or directory"):
+        TrainingManifest.read(tmp_path / MANIFEST)
+    (tmp_path / MANIFEST).mkdir()
+    with pytest.raises(RefusedError, match="Is a directory"):
+        TrainingManifest.read(tmp_path / MANIFEST)
+
+
+_WRITTEN: dict[str, Any] = {
+    "alora_invocation_tokens": None,
+    "alpha_pattern": {},
+    "base_model_name_or_path": "tiny",
+    "bias": "none",
+    "corda_config": None,
+    "fan_in_fan_out": False,
+    "inference_mode": True,
+    "init_lora_weights": True,
+    "layers_pattern": None,
+    "loftq_config": {},
+    "lora_alpha": 8,
+    "lora_dropout": 0.05,
+    "megatron_core": "megatron.core",
+    "peft_type": "LORA",
+    "peft_version": "0.21.2",
+    "qalora_group_size": 16,
+    "r": 2,
+    "rank_pattern": {},
+    "revision": None,
+    "target_modules": ["q_proj", "model.layers.0.mlp.up_proj"],
+    "task_type": "CAUSAL_LM",
+    "use_dora": False,
+    "use_rslora": False,
+}
+
+
+def _adapter(folder: Path, document: str) -> Path:
+    save_file({"base_model.model.x.lora_A.weight": np.zeros((2, 8), np.float32)}, folder / WEIGHTS)
+    (folder / "adapter_config.json").write_text(document)
+    return folder
+
+
+def test_a_configuration_that_training_writes_is_read(tmp_path: Path) -> None:
+    """With all that the library adds, at the values that do nothing; and what another version of it adds so."""
+    config = read_adapter_config(_adapter(tmp_path, json.dumps({**_WRITTEN, "of_a_later_version": None})))
+
+    assert (config.r, config.lora_alpha, config.target_modules) == (2, 8, _WRITTEN["target_modules"])
+
+
+@pytest.mark.threat("M19")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"target_modules": "([a-z0-9_.]+)+!"}, "target_modules"),
+        ({"target_modules": ["([a-z0-9_.]+)+!"]}, "target_modules"),
+        ({"rank_pattern": {"([a-z0-9_.]+)+!": 2}}, "rank_pattern"),
+        ({"alpha_pattern": {"q_proj": 1e300}}, "alpha_pattern"),
+        ({"r": "x"}, "r: "),
+        ({"r": 100_000_000}, "r: "),
+        ({"r": 0}, "r: "),
+        ({"r": True}, "r: "),
+        ({"r": 4}, r"r is 4, adapter_model\.safetensors holds matrices of rank 2"),
+        ({"lora_alpha": float("nan")}, "lora_alpha"),
+        ({"lora_alpha": 1e300}, "lora_alpha"),
+        ({"use_dora": True}, "use_dora"),
+        ({"use_rslora": True}, "use_rslora"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights"),
+        ({"init_lora_weights": "eva"}, "init_lora_weights"),
+        ({"auto_mapping": {"base_model_class": "X", "parent_library": "os"}}, "auto_mapping"),
+        ({"megatron_config": {"a": 1}, "megatron_core": "os"}, "megatron"),
+        ({"layer_replication": [[0, 1_000_000]]}, "layer_replication"),
+        ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
+        ({"unknown": 1}, "unknown"),
+        ({"peft_type": "PROMPT_TUNING"}, "peft_type is PROMPT_TUNING, expected LORA"),
+        ({"peft_type": None}, "peft_type"),
+    ],
+)
+def test_what_it_never_writes_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    """Before any weight is loaded: a pattern that takes for ever, code paths, another form of adapter, odd numbers."""
+    adapter = _adapter(tmp_path, json.dumps({**_WRITTEN, **changes}))
+
+    with pytest.raises(RefusedError, match=f"adapter_config\\.json: .*{message}"):
+        read_adapter_config(adapter)
+
+
+@pytest.mark.parametrize("document", ["[]", "null", "{}", "[" * 100_000, "", "\0"])
+def test_a_document_of_another_kind_is_refused(tmp_path: Path, document: str) -> None:
+    """With the place, and without a traceback."""
+    with pytest.raises(RefusedError, match=r"adapter_config\.json: .* Name the run that it was trained in"):
+        read_adapter_config(_adapter(tmp_path, document))
+
+
+@pytest.mark.threat("M19")
+def test_nothing_is_loaded_for_an_adapter_that_is_refused(tmp_path: Path) -> None:
+    """Evaluation and server load by one function; it looks first, and there is no base here at all."""
+    adapter = _adapter(tmp_path, json.dumps({**_WRITTEN, "target_modules": "([a-z0-9_.]+)+!"}))
+    job = JudgedModel(
+        base_path=tmp_path / "nowhere",
+        adapter_path=adapter,
+        quantization="none",
+        double_quant=False,
+        trained_in="float32",
+        device="cpu",
+        compute_dtype="float32",
+    )
+
+    with pytest.raises(RefusedError, match="target_modules"):
+        load_judged(job)

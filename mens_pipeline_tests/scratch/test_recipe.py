@@ -1,0 +1,60 @@
+"""The shapes and their sizes, and recipes that hold together."""
+
+from typing import Any
+
+import pytest
+
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig, ScratchRecipe, Shape
+
+
+@pytest.mark.seed_row(54)
+def test_the_full_model_is_what_was_asked_for() -> None:
+    """Twelve layers of eight heads, 512 wide, 2,048 inside, a tenth left out, 512 places, 133 ids: 38.2 million."""
+    assert SHAPES[ScratchConfig.DEFAULT].as_json() == {
+        "num_hidden_layers": 12,
+        "num_attention_heads": 8,
+        "hidden_size": 512,
+        "intermediate_size": 2048,
+        "dropout": 0.1,
+        "max_position_embeddings": 512,
+        "vocab_size": 133,
+    }
+    assert SHAPES[ScratchConfig.DEFAULT].num_parameters == 38_227_968
+
+
+def test_the_small_model_is_small() -> None:
+    """Less than a million parameters, as many places and ids."""
+    small = SHAPES[ScratchConfig.SMALL]
+
+    assert small.num_parameters == 892_928
+    assert (small.max_position_embeddings, small.vocab_size) == (512, 133)
+
+
+def test_parameters_are_counted_part_by_part() -> None:
+    """By hand, for one layer two wide and three inside, five places, seven ids."""
+    attention, feed_forward, norms = 4 * (4 + 2), (6 + 3) + (6 + 2), 2 * 4
+    embeddings, last_norm, head = 7 * 2 + 5 * 2, 4, 7 * 2
+    shape = Shape(1, 1, 2, 3, 0.0, 5, 7)
+
+    assert shape.num_parameters == attention + feed_forward + norms + embeddings + last_norm + head
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"max_length": 600}, "max_length is 600, and the model has 512 positions"),
+        ({"max_tokens_per_batch": 100}, "max_tokens_per_batch is 100, less than one row of max_length 512"),
+        ({"config": "huge", "sed": 1}, r"config: Input should be 'default' or 'small'.*sed: Extra inputs"),
+    ],
+)
+def test_a_recipe_that_does_not_hold_together_is_refused(values: dict[str, Any], message: str) -> None:
+    """All mistakes at once."""
+    with pytest.raises(ConfigurationError, match=f"recipe: {message}.* Correct these values"):
+        ScratchRecipe.from_values(values)
+
+
+def test_the_full_model_is_the_default() -> None:
+    """With its own rate, which a person may change."""
+    assert ScratchRecipe().shape.num_parameters == 38_227_968
+    assert [ScratchRecipe().rate, ScratchRecipe(learning_rate=0.1).rate] == [5e-4, 0.1]

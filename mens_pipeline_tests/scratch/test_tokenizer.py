@@ -1,0 +1,188 @@
+"""VoxTokenizer: its table, its way of matching, what comes back, and that transformers has the same."""
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mens_pipeline.models.chat import FileTokenizer, render_prompt
+from mens_pipeline.scratch import tokenizer as module
+from mens_pipeline.scratch.tokenizer import (
+    CHARACTERS,
+    COMPOUNDS,
+    EOS,
+    PAD,
+    UNK,
+    VOCABULARY,
+    decode,
+    encode,
+    num_unknown,
+    transformers_tokenizer,
+    vocabulary_page,
+)
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.language.examples import golden_programs
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+_SUPPORTED = st.text(alphabet=CHARACTERS + "\n\t")
+_PIECES = st.lists(st.sampled_from([*COMPOUNDS, *CHARACTERS, "[PAD]", "[UNK]", "[EOS]"])).map("".join)
+
+
+def _longest_first(text: str) -> list[int]:
+    """Matching as it is described: at each place the longest compound, else one character."""
+    ids, place = [], 0
+    while place < len(text):
+        fitting = [compound for compound in COMPOUNDS if text.startswith(compound, place)]
+        token = max(fitting, key=len, default=text[place])
+        ids.append(VOCABULARY.index(token) if token in VOCABULARY else UNK)
+        place += len(token)
+    return ids
+
+
+@pytest.mark.seed_row(53)
+def test_there_are_133_ids_in_their_places() -> None:
+    """Three control ids, 95 characters of which each is its byte less 29, 35 compounds, none twice."""
+    assert VOCABULARY[:3] == ("[PAD]", "[UNK]", "[EOS]")
+    assert (PAD, UNK, EOS) == (0, 1, 2)
+    assert [VOCABULARY[byte - 32 + 3] for byte in range(32, 127)] == [chr(byte) for byte in range(32, 127)]
+    assert VOCABULARY[98:] == COMPOUNDS
+    assert len(COMPOUNDS) == 35
+    assert len(VOCABULARY) == len(set(VOCABULARY)) == 133
+    assert {"workflow", "actor", "fn", "component", "\n", "\t"} <= set(COMPOUNDS)
+
+
+@pytest.mark.seed_row(53)
+@given(_SUPPORTED | _PIECES)
+def test_what_is_supported_comes_back(text: str) -> None:
+    """Printable ASCII, ends of line and tabs, whatever they spell; control names in a text are characters."""
+    ids = encode(text)
+
+    assert decode(ids) == text
+    assert num_unknown(ids) == 0
+    assert PAD not in ids
+    assert EOS not in ids
+
+
+@given(st.text() | _PIECES)
+def test_matching_is_greedy(text: str) -> None:
+    """The fast way gives what the described way gives, for any text."""
+    assert list(encode(text)) == _longest_first(text)
+
+
+@given(st.text())
+def test_every_other_character_is_one_unknown(text: str) -> None:
+    """Nothing is dropped, and each is counted and shown."""
+    ids = encode(text)
+    foreign = [sign for sign in text if sign not in CHARACTERS + "\n\t"]
+
+    assert num_unknown(ids) == len(foreign)
+    assert decode(ids) == "".join("\N{REPLACEMENT CHARACTER}" if sign in foreign else sign for sign in text)
+
+
+def test_the_end_and_the_padding_give_no_text() -> None:
+    """They stand behind what a model writes."""
+    assert decode([*encode("fn"), EOS, PAD, PAD]) == "fn"
+
+
+def test_the_longest_compound_wins() -> None:
+    """An end of line with its indentation before the end of line alone; words have no borders."""
+    assert [VOCABULARY[number] for number in encode("\n    \n}\n\n")] == ["\n    ", "\n}\n", "\n"]
+    assert [VOCABULARY[number] for number in encode("fnord: int")] == ["fn", "or", "d", ": int"]
+
+
+def test_golden_programs_get_shorter() -> None:
+    """Every character has an id, and a token is 1.29 characters of Vox on average."""
+    texts = [text for text in golden_programs().values() if text.isascii()]
+    tokens = [encode(text) for text in texts]
+
+    assert sum(map(num_unknown, tokens)) == 0
+    assert sum(map(len, texts)) / sum(map(len, tokens)) > 1.27
+
+
+def test_the_page_holds_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """`docs/vox-tokenizer.md` is what the code writes; a line for each id."""
+    page = (PROJECT_ROOT / "docs" / "vox-tokenizer.md").read_text(encoding="utf-8")
+    runpy.run_path(module.__file__, run_name="__main__")
+
+    assert page == vocabulary_page() == capsys.readouterr().out
+    assert sum(line.split(" | ")[0].removeprefix("| ").isdecimal() for line in page.splitlines()) == len(VOCABULARY)
+    assert "| 98 | `workflow` | compound |" in page
+
+
+@pytest.mark.parametrize("ids", [[-1], [5, -100], [133], [10**9]])
+def test_an_id_that_is_none_has_no_text(ids: list[int]) -> None:
+    """Below 0 too: -100, which labels hold, is no token counted from the end."""
+    with pytest.raises(IndexError):
+        decode(ids)
+    assert not decode([])
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    """As transformers has it."""
+    return transformers_tokenizer()
+
+
+@pytest.mark.seed_row(53)
+def test_it_is_the_table(tokenizer: Any) -> None:
+    """133 ids, with the control ids where they belong."""
+    assert len(tokenizer) == tokenizer.vocab_size == 133
+    assert tokenizer.get_vocab() == {token: number for number, token in enumerate(VOCABULARY)}
+    assert (tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.eos_token_id) == (0, 1, 2)
+    assert tokenizer.convert_ids_to_tokens([0, 98, 132]) == ["[PAD]", "workflow", "is"]
+
+
+@settings(deadline=None)
+@given(st.text() | _PIECES)
+def test_transformers_gives_the_same_ids(tokenizer: Any, text: str) -> None:
+    """For any text; what is supported comes back; `[EOS]` in a text never ends it."""
+    ids = tokenizer(text)["input_ids"]
+
+    assert ids == list(encode(text))
+    assert UNK in ids or tokenizer.decode(ids) == tokenizer.decode(ids, skip_special_tokens=True) == text
+
+
+def test_control_tokens_are_shown_by_their_name(tokenizer: Any) -> None:
+    """Or left out, as the library does it."""
+    ids = [*tokenizer("a é")["input_ids"], 2, 0]
+
+    assert tokenizer.decode(ids) == "a [UNK][EOS][PAD]"
+    assert tokenizer.decode(ids, skip_special_tokens=True) == "a "
+
+
+def test_batches_are_padded_and_cut(tokenizer: Any) -> None:
+    """To the longest, on the right, with a mask; to a length when one is asked for; an empty text has no token."""
+    batch = tokenizer(["fn a", "", "abcdef"], padding=True, return_tensors="pt")
+
+    assert batch["input_ids"].tolist() == [[100, 3, 68, 0, 0, 0], [0] * 6, [68, 69, 70, 71, 72, 73]]
+    assert batch["attention_mask"].sum(dim=1).tolist() == [3, 0, 6]
+    assert tokenizer("abcdef", truncation=True, max_length=2)["input_ids"] == [68, 69]
+
+
+def test_a_conversation_has_the_form_that_trains(tokenizer: Any) -> None:
+    """The template of the library and the project's own renderer agree, a turn's marker is one id."""
+    messages = [{"role": "system", "content": "You write Vox."}, {"role": "user", "content": "Write a type."}]
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+    assert text == render_prompt("You write Vox.", "Write a type.")
+    assert tokenizer(text)["input_ids"].count(VOCABULARY.index("<|im_start|>")) == 3
+
+
+def test_it_is_saved_and_loaded(tokenizer: Any, tmp_path: Path) -> None:
+    """By the Auto class, without code of ours, and by its file alone, where only our conversation breaks `[EOS]`."""
+    from transformers import AutoTokenizer
+
+    tokenizer.save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path, trust_remote_code=False)
+    text = 'fn a() to str {\n    return "[EOS]\t"\n}\n'
+
+    assert loaded(text)["input_ids"] == tokenizer(text)["input_ids"] == list(encode(text))
+    assert loaded.decode(loaded(text)["input_ids"]) == text
+    assert loaded.chat_template == tokenizer.chat_template
+    assert len(loaded) == 133
+    text = text.replace("[EOS]", "")
+    assert FileTokenizer(tmp_path).encode(text, add_special_tokens=False) == list(encode(text))

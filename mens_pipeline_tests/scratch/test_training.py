@@ -1,0 +1,193 @@
+"""Training from scratch: what is learnt, what is recorded, and that the same run gives the same model."""
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch  # noqa: TID253 - these tests train
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs.progress import FILE
+from mens_pipeline.jobs.protocol import RESULT, newest_checkpoint
+from mens_pipeline.scratch.data import JsonlDataLoader, plan_order
+from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig, Shape
+from mens_pipeline.scratch.run import WEIGHTS, PreparedScratch, card_of, finish_scratch
+from mens_pipeline.scratch.tokenizer import decode
+from mens_pipeline.training.telemetry_log import steps_of
+from mens_pipeline_tests.scratch.runs import prepared
+
+pytestmark = [
+    pytest.mark.usefixtures("own_signals"),
+    # The libraries warn of their own changes to come.
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+def _train(run: PreparedScratch) -> dict[str, Any]:
+    from mens_pipeline.scratch.train import train  # noqa: PLC0415 - loads the deep learning stack
+
+    assert train(run.job)
+    result: dict[str, Any] = json.loads((run.job.run_dir / RESULT).read_text())
+    return result
+
+
+def _trainer(run: PreparedScratch) -> Any:
+    """A trainer just before its first step."""
+    from mens_pipeline.jobs.progress import TelemetryLog  # noqa: PLC0415 - likewise
+    from mens_pipeline.scratch import train as module  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.progress import Progress, StopRequest  # noqa: PLC0415 - loads the deep learning stack
+    from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
+
+    loader = JsonlDataLoader(run.job.train_path)
+    log = TelemetryLog(run.job.run_dir / FILE)
+    order = plan_order(loader, run.job.recipe.plan())
+    steps = take_up(run.job.run_dir, Schedule(order.num_steps, 0, "cosine"), [1] * order.num_steps, None)
+    return module._trainer(run.job, loader, order, Progress(log, StopRequest(), steps))  # noqa: SLF001 - what is tested
+
+
+@pytest.mark.seed_row(24)
+def test_the_loss_falls(tmp_path: Path) -> None:
+    """From that of a guess among 133 ids to less than half of it, in forty steps."""
+    run = prepared(tmp_path, num_train_epochs=10, save_steps=1000, learning_rate=3e-3)
+    _train(run)
+    losses = [step["loss"] for step in steps_of(run.job.run_dir / FILE)]
+
+    assert len(losses) == 40
+    assert losses[0] == pytest.approx(math.log(133), abs=0.2)
+    assert losses[-1] < losses[0] / 2
+
+
+@pytest.mark.slow
+def test_what_was_learnt_comes_back(tmp_path: Path) -> None:
+    """Sixteen rows, a hundred epochs: a request is answered in the form that was taught, and the turn ends."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    run = prepared(tmp_path, num_train_epochs=100, per_device_train_batch_size=16, save_steps=1000)
+    _train(run)
+    model = AutoModelForCausalLM.from_pretrained(run.job.run_dir / "model")
+    tokenizer = AutoTokenizer.from_pretrained(run.job.run_dir / "model")
+    text = tokenizer.apply_chat_template(
+        [{"role": "system", "content": run.job.system_prompt}, {"role": "user", "content": "Write a function f3."}],
+        tokenize=False,
+        add_generation_prompt=True,
+    )
+    inputs = tokenizer(text, return_tensors="pt")
+    answer = model.eval().generate(**inputs, max_new_tokens=80, do_sample=False)[0, inputs["input_ids"].shape[1] :]
+
+    written = decode(answer.tolist())
+
+    assert re.fullmatch(r"fn f\d+\(n: int\) to int \{\n    return n \+ \d+\n\}<\|im_end\|>", written), written
+
+
+def test_a_run_tells_what_it_does(tmp_path: Path) -> None:
+    """A line for each step; tokens without padding; rows of other files measure; the manifest says what it is."""
+    run = prepared(tmp_path, number=40, validation_split_ratio=0.2, num_train_epochs=2)
+    result = _train(run)
+    events = [json.loads(line)["event"] for line in (run.job.run_dir / FILE).read_text().splitlines()]
+    manifest = finish_scratch(run, "0123abcd", 0)
+    card = (run.job.run_dir / "model" / "README.md").read_text()
+
+    steps = ["step"] * result["num_steps"]
+    assert events == ["train_start", *steps[:4], "plan", *steps[4:], "train_complete"]
+    assert result["num_train"] + result["num_validation"] == result["num_shown"] == result["num_rows"] == 40
+    assert 0 < result["num_validation"] < 20
+    assert result["validation_loss"] > 0
+    assert result["trained_tokens"] == 2 * result["num_tokens"]
+    assert result["num_parameters"] == manifest.num_parameters == 892_928
+    assert (manifest.lane, manifest.kind) == ("scratch", "scratch_model")
+    assert (manifest.name, manifest.seed, manifest.vox_backend) == ("scratch-model-0123abcd", 42, None)
+    assert manifest.recipe["learning_rate"] == 2e-3
+    assert manifest.train_sha256 == run.contract["train_sha256"]
+    assert manifest.model_sha256 == result["model_sha256"]
+    assert set(manifest.libraries) == {"torch", "transformers", "accelerate"}
+    assert json.loads((run.job.run_dir / "training_manifest.json").read_text()) == manifest.as_json()
+    assert card == card_of(manifest)
+    assert "| shape | small: 4 layers, 4 heads, 128 wide, 892,928 parameters |" in card
+
+
+def test_two_runs_give_the_same_model(tmp_path: Path) -> None:
+    """The same contract, the same bytes; another seed, others."""
+    runs = [prepared(tmp_path / str(number), max_steps=3, seed=seed) for number, seed in enumerate((1, 1, 2))]
+    for run in runs:
+        _train(run)
+    first, again, other = ((run.job.run_dir / WEIGHTS).read_bytes() for run in runs)
+
+    assert first == again
+    assert first != other
+    assert runs[0].job.contract_digest == runs[1].job.contract_digest != runs[2].job.contract_digest
+
+
+def test_accumulated_micro_batches_are_one_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four rows at once, and four times one row of other lengths: the same step, where nothing is left to chance."""
+    monkeypatch.setitem(SHAPES, ScratchConfig.SMALL, Shape(2, 2, 32, 32, 0.0))
+    at_once = prepared(tmp_path / "at_once", 4)
+    one_by_one = prepared(tmp_path / "one", 4, per_device_train_batch_size=1, gradient_accumulation_steps=4)
+    results = [_train(run) for run in (at_once, one_by_one)]
+    (left,), (right,) = (list(steps_of(run.job.run_dir / FILE)) for run in (at_once, one_by_one))
+
+    assert [result["num_steps"] for result in results] == [1, 1]
+    assert left["num_tokens"] == right["num_tokens"] == results[0]["num_tokens"]
+    assert left["loss"] == pytest.approx(right["loss"], rel=1e-3)
+    assert left["grad_norm"] == pytest.approx(right["grad_norm"], rel=1e-2)
+
+
+def test_the_time_budget_ends_a_run_in_order(tmp_path: Path) -> None:
+    """With next to no time there are two steps, the second with a rate that comes down to 0, and still a model."""
+    run = prepared(tmp_path, max_minutes=1e-6, num_train_epochs=5)
+    result = _train(run)
+
+    assert result["num_steps"] == 2
+    assert [(decision["step"], decision["num_steps"]) for decision in result["plan"]["decisions"]] == [(1, 2)]
+    assert (run.job.run_dir / WEIGHTS).is_file()
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
+def test_gradients_that_teach_nothing_end_the_run(tmp_path: Path, value: float) -> None:
+    """Zero, not a number, infinite: before the step that would spoil the model."""
+    trainer = _trainer(prepared(tmp_path))
+    for parameter in trainer.model.parameters():
+        parameter.grad = torch.full_like(parameter, value)
+
+    with pytest.raises(RefusedError, match=r"step 1: the gradient norm is .*\. Lower learning_rate"):
+        trainer._clip_grad_norm(trainer.model)  # noqa: SLF001 - what is tested
+
+
+def test_gradients_are_clipped_to_the_norm(tmp_path: Path) -> None:
+    """Before the clip they are longer, after it as long as the recipe allows."""
+    trainer = _trainer(prepared(tmp_path, max_grad_norm=0.01))
+    trainer.create_optimizer()
+    trainer.compute_loss(trainer.model, next(iter(trainer.get_train_dataloader()))).backward()
+    before = float(trainer._clip_grad_norm(trainer.model))  # noqa: SLF001 - what is tested
+    gradients = [parameter.grad.flatten() for parameter in trainer.model.parameters()]
+
+    assert before > 0.01
+    assert float(torch.cat(gradients).norm()) == pytest.approx(0.01, rel=1e-3)
+
+
+def test_another_contract_does_not_go_on_with_a_run(tmp_path: Path) -> None:
+    """Other numbers in the same folder are refused before anything is loaded; the same ones are the same run."""
+    run = prepared(tmp_path)
+
+    assert prepared(tmp_path).job.contract_digest == run.job.contract_digest
+    assert prepared(tmp_path, save_steps=7).job.contract_digest == run.job.contract_digest
+    with pytest.raises(RefusedError, match=r"holds another run .* Name another --output-dir, or begin anew"):
+        prepared(tmp_path, seed=7)
+
+
+def test_a_set_without_a_row_that_fits_is_refused(tmp_path: Path) -> None:
+    """With the reasons that took them."""
+    with pytest.raises(RefusedError, match=r"no row trains \(left out: 16 too_long\)\. Raise max_length"):
+        prepared(tmp_path, max_length=16)
+
+
+def test_a_checkpoint_is_a_model(tmp_path: Path) -> None:
+    """Whole, with configuration and tokenizer."""
+    run = prepared(tmp_path, max_steps=2)
+    _train(run)
+    checkpoint = newest_checkpoint(run.job.run_dir)
+
+    assert checkpoint is not None
+    assert {"config.json", "model.safetensors", "tokenizer.json"} <= {path.name for path in checkpoint.iterdir()}

@@ -1,0 +1,53 @@
+"""Versions of formats, and what is said of what does not fit."""
+
+from typing import ClassVar
+
+import pytest
+from pydantic import ValidationError
+
+from mens_pipeline.storage.validation import Versioned, problem_in
+
+_NEWER = "written by a newer version of mens-pipeline"
+
+
+class _Third(Versioned):
+    newest_format: ClassVar[int] = 3
+    name: str = "a"
+
+
+@pytest.mark.parametrize(
+    ("content", "version"), [("{}", 1), ('{"format_version": 2}', 2), ('{"format_version": 3}', 3)]
+)
+def test_what_says_no_version_has_the_first(content: str, version: int) -> None:
+    """What is made now has the newest one."""
+    assert _Third.model_validate_json(content).format_version == version
+    assert _Third().format_version == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (
+            '{"format_version": 4, "name": {}}',
+            f"{_NEWER} (format 4, read here up to 3). Upgrade it.",
+        ),
+        (
+            '{"age": 1}',
+            f"{_NEWER} (it says age, which is not known here). Upgrade it.",
+        ),
+        (
+            '{"age": 1, "name": 2}',
+            "no thing (name: Input should be a valid string; age: Extra inputs are not",
+        ),
+        (
+            '{"format_version": "x"}',
+            "no thing (format_version: Input should be a valid integer, unable to",
+        ),
+        ("[]", "no thing (the whole: Input should be an object). Delete it."),
+    ],
+)
+def test_only_what_is_damaged_may_be_deleted(content: str, problem: str) -> None:
+    """What newer code wrote asks for an upgrade, and says nothing else."""
+    with pytest.raises(ValidationError) as refused:
+        _Third.model_validate_json(content)
+    assert problem_in(refused.value, "thing", "Delete it.").startswith(problem)
