@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -106,11 +107,53 @@ class Analysis:
 
 
 def analyze(source: str, mode: Mode = Mode.SOURCE) -> Analysis:
-    """Lex and parse a text in a mode (M1-M5).
+    """Lex and parse a text in a mode (M1-M5), once in a process while it is remembered.
 
     Returns:
-        The verdict of the reference front end, with our own messages.
+        The verdict of the reference front end, with our own messages. Its trees are frozen: callers share them.
     """
+    return _ANALYSES.analyze(source, mode)
+
+
+class AnalysisCache:
+    """Analyses of the texts that were asked for last; threads may share one.
+
+    Bounded by the characters of the texts: a character of code makes about 20 bytes of tree.
+    """
+
+    def __init__(self, max_characters: int) -> None:
+        """Start empty."""
+        self._max_characters = max_characters
+        self._num_characters = 0
+        self._kept: OrderedDict[tuple[str, Mode], Analysis] = OrderedDict()
+        self._lock = Lock()
+
+    def analyze(self, source: str, mode: Mode) -> Analysis:
+        """Analyze a text, unless its analysis is kept."""
+        key = source, mode
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        analysis = analyze_uncached(source, mode)
+        with self._lock:
+            is_new = key not in self._kept  # another thread may have been faster
+            self._kept[key] = analysis
+            self._num_characters += is_new * (_CHARACTERS_OF_AN_ENTRY + len(source))
+            while self._num_characters > self._max_characters:
+                (text, _), _ = self._kept.popitem(last=False)
+                self._num_characters -= _CHARACTERS_OF_AN_ENTRY + len(text)
+        return analysis
+
+
+_CHARACTERS_OF_AN_ENTRY: Final = 50
+"""What an analysis costs beside its tree, counted in characters."""
+
+_ANALYSES: Final = AnalysisCache(2**20)
+
+
+def analyze_uncached(source: str, mode: Mode = Mode.SOURCE) -> Analysis:
+    """Analyze a text as `analyze` does, whether or not that was done before."""
     with collector_paused():
         stream = scan(source)
         declarations, failures, notes = _parse(stream, mode)

@@ -9,8 +9,9 @@ from statistics import median
 from time import perf_counter, process_time
 
 import mens_pipeline
-from mens_pipeline.language import Mode, analyze, mode_of
+from mens_pipeline.language import Mode, mode_of
 from mens_pipeline.language.completion import complete
+from mens_pipeline.language.front_end import analyze_uncached
 from mens_pipeline.language.lexer import scan, tokenize
 from mens_pipeline.language.viability import ViableText
 from mens_pipeline_tests.bench.machine import machine_name
@@ -83,11 +84,11 @@ def _growing(source: str) -> list[float]:
 def _row(name: str, sources: list[str], yardstick: float) -> float:
     """Print the speed on some texts; returns its ratio to the yardstick."""
     for source in sources:
-        if not analyze(source).ok:
+        if not analyze_uncached(source).ok:
             sys.exit(f"{name}: a program of the bench is rejected, so its speed means nothing. Run make test.")
     size = _megabytes(sources)
     lexing = _best(lambda: [scan(source) for source in sources])
-    both = _best(lambda: [analyze(source) for source in sources])
+    both = _best(lambda: [analyze_uncached(source) for source in sources])
     rates = f"{size / lexing:>10.2f}{size / (both - lexing):>12.2f}{size / both:>11.2f}"
     print(f"{name:<32}{size:>8.2f}{rates}{size / both / yardstick:>13.2f}x")
     return size / both / yardstick

@@ -1,0 +1,27 @@
+"""Analyses are remembered within bounds."""
+
+from mens_pipeline.language import Mode, analyze
+from mens_pipeline.language.front_end import AnalysisCache, analyze_uncached
+
+
+def test_a_text_is_parsed_once() -> None:
+    """The same tree is returned for the same text and mode, and equals one that is parsed again."""
+    source = "fn remembered() to int { 1 }"
+    first = analyze(source)
+    assert analyze(str(source)) is first
+    assert analyze_uncached(source) is not first
+    assert analyze_uncached(source) == first
+    assert analyze(source, Mode.SCRIPT) is not first
+
+
+def test_what_was_asked_for_last_is_kept() -> None:
+    """Characters bound the cache; the text that was asked for longest ago goes first."""
+    cache = AnalysisCache(max_characters=200)
+    one, two, three = (f"fn f{number}() to int {{ {number} }}" for number in range(3))
+    kept, dropped = cache.analyze(one, Mode.SOURCE), cache.analyze(two, Mode.SOURCE)
+    assert cache.analyze(one, Mode.SOURCE) is kept
+    cache.analyze(three, Mode.SOURCE)
+    assert cache.analyze(one, Mode.SOURCE) is kept
+    assert cache.analyze(two, Mode.SOURCE) is not dropped
+    assert cache.analyze(one + "\n" * 400, Mode.SOURCE) == cache.analyze(one + "\n" * 400, Mode.SOURCE)
+    assert cache.analyze(one, Mode.SOURCE) is not kept
