@@ -8,12 +8,12 @@ from datasets import Dataset
 from peft import LoraConfig
 from trl import GRPOConfig, GRPOTrainer
 
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.evaluation.evaluate import judge_all
 from mens_pipeline.evaluation.tasks import training_tasks
 from mens_pipeline.feedback.reward import is_telling, reward_of
 from mens_pipeline.inference.generation import Answer
-from mens_pipeline.language.requests import SYSTEM_PROMPT
 
 MOST_TOKENS = 128  # of a completion
 train_set, model, folder, steps = (*sys.argv[1:], "200")[:4]

@@ -1,10 +1,14 @@
-"""Everything this package raises on purpose.
+"""Everything this package raises on purpose, and what a wrong word was probably meant to be.
 
 MensError                     something a person can mend; shown as one message, never as a traceback
 ├── RefusedError              the work was done and its result is not good enough; exit code 1
 ├── ConfigurationError        a setting or configuration file does not hold together
 └── SourceNotFoundError       a file or folder that was asked for is not there
 """
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Final
 
 
 class MensError(Exception):
@@ -21,3 +25,31 @@ class ConfigurationError(MensError):
 
 class SourceNotFoundError(MensError):
     """A file or folder that was asked for is not there."""
+
+
+_SHORTEST_BEGINNING: Final = 3
+_SIMILAR: Final = 0.7
+_MOST_WORDS: Final = 2000
+"""That are compared with another one: more would take seconds where many are wrong."""
+
+
+def did_you_mean(found: str, known: Iterable[str]) -> str | None:
+    """Return a question that names the nearest known word.
+
+    Returns:
+        ``Did you mean `query`?``: the most similar word, else the shortest that begins like it, else None.
+    """
+    words = sorted(known, key=lambda word: (len(word), word))
+    if len(words) > _MOST_WORDS:
+        return None
+    near = get_close_matches(found, words, n=1, cutoff=_SIMILAR)
+    if not near and len(found) >= _SHORTEST_BEGINNING:
+        near = [word for word in words if word.startswith(found)]
+    return f"Did you mean `{near[0]}`?" if near else None
+
+
+def near_miss(found: str, known: Iterable[str]) -> str | None:
+    """Return a question that names the known word that this one can only be a slip of."""
+    words = sorted(known)
+    near = get_close_matches(found, words, n=1, cutoff=_SIMILAR) if len(words) <= _MOST_WORDS else []
+    return f"Did you mean `{near[0]}`?" if near else None

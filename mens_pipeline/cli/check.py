@@ -15,9 +15,18 @@ from mens_pipeline.cli.options import declare_options, option, switch
 from mens_pipeline.cli.terminal import MISUSE, REFUSED, print_json
 from mens_pipeline.corpus.extract.sources import vox_files
 from mens_pipeline.corpus.schema.account import share_text
-from mens_pipeline.language.diagnostics import Diagnostic, Severity, SourceText, visible_text
-from mens_pipeline.language.front_end import Analysis, analyze, analyze_bytes, verdict_record
-from mens_pipeline.language.parser.modules import Mode, mode_of
+from mens_pipeline.language import (
+    Analysis,
+    Diagnostic,
+    Mode,
+    Severity,
+    SourceText,
+    analyze,
+    analyze_bytes,
+    mode_of,
+    verdict_record,
+    visible_text,
+)
 from mens_pipeline.language.semantics import semantic_diagnostics, semantic_records
 from mens_pipeline.storage.files import bounded_lines, read_regular
 

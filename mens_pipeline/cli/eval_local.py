@@ -15,12 +15,12 @@ from mens_pipeline.cli.options import Options, option, switch, take_options, val
 from mens_pipeline.cli.progress import choose_device, run_and_show, show_answers
 from mens_pipeline.cli.terminal import aligned, interruptible, say, tell
 from mens_pipeline.configured import engine_of, open_store, thresholds_of
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.language.interpreter import ErrorClass
-from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.settings import FEW_SHOT, load_settings
 from mens_pipeline.storage.jsonl import write_jsonl

@@ -15,7 +15,7 @@ import typer
 
 from mens_pipeline.cli.options import declare_options, option, switch
 from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, print_json, say, tell
-from mens_pipeline.language.diagnostics import visible_text
+from mens_pipeline.language import visible_text
 from mens_pipeline.settings import Settings, load_settings
 
 if TYPE_CHECKING:

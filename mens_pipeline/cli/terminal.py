@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import typer
 
-from mens_pipeline.language.diagnostics import visible_text
+from mens_pipeline.language import visible_text
 from mens_pipeline.storage.jsonl import write_text
 
 REFUSED: Final = 1

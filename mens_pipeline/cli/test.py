@@ -11,8 +11,7 @@ from mens_pipeline.cli.check import MAX_BYTES, ModeOption, render
 from mens_pipeline.cli.options import declare_options, option, switch
 from mens_pipeline.cli.terminal import MISUSE, REFUSED, print_json, tell
 from mens_pipeline.corpus.extract.sources import vox_files
-from mens_pipeline.language.diagnostics import SourceText, visible_text
-from mens_pipeline.language.front_end import analyze_bytes
+from mens_pipeline.language import Mode, SourceText, analyze_bytes, mode_of, visible_text
 from mens_pipeline.language.interpreter import (
     CaseResult,
     Features,
@@ -22,7 +21,6 @@ from mens_pipeline.language.interpreter import (
     Sandbox,
     report_record,
 )
-from mens_pipeline.language.parser.modules import Mode, mode_of
 from mens_pipeline.storage.files import read_regular
 
 _COLOURS: Final = {Outcome.UNSUPPORTED: typer.colors.YELLOW}

@@ -6,9 +6,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.benchmark import MANIFEST, Benchmark, BenchmarkTask
-from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.storage.documents import draft_folder
 from mens_pipeline.storage.jsonl import write_lines, write_text
 

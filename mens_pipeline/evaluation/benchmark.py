@@ -16,11 +16,10 @@ from pydantic_core import ErrorDetails
 
 from mens_pipeline.corpus.schema.records import MAX_TEXT, Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.errors import ConfigurationError, did_you_mean
 from mens_pipeline.evaluation.requirements import Requirement, unmet
 from mens_pipeline.language import Analysis, Mode, analyze, difficulty, mode_of
-from mens_pipeline.language.ast.functions import Test
-from mens_pipeline.language.suggestions import did_you_mean
+from mens_pipeline.language.ast import Test
 from mens_pipeline.storage.files import read_regular
 
 SCHEMA: Final = "vox_mens_bench_manifest_v1"

@@ -20,6 +20,7 @@ from typing import Final, Self
 
 from mens_pipeline.corpus.behaviour.examples import example_tests, shown_code, stated_examples
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+from mens_pipeline.corpus.schema.prompts import mentioned_names
 from mens_pipeline.evaluation.execution import FEATURES, completed, errors_beside
 from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.results import BestOf, BestOfScores
@@ -27,11 +28,8 @@ from mens_pipeline.evaluation.scores import Scores, scores_of_model
 from mens_pipeline.evaluation.statistics import paired
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.inference.generation import Answer, is_program, program_in
-from mens_pipeline.language import Mode, analyze
-from mens_pipeline.language.interpreter import Limits, ProgramStatus, Sandbox
-from mens_pipeline.language.interpreter.running import with_given
-from mens_pipeline.language.outline import name_of
-from mens_pipeline.language.requests import mentioned_names
+from mens_pipeline.language import Mode, analyze, name_of
+from mens_pipeline.language.interpreter import Limits, ProgramStatus, Sandbox, with_given
 
 LIMITS: Final = Limits(
     max_steps=200_000, max_size=100_000, max_allocation=1_000_000, test_seconds=1.0, program_seconds=3.0

@@ -12,6 +12,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mens_pipeline.corpus.schema.prompts import mentioned_names
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.language import (
     Code,
@@ -24,7 +25,6 @@ from mens_pipeline.language import (
     declaration_spans,
 )
 from mens_pipeline.language.interpreter import ErrorClass, Features, ProgramReport, ProgramStatus, Sandbox
-from mens_pipeline.language.requests import mentioned_names
 from mens_pipeline.language.semantics import semantic_diagnostics
 
 FEATURES: Final = Features(check_contracts=True, database=True)

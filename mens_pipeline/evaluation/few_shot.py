@@ -7,15 +7,13 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.records import Lane
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, pair_digest, read_pairs
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.tasks import Task, sample_of
 from mens_pipeline.language import CONSTRUCTS, analyze, construct_of
-from mens_pipeline.language.ast.base import NamedType
-from mens_pipeline.language.ast.declarations import Declaration
-from mens_pipeline.language.ast.functions import Function
-from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.language.ast import Declaration, Function, NamedType
 from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.store import digest_of
 

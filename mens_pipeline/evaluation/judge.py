@@ -8,11 +8,8 @@ from mens_pipeline.evaluation.execution import Execution, first_semantic_error
 from mens_pipeline.evaluation.requirements import names_of, unmet
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.inference.generation import Answer, has_placeholder, is_refusal, program_in
-from mens_pipeline.language import CONSTRUCTS, Diagnostic, analyze, construct_of
-from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.ast.expressions import Call, Ident, Return, Statement
-from mens_pipeline.language.ast.functions import Function
-from mens_pipeline.language.vocabulary import LLM_DECORATORS
+from mens_pipeline.language import CONSTRUCTS, LLM_DECORATORS, Diagnostic, analyze, construct_of
+from mens_pipeline.language.ast import Call, Declaration, Function, Ident, Module, Return, Statement
 
 _BODILESS: Final = LLM_DECORATORS | {"@hole", "@native"}
 """Decorators of functions whose value comes from elsewhere."""

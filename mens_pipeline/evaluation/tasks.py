@@ -17,8 +17,8 @@ from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.requirements import Requirement
 from mens_pipeline.inference.generation import Request
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, declaration_spans
-from mens_pipeline.language.ast.functions import Forall, Test
-from mens_pipeline.language.interpreter.running import hidden_module
+from mens_pipeline.language.ast import Forall, Test
+from mens_pipeline.language.interpreter import hidden_module
 
 _EASY_UP_TO: Final = 3
 _MEDIUM_UP_TO: Final = 6

@@ -22,10 +22,8 @@ from mens_pipeline.corpus.behaviour.examples import stated_examples
 from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.language import analyze
-from mens_pipeline.language.ast.base import walk
-from mens_pipeline.language.ast.expressions import Binary
-from mens_pipeline.language.ast.functions import Function, Test
-from mens_pipeline.language.interpreter.running import hidden_module, without_tests
+from mens_pipeline.language.ast import Binary, Function, Test, walk
+from mens_pipeline.language.interpreter import hidden_module, without_tests
 from mens_pipeline.storage.validation import Strict
 
 LEAST_TELLING: Final = 2

@@ -22,8 +22,7 @@ from mens_pipeline.evaluation.trial import answers_by
 from mens_pipeline.feedback.config import FeedbackConfig
 from mens_pipeline.feedback.reward import Reward, Tier, is_telling, reward_of
 from mens_pipeline.inference.generation import Answer
-from mens_pipeline.language import analyze
-from mens_pipeline.language.structure import structure_of
+from mens_pipeline.language import analyze, structure_of
 from mens_pipeline.storage.jsonl import write_jsonl, write_text
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, Details, digest_of, key_of

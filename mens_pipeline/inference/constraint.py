@@ -14,10 +14,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from mens_pipeline.inference.sampling import Sampler
-from mens_pipeline.language import Mode, tokenize
-from mens_pipeline.language.completion import complete
+from mens_pipeline.language import Mode, ParserPlace, Viability, ViableText, complete, has_tokens, tokenize
 from mens_pipeline.language.semantics import members_after
-from mens_pipeline.language.viability import Place, Viability, ViableText, has_tokens
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +47,7 @@ _ENDS_WITH_MEMBER: Final = re.compile(r"\.\w*$")
 _LONGEST_NAME: Final = 80
 """Characters of a member behind its dot that are looked for at most."""
 _MOST_CLOSINGS: Final = 10_000
-_CLOSINGS: Final[dict[Place, str]] = {}
+_CLOSINGS: Final[dict[ParserPlace, str]] = {}
 """Ends of programs by where the parser stands, of all answers of this process."""
 _FENCE: Final = "```"
 """What stands between two of them would be taken for the program."""
@@ -139,7 +137,7 @@ class Constraint:
         self._text = ""
         self._viable = ViableText(mode, is_strict=True)
         self._closing: list[int] | None = None
-        self._closings: dict[Place, str] = {}
+        self._closings: dict[ParserPlace, str] = {}
         self._is_whole = True
         self._num_searches = 0
         self._has_names = names

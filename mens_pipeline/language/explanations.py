@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from mens_pipeline.errors import did_you_mean
 from mens_pipeline.language.diagnostics import Code, Diagnostic, Severity, SourceText
 from mens_pipeline.language.lexer import Token, TokenStream
 from mens_pipeline.language.parser.cursor import Finding
-from mens_pipeline.language.suggestions import did_you_mean
 from mens_pipeline.language.vocabulary import DECORATORS, MAX_INT, TokenKind
 
 _WORD: Final = re.compile(r"@[A-Za-z0-9_.]*")

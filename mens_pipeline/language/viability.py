@@ -34,7 +34,7 @@ _SENTINELS: Final = 4
 
 Token = tuple[TokenKind, str]
 """Kind and text."""
-Place = tuple[tuple[CodeType, int], ...]
+ParserPlace = tuple[tuple[CodeType, int], ...]
 """Functions of the parser that wait for a token, outermost first, each with the line at which it waits."""
 
 
@@ -157,7 +157,7 @@ class _Look(NamedTuple):
     viability: Viability
     settled: list[slice]
     """Characters that need not be read again."""
-    place: Place
+    place: ParserPlace
 
 
 class ViableText:
@@ -194,7 +194,7 @@ class ViableText:
         """Return the viability of the text with a piece appended."""
         return self._look(piece).viability
 
-    def place_behind(self, piece: str) -> Place:
+    def place_behind(self, piece: str) -> ParserPlace:
         """Return where the parser stands behind the text with a piece appended.
 
         Texts with the same place mostly end the same way, however they began.
@@ -257,11 +257,11 @@ class ViableText:
             return ending is not _Parse.FAILED
         return depth < _LOOKAHEAD and any(self._leads_on([*tokens, token], None, depth + 1) for token in NEXT)
 
-    def _parse(self, tokens: list[Token]) -> tuple[_Parse, list[slice], Place]:
+    def _parse(self, tokens: list[Token]) -> tuple[_Parse, list[slice], ParserPlace]:
         """Parse tokens; return how and where that ends, and the token ranges that need not be parsed again."""
         parser = Probe(tokens, self.mode)
         starts = []
-        place: Place = ()
+        place: ParserPlace = ()
         try:
             while parser.skip_newlines() != "EOF":
                 starts.append(parser.pos)

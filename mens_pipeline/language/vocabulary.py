@@ -154,6 +154,28 @@ CONTEXT_WORDS: Final[frozenset[str]] = (
 )
 """Identifiers that mean something in some places; elsewhere they are names like others."""
 
+FOREIGN_WORDS: Final[dict[str, str]] = {
+    "await": "Vox calls an async function like any other.",
+    "case": "An arm of `match` begins with its pattern.",
+    "class": "Write `type Name { ... }`.",
+    "const": "Write `let`.",
+    "def": "Write `fn`.",
+    "elif": "Write `else if`.",
+    "elseif": "Write `else if`.",
+    "enum": "Write `type Name = | A | B`.",
+    "func": "Write `fn`.",
+    "function": "Write `fn`.",
+    "interface": "Write `type Name { ... }`.",
+    "new": "A constructor is called by its name alone.",
+    "struct": "Write `type Name { ... }`.",
+    "switch": "Write `match`.",
+    "throw": "Return `Error(message)`.",
+    "try": "Write `?` behind what may fail.",
+    "use": "Write `import`.",
+    "var": "Write `let mut`.",
+}
+"""Words of other languages -> what to write in Vox."""
+
 
 class Separator(Enum):
     """Separator between a key and its value."""

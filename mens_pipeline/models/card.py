@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
 import re
 
-from mens_pipeline.language.diagnostics import visible_text
+from mens_pipeline.language import visible_text
 
 _TASK: Final = "text-generation"
 _UNKNOWN: Final = "not stated"

@@ -15,7 +15,7 @@ from mens_pipeline.inference.prepare import PreparedGeneration
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.progress import FILE, Follower
 from mens_pipeline.jobs.protocol import LOG, ExitCode
-from mens_pipeline.language.diagnostics import visible_text
+from mens_pipeline.language import visible_text
 from mens_pipeline.orchestration.failures import stop_if_canceled
 from mens_pipeline.scratch.run import PreparedScratch
 from mens_pipeline.settings import load_settings

@@ -6,8 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.language.suggestions import did_you_mean
+from mens_pipeline.errors import ConfigurationError, did_you_mean
 from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mens_pipeline.corpus.curate.split import group_of
 from mens_pipeline.corpus.curate.validate import Quarantined, read_row
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.models.chat import ControlToken, Encoded
 from mens_pipeline.models.chat import encode as encode_chat
 from mens_pipeline.scratch.tokenizer import EOS, PAD, UNK, encode

@@ -10,11 +10,11 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.local import result_after
 from mens_pipeline.jobs.protocol import JOB, ExitCode, Job, as_document, result_of
-from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.models.adapter import CARD, MANIFEST
 from mens_pipeline.models.base import Digest, Recorded
 from mens_pipeline.scratch.data import JsonlDataLoader, account_of, plan_order

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.overlap import trained_heldout
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import Device, refuse_missing_devices
 from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.jobs.protocol import JOB, result_of
-from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.models.base import Base, configuration_of
 from mens_pipeline.models.chat import IM_END, IM_START, FileTokenizer
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, find_base_model

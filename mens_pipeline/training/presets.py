@@ -9,8 +9,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, RootModel, StringConstraints, ValidationError, model_validator
 
-from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.language.suggestions import did_you_mean
+from mens_pipeline.errors import ConfigurationError, did_you_mean
 from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model, load_yaml
 from mens_pipeline.training.recipe import Recipe

@@ -20,12 +20,12 @@ from statistics import mean, stdev
 from typing import Any, Final
 
 from mens_pipeline.corpus.curate import heldout_split, mixed_train_set
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, family_tasks, heldout_tasks
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.environment import training_environment
-from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.settings import PRESETS, load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore

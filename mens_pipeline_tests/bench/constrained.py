@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, heldout_tasks
@@ -28,7 +29,6 @@ from mens_pipeline.inference.model import load_judged
 from mens_pipeline.inference.prepare import computed_in, judged_model
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
-from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.chat import encode_prompt
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model

@@ -9,11 +9,7 @@ from statistics import median
 from time import perf_counter, process_time
 
 import mens_pipeline
-from mens_pipeline.language import Mode, mode_of
-from mens_pipeline.language.completion import complete
-from mens_pipeline.language.front_end import analyze_uncached
-from mens_pipeline.language.lexer import scan, tokenize
-from mens_pipeline.language.viability import ViableText
+from mens_pipeline.language import Mode, ViableText, analyze_uncached, complete, mode_of, scan, tokenize
 from mens_pipeline_tests.bench.machine import machine_name
 from mens_pipeline_tests.bench.ratios import note
 from mens_pipeline_tests.language.examples import golden_programs

@@ -18,6 +18,7 @@ from statistics import median
 from typing import Any, Final
 from unittest.mock import patch
 
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.decode import Row, decode
@@ -27,7 +28,6 @@ from mens_pipeline.inference.model import load_judged
 from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.language import Mode
-from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.models.adapter import ADAPTER
 from mens_pipeline.models.chat import encode_prompt
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model

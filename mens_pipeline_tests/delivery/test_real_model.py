@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.delivery.gguf_model import build_gguf_model, gguf_report_in
 from mens_pipeline.delivery.merge_source import merge_source, prompts_of
 from mens_pipeline.delivery.merged_model import build_merged_model, prepare_merge, report_in
@@ -12,7 +13,6 @@ from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.local import run_job
-from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST
 from mens_pipeline.models.base import Base
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model

@@ -5,20 +5,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from mens_pipeline.language import Token, analyze, tokenize
-from mens_pipeline.language.ast.base import GenericType, NamedType, walk
-from mens_pipeline.language.ast.declarations import Module
-from mens_pipeline.language.ast.expressions import (
+from mens_pipeline.language.ast import (
     Assign,
     Break,
     Continue,
     Expr,
     ExprStatement,
+    Function,
+    GenericType,
     If,
+    Module,
+    NamedType,
     Return,
     Unary,
     While,
+    walk,
 )
-from mens_pipeline.language.ast.functions import Function
 
 _SWAPS: Final = {
     "<": ("<=", ">"),

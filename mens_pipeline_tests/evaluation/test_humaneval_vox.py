@@ -9,8 +9,7 @@ import pytest
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.evaluation.benchmark import BenchmarkTask, Difficulty, load_benchmark, tasks_as_pairs
 from mens_pipeline.evaluation.requirements import Requirement, unmet
-from mens_pipeline.language import analyze
-from mens_pipeline.language.ast import functions
+from mens_pipeline.language import analyze, ast
 from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 from mens_pipeline_tests.evaluation.humaneval import HUMANEVAL, NUM_TASKS, judged
@@ -32,7 +31,7 @@ def _asked(task: BenchmarkTask) -> Requirement:
 def _test_names(task: BenchmarkTask) -> list[str]:
     module = analyze(task.tests or "").module
     assert module is not None
-    return [d.function.name for d in module.declarations if isinstance(d, functions.Test | functions.Forall)]
+    return [d.function.name for d in module.declarations if isinstance(d, ast.Test | ast.Forall)]
 
 
 def test_the_tasks_are_numbered() -> None:

@@ -13,8 +13,7 @@ from mens_pipeline.inference.generate import generate
 from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request, as_served, is_program
 from mens_pipeline.inference.sampling import Sampler, Syntax
 from mens_pipeline.jobs.progress import FILE
-from mens_pipeline.language import Mode, analyze, mode_of
-from mens_pipeline.language.viability import Viability, ViableText
+from mens_pipeline.language import Mode, Viability, ViableText, analyze, mode_of
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline_tests.language.examples import golden_programs, right_programs
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.models.chat import (
     IM_END,
     IM_START,

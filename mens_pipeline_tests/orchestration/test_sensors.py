@@ -13,7 +13,7 @@ import yaml
 from mens_pipeline.corpus.extract.extracted_corpus import KIND as CORPUS
 from mens_pipeline.definitions import defs
 from mens_pipeline.errors import SourceNotFoundError
-from mens_pipeline.language.fingerprint import grammar_fingerprint
+from mens_pipeline.language import grammar_fingerprint
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, SourceWatch, VoxWorkspace
 from mens_pipeline.settings import PIPELINE_CONFIG
 from mens_pipeline.storage.store import ArtifactStore

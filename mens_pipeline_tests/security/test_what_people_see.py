@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app, main
 from mens_pipeline.cli.run import _Line
-from mens_pipeline.language.diagnostics import visible_text
+from mens_pipeline.language import visible_text
 from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.models.card import DataSource, model_card, plain
 from mens_pipeline.promotion.report import report_page

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.models.chat import IM_END, render_prompt
 from mens_pipeline_tests.bench.tokenizer import tokens_per_second
 from mens_pipeline_tests.training.runs import pairs

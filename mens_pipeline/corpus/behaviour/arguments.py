@@ -7,11 +7,26 @@ from itertools import combinations
 from random import Random
 from typing import Final
 
-from mens_pipeline.language.ast.base import DecimalType, GenericType, LiteralPattern, NamedType, Param, Type, walk
-from mens_pipeline.language.ast.declarations import Module, Table, TypeDef, Url
-from mens_pipeline.language.ast.declarations import Variant as VariantSyntax
-from mens_pipeline.language.ast.expressions import DecimalLit, FloatLit, IntLit, ObjectField, StringLit
-from mens_pipeline.language.interpreter.values import NONE, Value, Variant, error, ok, some
+from mens_pipeline.language.ast import (
+    DecimalLit,
+    DecimalType,
+    FloatLit,
+    GenericType,
+    IntLit,
+    LiteralPattern,
+    Module,
+    NamedType,
+    ObjectField,
+    Param,
+    StringLit,
+    Table,
+    Type,
+    TypeDef,
+    Url,
+    walk,
+)
+from mens_pipeline.language.ast import Variant as VariantSyntax
+from mens_pipeline.language.interpreter import NONE, Value, Variant, error, ok, some
 
 _INTS: Final = (0, 1, 2, 3, 4, 5, 7, 10, 12, -1, -2, -5)
 _FLOATS: Final = (0.0, 1.0, -1.0, 0.5, 2.5, 10.0, -0.25, 99.5)

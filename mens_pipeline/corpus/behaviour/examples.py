@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mens_pipeline.language import analyze, tokenize
-from mens_pipeline.language.interpreter.values import Value, Variant
+from mens_pipeline.language.interpreter import Value, Variant
 
 Goal = tuple[str, object]
 """A goal that a hidden test can cover: a branch, a mutant or another simple function refused, a result shown, or as

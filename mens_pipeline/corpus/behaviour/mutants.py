@@ -7,25 +7,26 @@ from decimal import Decimal
 from random import Random
 from typing import Any, Final, TypeVar
 
-from mens_pipeline.language.ast.base import LiteralPattern, Node
-from mens_pipeline.language.ast.declarations import Declaration
-from mens_pipeline.language.ast.expressions import (
+from mens_pipeline.language.ast import (
     Argument,
     Binary,
     Block,
     BoolLit,
     Call,
     DecimalLit,
+    Declaration,
     ExprStatement,
     FloatLit,
     For,
     Ident,
     If,
     IntLit,
+    LiteralPattern,
     Loop,
     Match,
     MatchArm,
     MethodCall,
+    Node,
     Statement,
     StringLit,
     Unary,

@@ -29,15 +29,24 @@ from mens_pipeline.corpus.behaviour.examples import (
 from mens_pipeline.corpus.behaviour.mutants import PROBE, mutants_of, with_probes
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.language import analyze
-from mens_pipeline.language.ast.base import walk
-from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.ast.functions import Activity, Forall, Function, Test, Workflow
-from mens_pipeline.language.interpreter import Features, LimitKind, Limits, Outcome, Refusal, run_with_tests
-from mens_pipeline.language.interpreter.case import CallableProgram, CallResult
-from mens_pipeline.language.interpreter.machine import Machine
-from mens_pipeline.language.interpreter.values import UNIT, Native, Value, equal, literal_of
-from mens_pipeline.language.outline import name_of
+from mens_pipeline.language import analyze, name_of
+from mens_pipeline.language.ast import Activity, Declaration, Forall, Function, Module, Test, Workflow, walk
+from mens_pipeline.language.interpreter import (
+    UNIT,
+    CallableProgram,
+    CallResult,
+    Features,
+    LimitKind,
+    Limits,
+    Machine,
+    Native,
+    Outcome,
+    Refusal,
+    Value,
+    equal,
+    literal_of,
+    run_with_tests,
+)
 
 FEATURES: Final = Features(check_contracts=True, database=False)
 """Contracts hold, as where answers are judged; a database is no behaviour of a function alone."""

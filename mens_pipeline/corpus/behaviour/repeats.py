@@ -10,13 +10,9 @@ from mens_pipeline.corpus.behaviour.screening import TaskFunction, TaskStatus
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.curate.validate import judged_code
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.language import Mode, analyze
-from mens_pipeline.language.ast.base import Node, walk
-from mens_pipeline.language.ast.declarations import Module
-from mens_pipeline.language.ast.expressions import Ident
-from mens_pipeline.language.front_end import DEEP_STACK
-from mens_pipeline.language.interpreter.running import GIVEN_END, hidden_module
-from mens_pipeline.language.outline import name_of
+from mens_pipeline.language import DEEP_STACK, Mode, analyze, name_of
+from mens_pipeline.language.ast import Ident, Module, Node, walk
+from mens_pipeline.language.interpreter import GIVEN_END, hidden_module
 
 _Signature = tuple[str, ...]
 """Types of the parameters in order, then the return type."""

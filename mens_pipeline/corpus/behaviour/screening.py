@@ -6,17 +6,24 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
-from mens_pipeline.language import analyze
-from mens_pipeline.language.ast.declarations import Module
-from mens_pipeline.language.diagnostics import SourceText
-from mens_pipeline.language.front_end import DEEP_STACK
-from mens_pipeline.language.interpreter import Features, Limits, TextName
-from mens_pipeline.language.interpreter.case import CaseRunner, error_of
-from mens_pipeline.language.interpreter.compiler.calls import CALLABLE
-from mens_pipeline.language.interpreter.machine import Machine
-from mens_pipeline.language.interpreter.program import Program
-from mens_pipeline.language.interpreter.running import given_module, hidden_module, without_tests
-from mens_pipeline.language.interpreter.values import Native, Value, literal_of
+from mens_pipeline.language import DEEP_STACK, SourceText, analyze
+from mens_pipeline.language.ast import Module
+from mens_pipeline.language.interpreter import (
+    CALLABLE,
+    CaseRunner,
+    Features,
+    Limits,
+    Machine,
+    Native,
+    Program,
+    TextName,
+    Value,
+    error_of,
+    given_module,
+    hidden_module,
+    literal_of,
+    without_tests,
+)
 
 FEATURES: Final = Features(check_contracts=True, database=True)
 """As where answers are judged."""

@@ -21,12 +21,20 @@ from mens_pipeline.corpus.behaviour.screening import Screening, TaskFunction, Ta
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import analyze
-from mens_pipeline.language.interpreter import Limits
-from mens_pipeline.language.interpreter.case import CallableProgram
-from mens_pipeline.language.interpreter.running import with_given
-from mens_pipeline.language.interpreter.sandbox import WorkerPool, WorkerStoppedError, worker_command
-from mens_pipeline.language.interpreter.values import MOST_LEVELS, Value, Variant, literal_of
-from mens_pipeline.language.interpreter.worker import confine, serve
+from mens_pipeline.language.interpreter import (
+    MOST_LEVELS,
+    CallableProgram,
+    Limits,
+    Value,
+    Variant,
+    WorkerPool,
+    WorkerStoppedError,
+    confine,
+    literal_of,
+    serve,
+    with_given,
+    worker_command,
+)
 
 WORKER_COMMAND: Final = worker_command("mens_pipeline.corpus.behaviour.workers")
 

@@ -10,8 +10,7 @@ from mens_pipeline.corpus.curate.validate import judged_code
 from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.language import analyze
-from mens_pipeline.language.structure import declaration_structures
+from mens_pipeline.language import analyze, declaration_structures
 
 NGRAM: Final = 8
 """Words in a run."""

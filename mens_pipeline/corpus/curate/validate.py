@@ -10,14 +10,14 @@ from pydantic_core import from_json
 
 from mens_pipeline.corpus.curate.repetition import Repetition
 from mens_pipeline.corpus.schema.account import Account, counts_of
+from mens_pipeline.corpus.schema.prompts import mentioned_names, words_of_code
 from mens_pipeline.corpus.schema.reasons import RejectReason, WarnReason
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, unknown_category
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language import Analysis, Mode, analyze, mode_of
-from mens_pipeline.language.ast.declarations import Module
-from mens_pipeline.language.interpreter.running import hidden_module
-from mens_pipeline.language.requests import mentioned_names, words_of_code
+from mens_pipeline.language.ast import Module
+from mens_pipeline.language.interpreter import hidden_module
 from mens_pipeline.language.semantics import first_error
 from mens_pipeline.storage.files import MAX_LINE_BYTES
 from mens_pipeline.storage.validation import errors_in

@@ -31,7 +31,7 @@ from mens_pipeline.corpus.evolution.seeds import Neighbours, Seeds, digest_of_pa
 from mens_pipeline.corpus.schema.records import Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import Lineage, TrainingPair
 from mens_pipeline.language import Mode, analyze, difficulty
-from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.ast import Module
 from mens_pipeline.language.interpreter import ProgramReport
 
 

@@ -10,15 +10,12 @@ from mens_pipeline.corpus.curate.repetition import ngrams_of, words_of
 from mens_pipeline.corpus.curate.validate import judged_code
 from mens_pipeline.corpus.evolution.operators import Evolution
 from mens_pipeline.corpus.evolution.requests import Request
+from mens_pipeline.corpus.schema.prompts import noun_of
 from mens_pipeline.corpus.schema.records import MAX_TEXT
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.language import Mode, analyze, construct_of
-from mens_pipeline.language.ast.base import Node
-from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language import Mode, analyze, construct_of, name_of, structure_of
+from mens_pipeline.language.ast import Module, Node
 from mens_pipeline.language.interpreter import Outcome, ProgramReport, ProgramStatus
-from mens_pipeline.language.outline import name_of
-from mens_pipeline.language.requests import noun_of
-from mens_pipeline.language.structure import structure_of
 
 MAX_INSTRUCTION: Final = 2_000
 """Characters; a request that long is no request any more."""

@@ -13,13 +13,10 @@ from random import Random
 from typing import Final
 
 from mens_pipeline.corpus.evolution.requests import Generator, Request
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT, noun_of
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import CONSTRUCTS, Mode, construct_of
-from mens_pipeline.language.ast.base import GenericType, walk
-from mens_pipeline.language.ast.declarations import Module
-from mens_pipeline.language.ast.expressions import Try
-from mens_pipeline.language.ast.functions import Forall, Function, Test
-from mens_pipeline.language.requests import SYSTEM_PROMPT, noun_of
+from mens_pipeline.language.ast import Forall, Function, GenericType, Module, Test, Try, walk
 
 
 class Operator(StrEnum):

@@ -16,9 +16,8 @@ from mens_pipeline.corpus.evolution.examine import EvolutionDrop, Refusal, struc
 from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.corpus.schema.records import Lane
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, pair_digest
-from mens_pipeline.language import CONSTRUCTS, analyze
-from mens_pipeline.language.ast.declarations import Module
-from mens_pipeline.language.structure import structure_of
+from mens_pipeline.language import CONSTRUCTS, analyze, structure_of
+from mens_pipeline.language.ast import Module
 
 
 class NoSeed(StrEnum):

@@ -36,7 +36,7 @@ from mens_pipeline.corpus.telemetry.table import (
     telemetry_pairs,
 )
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.language.fingerprint import grammar_fingerprint
+from mens_pipeline.language import grammar_fingerprint
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, Details

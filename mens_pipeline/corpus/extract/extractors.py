@@ -41,9 +41,7 @@ from mens_pipeline.corpus.schema.records import (
     Source,
     SourceKind,
 )
-from mens_pipeline.language import DeclarationSpan, SourceText, analyze, declaration_spans
-from mens_pipeline.language.lexer import scan
-from mens_pipeline.language.taxonomy import DEFAULT_DIFFICULTY
+from mens_pipeline.language import DEFAULT_DIFFICULTY, DeclarationSpan, SourceText, analyze, declaration_spans, scan
 from mens_pipeline.storage.files import read_regular
 
 BETWEEN: Final = "\n\n"

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from mens_pipeline.corpus.schema.records import ExtractedRecord, Lane, Source, SourceKind
 from mens_pipeline.language import Construct, Mode, SourceText, construct_of, mode_of
-from mens_pipeline.language.ast.declarations import Declaration
+from mens_pipeline.language.ast import Declaration
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from mens_pipeline.corpus.extract.sources import ROOTS_FILE, VOX_SUFFIXES
-from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.language.suggestions import did_you_mean
+from mens_pipeline.errors import ConfigurationError, did_you_mean
 from mens_pipeline.storage.yaml_file import load_model
 
 _EXAMPLES: Final = "examples"

@@ -13,9 +13,7 @@ from mens_pipeline.corpus.extract.source_roots import find_source_roots
 from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, files_below
 from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.language.front_end import analyze_bytes
-from mens_pipeline.language.parser.modules import mode_of
-from mens_pipeline.language.taxonomy import CONSTRUCTS, construct_of
+from mens_pipeline.language import CONSTRUCTS, analyze_bytes, construct_of, mode_of
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, Details
 

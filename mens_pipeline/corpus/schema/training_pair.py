@@ -8,8 +8,8 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 
 from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, Lane, Source, SourceKind
-from mens_pipeline.language.suggestions import did_you_mean
-from mens_pipeline.language.taxonomy import CONSTRUCTS
+from mens_pipeline.errors import did_you_mean
+from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.storage.jsonl import MAX_OWN_LINE_BYTES, model_in, models_in, open_rows
 
 TASKS: Final = (

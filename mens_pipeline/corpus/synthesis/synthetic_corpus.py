@@ -19,7 +19,7 @@ from mens_pipeline.corpus.synthesis.tasks.drafts import TASK
 from mens_pipeline.corpus.synthesis.tasks.draw import draw_tasks
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, difficulty
-from mens_pipeline.language.ast.functions import Forall, Test
+from mens_pipeline.language.ast import Forall, Test
 from mens_pipeline.language.interpreter import Features, run_tests
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl, write_text
 from mens_pipeline.storage.stage import Stage

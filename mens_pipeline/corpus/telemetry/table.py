@@ -30,7 +30,7 @@ from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.corpus.telemetry.redaction import SensitiveKind, redact
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
 from mens_pipeline.language import analyze
-from mens_pipeline.language.ast.declarations import Module
+from mens_pipeline.language.ast import Module
 
 DEFAULT_RATING: Final = 4
 """Of a row that nobody rated: a chosen answer, yet no ground truth."""

@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import JudgedModel
 from mens_pipeline.inference.prepare import computed_in, fits_dense, judged_model
 from mens_pipeline.jobs.device import Device
-from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline.models.adapter import ADAPTER, Adapter, read_adapter_config
 from mens_pipeline.models.base import configuration_of, describe_base
 from mens_pipeline.models.chat import (

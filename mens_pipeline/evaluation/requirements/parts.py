@@ -5,46 +5,44 @@ from enum import StrEnum
 from typing import Any, Final, get_args
 
 from mens_pipeline.corpus.curate.repetition import words_of
-from mens_pipeline.language.ast.base import Node, Param, walk
-from mens_pipeline.language.ast.declarations import (
+from mens_pipeline.errors import did_you_mean
+from mens_pipeline.language import EFFECTS, FUNCTION_DECORATORS
+from mens_pipeline.language.ast import (
+    Actor,
+    Attribute,
+    BackButton,
+    Binary,
+    Call,
     Declaration,
+    Decorator,
+    DeepLink,
+    Expr,
     Field,
+    FieldAccess,
+    Form,
+    FormField,
+    Function,
+    Ident,
+    MethodCall,
+    Node,
+    ObjectField,
+    Param,
+    Push,
     ReactiveComponent,
     ReactiveMember,
     ReactiveModule,
     Route,
     Routes,
+    SelfClosingView,
     StateMachine,
+    Statement,
     Table,
     TypeDef,
-    Url,
-)
-from mens_pipeline.language.ast.expressions import (
-    Attribute,
-    Binary,
-    Call,
-    Expr,
-    FieldAccess,
-    Ident,
-    MethodCall,
-    ObjectField,
-    SelfClosingView,
-    Statement,
     Unary,
+    Url,
     View,
+    walk,
 )
-from mens_pipeline.language.ast.functions import (
-    Actor,
-    BackButton,
-    Decorator,
-    DeepLink,
-    Form,
-    FormField,
-    Function,
-    Push,
-)
-from mens_pipeline.language.suggestions import did_you_mean
-from mens_pipeline.language.vocabulary import EFFECTS, FUNCTION_DECORATORS
 
 Spellings = tuple[str, ...]
 """The ways to ask for one part, from its name alone to all that is said of it."""

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from mens_pipeline.corpus.schema.prompts import noun_of
+from mens_pipeline.errors import did_you_mean
 from mens_pipeline.evaluation.requirements.parts import (
     Part,
     Spellings,
@@ -16,13 +18,8 @@ from mens_pipeline.evaluation.requirements.parts import (
     traits_of,
     typed,
 )
-from mens_pipeline.language import CONSTRUCTS
-from mens_pipeline.language.ast.base import Param
-from mens_pipeline.language.ast.declarations import Const, Declaration, Import, Module
-from mens_pipeline.language.outline import name_of
-from mens_pipeline.language.requests import noun_of
-from mens_pipeline.language.suggestions import did_you_mean
-from mens_pipeline.language.taxonomy import construct_of
+from mens_pipeline.language import CONSTRUCTS, construct_of, name_of
+from mens_pipeline.language.ast import Const, Declaration, Import, Module, Param
 
 _UNNAMED: Final = frozenset(("routes", "design_tokens", "back_button", "deep_link", "push", "reactive_module"))
 _CALLED: Final = frozenset(

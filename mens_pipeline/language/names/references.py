@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
+from mens_pipeline.errors import did_you_mean
 from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.names.declarations import (
@@ -16,7 +17,6 @@ from mens_pipeline.language.names.declarations import (
     value_bindings,
 )
 from mens_pipeline.language.names.resolver import Resolution, Resolver
-from mens_pipeline.language.suggestions import did_you_mean
 
 _TYPE_KEYS: Final = ("structured_output", "schema", "into")
 """Keys of decorators whose value is the name of a type (G10)."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from mens_pipeline.errors import did_you_mean, near_miss
 from mens_pipeline.language import ast
 from mens_pipeline.language.ast.base import children
 from mens_pipeline.language.diagnostics import Code
@@ -18,8 +19,7 @@ from mens_pipeline.language.names.declarations import (
     Place,
     Scopes,
 )
-from mens_pipeline.language.suggestions import FOREIGN_WORDS, did_you_mean, near_miss
-from mens_pipeline.language.vocabulary import VIEW_TAGS
+from mens_pipeline.language.vocabulary import FOREIGN_WORDS, VIEW_TAGS
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,11 @@
 
 from typing import Final, TypeVar
 
+from mens_pipeline.errors import did_you_mean
 from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.parser.cursor import integer
 from mens_pipeline.language.parser.ui import UiParser
-from mens_pipeline.language.suggestions import did_you_mean
 from mens_pipeline.language.vocabulary import ANY_STRING
 
 _FORM_ENTRIES: Final = ("field", "on_submit", "success_redirect", "error_message")

@@ -2,11 +2,11 @@
 
 from typing import Final
 
+from mens_pipeline.errors import did_you_mean
 from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.parser.cursor import integer, unescape
 from mens_pipeline.language.parser.statements import StatementParser
-from mens_pipeline.language.suggestions import did_you_mean
 from mens_pipeline.language.vocabulary import (
     BALANCED_DECORATORS,
     BARE_DECORATORS,

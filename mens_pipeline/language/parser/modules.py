@@ -4,6 +4,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, Never
 
+from mens_pipeline.errors import did_you_mean
 from mens_pipeline.language.ast.declarations import Declaration, Import, ImportPath, StateMachine, TypeDef, Url
 from mens_pipeline.language.ast.expressions import Statement
 from mens_pipeline.language.ast.functions import BackButton, DeepLink, Function, Push
@@ -11,9 +12,9 @@ from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.lexer import TokenStream
 from mens_pipeline.language.parser.behaviour import BehaviourParser
 from mens_pipeline.language.parser.cursor import Finding, ParseError, unescape
-from mens_pipeline.language.suggestions import FOREIGN_WORDS, did_you_mean
 from mens_pipeline.language.vocabulary import (
     ANY_STRING,
+    FOREIGN_WORDS,
     FUNCTION_DECORATORS,
     ID_KINDS,
     KEYWORDS,

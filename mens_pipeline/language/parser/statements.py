@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Final
 
+from mens_pipeline.errors import did_you_mean
 from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.parser.cursor import Finding
 from mens_pipeline.language.parser.expressions import ExpressionParser
-from mens_pipeline.language.suggestions import FOREIGN_WORDS, did_you_mean
-from mens_pipeline.language.vocabulary import ASSIGNMENTS, TokenKind
+from mens_pipeline.language.vocabulary import ASSIGNMENTS, FOREIGN_WORDS, TokenKind
 
 _HINTS: Final[dict[str, str]] = {
     "fn": "A function cannot be declared inside a body. Is a `}` missing above?",

@@ -1,9 +1,9 @@
 """User interface declarations: components, reactive modules, styles, fragments, v0 stubs, routes (G18-G22, M5)."""
 
+from mens_pipeline.errors import did_you_mean
 from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.parser.data import DataParser
-from mens_pipeline.language.suggestions import did_you_mean
 
 _ROUTE_HANDLERS = ("loader", "pending", "error")
 

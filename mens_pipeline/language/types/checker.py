@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from mens_pipeline.errors import did_you_mean
 from mens_pipeline.language.ast.base import Node
 from mens_pipeline.language.ast.expressions import Argument, Attribute, Expr, For, Lambda, Statement
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.names.declarations import Binding, Findings, Place
 from mens_pipeline.language.names.resolver import Resolution
-from mens_pipeline.language.suggestions import did_you_mean
 from mens_pipeline.language.types.declared import DeclaredTypes, fits
 from mens_pipeline.language.types.terms import (
     NEVER,

@@ -11,7 +11,7 @@ from mens_pipeline.corpus.extract.extracted_corpus import KIND as CORPUS
 from mens_pipeline.corpus.extract.extracted_corpus import CorpusDetails
 from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, ROOTS_FILE, VOX_SUFFIXES, sight
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.language.fingerprint import grammar_fingerprint
+from mens_pipeline.language import grammar_fingerprint
 from mens_pipeline.orchestration.defs.extraction import ExtractionConfig
 from mens_pipeline.orchestration.defs.jobs import deliver, whole_graph
 from mens_pipeline.orchestration.defs.promotion import promoted_adapter

@@ -26,8 +26,7 @@ from mens_pipeline.corpus.extract.workspace_snapshot import (
 from mens_pipeline.corpus.schema.account import share_text
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.language import CONSTRUCTS
-from mens_pipeline.language.fingerprint import grammar_fingerprint
+from mens_pipeline.language import CONSTRUCTS, grammar_fingerprint
 from mens_pipeline.orchestration.choices import OWNERS, choices_of
 from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.metadata import bar_chart, columns_of, table

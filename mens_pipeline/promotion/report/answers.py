@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from mens_pipeline.corpus.schema.prompts import noun_of
 from mens_pipeline.evaluation.judge import Judgement
 from mens_pipeline.evaluation.results import JudgedAnswer
 from mens_pipeline.language import SourceText
-from mens_pipeline.language.requests import noun_of
 
 LONGEST: Final = 3_000
 """Characters that are shown; a page of two hundred tasks stays below two megabytes."""

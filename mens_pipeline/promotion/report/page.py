@@ -15,7 +15,7 @@ from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer
 from mens_pipeline.evaluation.scores import ModelScores
 from mens_pipeline.evaluation.statistics import p_text
 from mens_pipeline.evaluation.tasks import FAMILIES, Suite
-from mens_pipeline.language.diagnostics import visible_text
+from mens_pipeline.language import visible_text
 from mens_pipeline.promotion.receipt import Receipt
 from mens_pipeline.promotion.report import curve
 from mens_pipeline.promotion.report.answers import Group, group_by_construct, group_by_passing, task_views

@@ -6,9 +6,8 @@ import pytest
 
 from mens_pipeline.corpus.behaviour.arguments import Drawing, UndrawableError, type_key
 from mens_pipeline.language import analyze
-from mens_pipeline.language.ast.declarations import Module
-from mens_pipeline.language.ast.functions import Function
-from mens_pipeline.language.interpreter.values import Value, Variant, literal_of
+from mens_pipeline.language.ast import Function, Module
+from mens_pipeline.language.interpreter import Value, Variant, literal_of
 
 _TYPES = """type Person { name: str, age: int }
 type Shape = | Dot | Circle(r: int) | Labelled(shape: Shape, tag: str)

@@ -2,11 +2,8 @@
 
 from mens_pipeline.corpus.behaviour.mutants import PROBE, mutants_of, with_probes
 from mens_pipeline.language import analyze
-from mens_pipeline.language.ast.declarations import Declaration, Module
-from mens_pipeline.language.interpreter import Features, Limits
-from mens_pipeline.language.interpreter.case import CallableProgram
-from mens_pipeline.language.interpreter.machine import Machine
-from mens_pipeline.language.interpreter.values import UNIT, Native, Value, some
+from mens_pipeline.language.ast import Declaration, Module
+from mens_pipeline.language.interpreter import UNIT, CallableProgram, Features, Limits, Machine, Native, Value, some
 
 _LIMITS = Limits(max_steps=5_000)
 

@@ -7,7 +7,7 @@ import pytest
 from mens_pipeline.corpus.behaviour.repeats import TaskFunctions
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.language.interpreter.running import with_given
+from mens_pipeline.language.interpreter import with_given
 from mens_pipeline_tests.corpus.rows import pair_at
 
 _TESTS = """@test fn t1() { assert(spent([4, 90, 5], 10) is 9) }

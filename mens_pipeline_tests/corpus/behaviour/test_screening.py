@@ -3,7 +3,7 @@
 import pytest
 
 from mens_pipeline.corpus.behaviour.screening import Screening, TaskFunction, TaskStatus
-from mens_pipeline.language.interpreter.running import with_given
+from mens_pipeline.language.interpreter import with_given
 
 _REFERENCE = "fn spent(prices: List[int], limit: int) to int {\n    return total(prices.filter(p => p <= limit))\n}\n"
 _TOTAL = "fn total(xs: List[int]) to int { let mut sum = 0 for x in xs { sum = sum + x } return sum }\n"

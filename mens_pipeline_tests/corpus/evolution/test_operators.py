@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from mens_pipeline.corpus.evolution.operators import REWRITER, Evolution, Operator, Prompts, draw_evolution
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.language import Mode, analyze
-from mens_pipeline.language.requests import SYSTEM_PROMPT
 from mens_pipeline_tests.corpus.evolution.scripted import Scripted, function_seed, good
 
 _EXAMPLES = {"table": "@table type T { a: int }", "workflow": "workflow w() { }", "const": "let x = 1"}

@@ -23,7 +23,7 @@ from mens_pipeline.corpus.synthesis.words import (
     with_article,
 )
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.language.vocabulary import KEYWORDS
+from mens_pipeline.language import KEYWORDS
 from mens_pipeline_tests.every import every
 
 _WORDS = load_words()

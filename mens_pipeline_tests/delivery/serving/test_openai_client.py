@@ -7,7 +7,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
-from mens_pipeline.language.requests import SYSTEM_PROMPT
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.models.chat import FileTokenizer, encode_prompt
 from mens_pipeline_tests.delivery.serving.running import Running
 

@@ -20,14 +20,19 @@ from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.corpus.synthesis.tasks.drafts import LINE, TASK, Draft, draft_task, write_prompt
 from mens_pipeline.corpus.synthesis.tasks.templates import Atom, load_tasks
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.language import analyze, difficulty
-from mens_pipeline.language.ast.base import LiteralPattern, walk
-from mens_pipeline.language.ast.declarations import Module, TypeDef
-from mens_pipeline.language.ast.expressions import DecimalLit, FloatLit, IntLit, StringLit
-from mens_pipeline.language.ast.functions import Function
-from mens_pipeline.language.front_end import collector_paused
-from mens_pipeline.language.interpreter.values import Value, Variant
-from mens_pipeline.language.structure import structure_of
+from mens_pipeline.language import analyze, collector_paused, difficulty, structure_of
+from mens_pipeline.language.ast import (
+    DecimalLit,
+    FloatLit,
+    Function,
+    IntLit,
+    LiteralPattern,
+    Module,
+    StringLit,
+    TypeDef,
+    walk,
+)
+from mens_pipeline.language.interpreter import Value, Variant
 
 _RATING: Final = 4
 _LEVELS: Final = (0, 2, 1, 3, 0, 2, 1, 4, 0, 2, 3, 1, 0, 2, 5, 0, 3, 2, 1, 4)

@@ -22,10 +22,9 @@ from mens_pipeline.corpus.synthesis.tasks.draw import (
 )
 from mens_pipeline.corpus.synthesis.tasks.templates import Atom, load_tasks
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.language import analyze
-from mens_pipeline.language.ast.functions import Function
-from mens_pipeline.language.interpreter.values import Value, Variant
-from mens_pipeline.language.structure import structure_of
+from mens_pipeline.language import analyze, structure_of
+from mens_pipeline.language.ast import Function
+from mens_pipeline.language.interpreter import Value, Variant
 from mens_pipeline_tests.every import every
 
 _NUM_TASKS = 240

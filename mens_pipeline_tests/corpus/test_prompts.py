@@ -2,8 +2,8 @@
 
 import pytest
 
+from mens_pipeline.corpus.schema.prompts import mentioned_names, noun_of, shape_of
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, declaration_spans
-from mens_pipeline.language.requests import mentioned_names, noun_of, shape_of
 
 _SHAPES = [
     ("import a.b, c", "with the paths `a.b`, `c`"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mens_pipeline.language.suggestions import did_you_mean, near_miss
+from mens_pipeline.errors import did_you_mean, near_miss
 
 
 @pytest.mark.parametrize(
