@@ -17,8 +17,8 @@ from mens_pipeline.language.viability import (
     Viability,
     ViableText,
     goes_on,
-    kept,
     longer_tokens,
+    to_tokens,
 )
 
 _TEXT_OF: Final[dict[str, str]] = {
@@ -31,7 +31,7 @@ _CLOSERS: Final = (")", "]", "}")
 _FILLERS: Final[tuple[str, ...]] = ("q", "0", '"a"', "Q", "{", "fn", "state")
 """What is tried first where any of several tokens would do."""
 _WORDS: Final = (*_CLOSERS, *_FILLERS, *(word for kind, word in NEXT if kind != "NL"))
-_TOKENS: Final = {word: kept(tokenize(word))[0] for word in _WORDS}
+_TOKENS: Final = {word: to_tokens(tokenize(word))[0] for word in _WORDS}
 """Each with the token that it is."""
 
 
@@ -44,10 +44,10 @@ def complete(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False, ma
         A short continuation, empty for a program. None for a dead text, if `max_length` is too little, or where no
         token may follow, as behind `1`, of which only more digits make something that is dropped (L5).
     """
-    return DEEP_STACK.run(lambda: _written(_Growing(mode, is_strict=is_strict), text, max_length))
+    return DEEP_STACK.run(lambda: _write_completion(_Growing(mode, is_strict=is_strict), text, max_length))
 
 
-def _written(grown: "_Growing", text: str, max_length: int) -> str | None:
+def _write_completion(grown: "_Growing", text: str, max_length: int) -> str | None:
     state = grown.append(text)
     written = piece = ""
     while state is Viability.OPEN and len(written) <= max_length:
@@ -67,7 +67,7 @@ class _Growing(ViableText):
         """Yield the pieces with which the text can still become a program."""
         return (piece for piece in pieces if self.would_be(piece) is not Viability.DEAD)
 
-    def followed(self) -> Iterator[str]:
+    def next_words(self) -> Iterator[str]:
         """Yield the words that may follow, each behind a blank or else behind a line end."""
         tails = {blank: self._tail(blank) for blank in _BLANKS}
         for word, token in _TOKENS.items():
@@ -81,7 +81,7 @@ class _Growing(ViableText):
         is_dropped = self.is_strict and any(piece.kind in DROPPED for piece in pieces)
         if is_dropped or pieces[-1].kind == "COMMENT":  # what follows would be part of it
             return None
-        tokens = kept(pieces)
+        tokens = to_tokens(pieces)
         parser = Probe(tokens, self.mode)
         start = 0
         try:
@@ -104,13 +104,13 @@ def _pieces(text: _Growing, before: str) -> Iterator[str]:
     last = pieces[-1].text if pieces and goes_on(pieces[-1]) else ""
     if last and last[0] in "\"'":
         return text.alive((last[0], "n" + last[0], "\\\n"))
-    asked = _asked(kept(pieces), text.mode)
+    asked = _find_asked_token(to_tokens(pieces), text.mode)
     first = () if asked is None else (asked,)
     closers = _CLOSERS if asked is not None and asked == before else ()
     return chain(
         text.alive(("\n",) if last and pieces[-1].kind == "COMMENT" else ()),
         text.alive(f"{blank}{word} " for word in (*closers, *first) for blank in _BLANKS),
-        text.followed(),
+        text.next_words(),
         text.alive((*_longer(last), "/\n")),
     )
 
@@ -124,7 +124,7 @@ def _longer(last: str) -> Iterable[str]:
     return (longer[len(last) :] for _, longer in longer_tokens(last))
 
 
-def _asked(tokens: list[Token], mode: Mode) -> str | None:
+def _find_asked_token(tokens: list[Token], mode: Mode) -> str | None:
     """Return the token that the parser asks for behind these; None unless it asks for one."""
     parser = Probe(tokens, mode)
     with contextlib.suppress(ParseError):

@@ -65,10 +65,10 @@ def explain(finding: Finding, stream: TokenStream, text: SourceText) -> Explanat
         return Explanation(_unknown_decorator(error, word_start, text), word_start)
     unclosed = _unclosed_string(finding, stream)
     if unclosed is not None:
-        return Explanation(_unclosed(error, unclosed, text), unclosed.start)
+        return Explanation(_explain_unclosed(error, unclosed, text), unclosed.start)
     cause = _dropped_before(start, stream)
     if cause is not None and error.advice is None:
-        return Explanation(replace(error, advice=_ignored(cause)), cause.start)
+        return Explanation(replace(error, advice=_advise_on_dropped(cause)), cause.start)
     return Explanation(error)
 
 
@@ -81,7 +81,7 @@ def dropped_warnings(stream: TokenStream, text: SourceText, blamed: frozenset[in
         if piece.start in blamed:
             continue
         code, message = _DROPPED[piece.kind]
-        shown = _shown(piece.text)
+        shown = _quote(piece.text)
         advice = _CHARACTER_ADVICE.get(piece.text)
         if code is Code.DROPPED_DECORATOR:
             advice = _decorator_advice(_whole_word(text.text, piece.start))
@@ -103,7 +103,7 @@ _DROPPED: Final[dict[str, tuple[Code, str]]] = {
 }
 
 
-def _shown(text: str) -> str:
+def _quote(text: str) -> str:
     line = text.splitlines()[0] if text.splitlines() else text
     short = line if len(line) <= _LONGEST_QUOTE else line[:_LONGEST_QUOTE] + "…"
     return "".join(c if c.isprintable() else f"U+{ord(c):04X}" for c in short)
@@ -153,7 +153,7 @@ def _unclosed_string(finding: Finding, stream: TokenStream) -> Token | None:
     return next((piece for piece in strings if piece.end == start), None)
 
 
-def _unclosed(error: Diagnostic, piece: Token, text: SourceText) -> Diagnostic:
+def _explain_unclosed(error: Diagnostic, piece: Token, text: SourceText) -> Diagnostic:
     quote = piece.text[0]
     advice = f"Close it with `{quote}`."
     if quote == "'":
@@ -178,5 +178,5 @@ def _dropped_before(start: int, stream: TokenStream) -> Token | None:
     return None
 
 
-def _ignored(piece: Token) -> str:
-    return f"`{_shown(piece.text)}` before it is ignored by Vox. {_CHARACTER_ADVICE.get(piece.text, '')}".rstrip()
+def _advise_on_dropped(piece: Token) -> str:
+    return f"`{_quote(piece.text)}` before it is ignored by Vox. {_CHARACTER_ADVICE.get(piece.text, '')}".rstrip()

@@ -82,16 +82,16 @@ def semantic_records(found: Sequence[Diagnostic]) -> list[dict[str, Any]]:
 def _findings(module: Module, source: str, assumed: frozenset[str]) -> Findings:
     with collector_paused(), DEEP_STACK.parse():
         try:
-            return _checked(module, source, assumed)
+            return _check(module, source, assumed)
         except RecursionError:
             DEEP_STACK.deepen()
         try:
-            return _checked(module, source, assumed)
+            return _check(module, source, assumed)
         except RecursionError:
             return _too_deep(source)
 
 
-def _checked(module: Module, source: str, assumed: frozenset[str]) -> Findings:
+def _check(module: Module, source: str, assumed: frozenset[str]) -> Findings:
     findings = Findings(source)
     names, resolution = resolve(module, findings, assumed)
     check(module, names, resolution, findings)

@@ -56,12 +56,12 @@ def structure_of(root: ast.Node) -> Structure:
     values of literals, comments, spacing and redundant brackets. Names of built-in types, methods, tags, attributes and
     operators are part of the structure.
     """
-    return _structure(root, _declared(root))
+    return _structure(root, _declared_names(root))
 
 
 def declaration_structures(module: ast.Module) -> tuple[Structure, ...]:
     """Return the structure of each declaration of a module; a name that any of them declares is no part of it."""
-    declared = _declared(module)
+    declared = _declared_names(module)
     return tuple(_structure(declaration, declared) for declaration in module.declarations)
 
 
@@ -108,7 +108,7 @@ def _parts(node: ast.Node) -> list[object]:
     return parts
 
 
-def _declared(root: ast.Node) -> frozenset[str]:
+def _declared_names(root: ast.Node) -> frozenset[str]:
     """Return the names that a piece declares: of types, functions, fields, variants, parameters, variables, states."""
     names: set[str] = set()
     for node in walk(root):

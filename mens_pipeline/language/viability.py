@@ -104,7 +104,7 @@ class Probe(ModuleParser):
         self.open_blocks[-1].append(self.pos)
         return super().statement_of_block()
 
-    def found(self) -> str:
+    def next_token_text(self) -> str:
         """Ignore it: the next token decides nothing here."""
         return ""
 
@@ -219,7 +219,7 @@ class ViableText:
                 # An exclamation mark or a lone carriage return goes on at the end alone.
                 self._looks[piece] = _Look(Viability.DEAD, [], ())
             else:
-                self._looks[piece] = DEEP_STACK.run(lambda: self._judge(pieces, kept(pieces)))
+                self._looks[piece] = DEEP_STACK.run(lambda: self._judge(pieces, to_tokens(pieces)))
         return self._looks[piece]
 
     def _judge(self, pieces: tuple[Piece, ...], tokens: list[Token]) -> _Look:
@@ -272,7 +272,7 @@ class ViableText:
             place = tuple((frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__))
         else:
             ending = _Parse.ACCEPTED
-        return ending, list(_settled(tokens, starts, parser.open_blocks)), place
+        return ending, list(_find_settled(tokens, starts, parser.open_blocks)), place
 
 
 def has_tokens(text: str) -> bool:
@@ -280,12 +280,12 @@ def has_tokens(text: str) -> bool:
     return any(piece.kind not in _NOTHING for piece in tokenize(text))
 
 
-def kept(pieces: tuple[Piece, ...]) -> list[Token]:
+def to_tokens(pieces: tuple[Piece, ...]) -> list[Token]:
     """Return the tokens that the parser sees."""
     return [(piece.kind, piece.text) for piece in pieces if piece.kind not in TRIVIA]  # type: ignore[misc]
 
 
-def _settled(tokens: list[Token], items: list[int], blocks: list[list[int]]) -> Iterator[slice]:
+def _find_settled(tokens: list[Token], items: list[int], blocks: list[list[int]]) -> Iterator[slice]:
     """Find token ranges that can be cut out without changing how the rest is parsed.
 
     Of a block the first statement stays, by which a block is told from an object (G37). What is left out stands behind
@@ -320,11 +320,11 @@ def goes_on(piece: Piece) -> bool:
 def _variants(pieces: tuple[Piece, ...], *, is_strict: bool) -> Iterator[list[Token]]:
     """Yield the tokens of a text for each longer token that its last piece, or last two, may become."""
     last = pieces[-1]
-    before = kept(pieces[:-1])
+    before = to_tokens(pieces[:-1])
     for token in longer_tokens(last.text):
         yield [*before, token]
     if len(pieces) > 1 and (longer := _number_of(pieces[-2].text, last.text)) is not None:
-        yield [*kept(pieces[:-2]), longer]
+        yield [*to_tokens(pieces[:-2]), longer]
     if last.text == "/":
         yield [*before, ("NL", "\n")]
     if is_strict:
@@ -344,14 +344,14 @@ def longer_tokens(text: str) -> Iterator[Token]:
         yield from (("FLOAT", "1.5"), ("DECIMAL", "1dec"))
     elif first == "_" or (first.isascii() and first.isalpha()):
         yield ("TYPEIDENT", text + "q0") if first.isupper() else ("IDENT", text + "q0")
-        yield from _spelled(WORDS, text)
+        yield from _longer_spellings(WORDS, text)
     elif first == "\r":
         yield ("NL", "\r\n")
     else:
-        yield from _spelled(SYMBOLS | DECORATORS, text)
+        yield from _longer_spellings(SYMBOLS | DECORATORS, text)
 
 
-def _spelled(spellings: frozenset[Any], text: str) -> Iterator[Token]:
+def _longer_spellings(spellings: frozenset[Any], text: str) -> Iterator[Token]:
     for spelling in sorted(spellings):
         if spelling.startswith(text) and spelling != text:
             yield ("IDENT" if spelling not in KEYWORDS | SYMBOLS | DECORATORS else spelling), spelling

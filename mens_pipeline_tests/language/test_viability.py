@@ -254,7 +254,7 @@ def test_what_may_follow_is_what_is_alive_behind_the_text(*, is_strict: bool) ->
         if grown.append(text) is not Viability.DEAD and "//" not in text.rpartition("\n")[2]:
             pieces = {f"{blank}{word} " for word in _WORDS for blank in (" ", "\n")}
             alive = {piece for piece in pieces if grown.would_be(piece) is not Viability.DEAD}
-            wrong |= {text: found ^ alive} if (found := set(grown.followed())) != alive else {}
+            wrong |= {text: found ^ alive} if (found := set(grown.next_words())) != alive else {}
 
     assert wrong == {}
 

@@ -94,33 +94,33 @@ def signature_of(declaration: ast.Function | ast.Workflow | ast.Activity, source
     return f"({params}){effects}{result}"
 
 
-def _listed(what: str, items: Sequence[str]) -> str:
+def _list(what: str, items: Sequence[str]) -> str:
     return f"with the {what} {', '.join(f'`{item}`' for item in items)}" if items else ""
 
 
-def _written(nodes: Sequence[ast.Node], source: str) -> list[str]:
+def _texts_of(nodes: Sequence[ast.Node], source: str) -> list[str]:
     return [" ".join(source[node.start : node.end].split()) for node in nodes]
 
 
 _SHAPES: Final[tuple[tuple[type, Callable[[Any, str], str]], ...]] = (
-    (ast.Import, lambda d, _: _listed("paths", [".".join(path.segments) for path in d.paths])),
+    (ast.Import, lambda d, _: _list("paths", [".".join(path.segments) for path in d.paths])),
     (ast.Const, lambda d, s: f"of the type `{s[d.type.start : d.type.end]}`" if d.type else ""),
-    (ast.TypeDef, lambda d, s: _listed("fields", _written(d.fields, s))),
-    (ast.TypeDef, lambda d, s: "" if d.fields else _listed("variants", _written(d.variants, s))),
-    (ast.Table, lambda d, s: _listed("fields", _written(d.fields, s))),
-    (ast.Index, lambda d, _: _listed("columns", d.columns)),
-    (ast.ReactiveComponent, lambda d, s: _listed("parameters", _written(d.params, s))),
-    (ast.ReactiveComponent, lambda d, _: _listed("state", [m.name for m in d.members if m.role == "state"])),
-    (ast.ReactiveModule, lambda d, _: _listed("members", [m.name or m.role for m in d.members])),
-    (ast.Fragment, lambda d, s: _listed("parameters", _written(d.params, s))),
-    (ast.V0Component, lambda d, s: _listed("properties", _written(d.props, s))),
-    (ast.Routes, lambda d, _: _listed("paths", [route.path for route in d.entries])),
-    (ast.Url, lambda d, s: _listed("variants", _written(d.variants, s))),
-    (ast.StateMachine, lambda d, _: _listed("states", [state.name for state in d.states])),
-    (ast.StateMachine, lambda d, _: _listed("events", list(dict.fromkeys(t.event for t in d.transitions)))),
-    (ast.Actor, lambda d, _: _listed("handlers", [handler.event for handler in d.handlers])),
-    (ast.Form, lambda d, _: _listed("fields", [field.name for field in d.fields])),
-    (ast.Tokens, lambda d, _: _listed("tokens", [f"{token.category} {token.name}" for token in d.entries])),
+    (ast.TypeDef, lambda d, s: _list("fields", _texts_of(d.fields, s))),
+    (ast.TypeDef, lambda d, s: "" if d.fields else _list("variants", _texts_of(d.variants, s))),
+    (ast.Table, lambda d, s: _list("fields", _texts_of(d.fields, s))),
+    (ast.Index, lambda d, _: _list("columns", d.columns)),
+    (ast.ReactiveComponent, lambda d, s: _list("parameters", _texts_of(d.params, s))),
+    (ast.ReactiveComponent, lambda d, _: _list("state", [m.name for m in d.members if m.role == "state"])),
+    (ast.ReactiveModule, lambda d, _: _list("members", [m.name or m.role for m in d.members])),
+    (ast.Fragment, lambda d, s: _list("parameters", _texts_of(d.params, s))),
+    (ast.V0Component, lambda d, s: _list("properties", _texts_of(d.props, s))),
+    (ast.Routes, lambda d, _: _list("paths", [route.path for route in d.entries])),
+    (ast.Url, lambda d, s: _list("variants", _texts_of(d.variants, s))),
+    (ast.StateMachine, lambda d, _: _list("states", [state.name for state in d.states])),
+    (ast.StateMachine, lambda d, _: _list("events", list(dict.fromkeys(t.event for t in d.transitions)))),
+    (ast.Actor, lambda d, _: _list("handlers", [handler.event for handler in d.handlers])),
+    (ast.Form, lambda d, _: _list("fields", [field.name for field in d.fields])),
+    (ast.Tokens, lambda d, _: _list("tokens", [f"{token.category} {token.name}" for token in d.entries])),
     (ast.Test, lambda d, _: f"that checks {d.label!r}" if d.label else ""),
     (ast.Forall, lambda d, _: f"that checks {d.label!r}" if d.label else ""),
     (ast.Scheduled, lambda d, _: f"that runs every `{d.interval}`"),

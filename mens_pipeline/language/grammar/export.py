@@ -77,7 +77,7 @@ def _gbnf_name(name: str) -> str:
     return "root" if name == "start" else name.replace("_", "-")
 
 
-def renewed(lark: str) -> str:
+def renew(lark: str) -> str:
     """Write the fingerprint and the rules from tables anew."""
     by_hand = lark.partition(_TABLES)[0]
     stamped = re.sub(f"(?<={_FINGERPRINT}).*", grammar_fingerprint(), by_hand)
@@ -85,19 +85,19 @@ def renewed(lark: str) -> str:
 
 
 def _table_rules() -> Iterator[tuple[str, str]]:
-    yield "keyed_decorator", _alternatives(_keyed(name) for name in KEYED_DECORATORS if name not in LLM_DECORATORS)
-    yield "llm_decorator", _alternatives(_keyed(name) for name in KEYED_DECORATORS if name in LLM_DECORATORS)
+    yield "keyed_decorator", _alternatives(_keyed_rule(name) for name in KEYED_DECORATORS if name not in LLM_DECORATORS)
+    yield "llm_decorator", _alternatives(_keyed_rule(name) for name in KEYED_DECORATORS if name in LLM_DECORATORS)
     for name, table in KEYED_DECORATORS.items():
         yield _rule_of(name), _alternatives(_key(table, key, kinds) for key, kinds in table.values.items())
     soft = sorted(NAME_KINDS & KEYWORDS)
-    yield "NAME", f"IDENT | TYPEIDENT | {_alternatives(map(_quoted, soft))}"
-    yield "VIEW_TAG", _alternatives(map(_quoted, sorted(VIEW_TAGS)))
+    yield "NAME", f"IDENT | TYPEIDENT | {_alternatives(map(_quote, soft))}"
+    yield "VIEW_TAG", _alternatives(map(_quote, sorted(VIEW_TAGS)))
     yield "IDENT", _identifier_but(KEYWORDS | {"_"})
     # What a path to select from and a call before a block begin with (G6, G41).
     yield "PLAIN", _identifier_but(KEYWORDS | VIEW_TAGS | {"_", "rust"})
 
 
-def _keyed(name: str) -> str:
+def _keyed_rule(name: str) -> str:
     key = _rule_of(name)
     return f'"{name}" ("(" (NL? {key} (COMMA NL? {key})* (COMMA NL?)?)? ")")?'
 
@@ -108,7 +108,7 @@ def _rule_of(decorator: str) -> str:
 
 def _key(table: KeyTable, key: str, kinds: frozenset[TokenKind]) -> str:
     sign = "EQ" if table.separator is Separator.OPTIONAL_EQUALS else "COLON"
-    values = _alternatives(_KEY_VALUES.get(kind) or _quoted(kind) for kind in sorted(kinds))
+    values = _alternatives(_KEY_VALUES.get(kind) or _quote(kind) for kind in sorted(kinds))
     return f'"{key}" {sign} {f"({values})" if len(kinds) > 1 else values}'
 
 
@@ -116,7 +116,7 @@ def _alternatives(patterns: Iterable[str]) -> str:
     return " | ".join(patterns)
 
 
-def _quoted(word: str) -> str:
+def _quote(word: str) -> str:
     return f'"{word}"'
 
 
@@ -153,4 +153,4 @@ def _other_than(firsts: Iterable[str], others: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(renewed(GRAMMAR_FILE.read_text(encoding="utf-8")))
+    sys.stdout.write(renew(GRAMMAR_FILE.read_text(encoding="utf-8")))

@@ -59,7 +59,7 @@ _SIGNS: Final = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%", "Lt
 _SIGNS_OF_TWO: Final = {"Lte": "<=", "Gte": ">="}
 
 
-def ranged(value: int) -> int:
+def check_range(value: int) -> int:
     """Check that an int fits into 64 bits, and return it (V1)."""
     if LEAST_INT <= value <= MOST_INT:
         return value
@@ -69,26 +69,26 @@ def ranged(value: int) -> int:
 def add(machine: Machine, left: Value, right: Value) -> Value:
     """`+`: numbers, and strings with anything (O3)."""
     if type(left) is int and type(right) is int:
-        return ranged(left + right)
+        return check_range(left + right)
     if type(left) is str or type(right) is str:
         text, more = text_of(machine, left), text_of(machine, right)
         machine.allocate(byte_length(text) + byte_length(more))
         return text + more
-    return _mixed("Add", left, right, lambda a, b: a + b)
+    return _compute_mixed("Add", left, right, lambda a, b: a + b)
 
 
 def subtract(_machine: Machine, left: Value, right: Value) -> Value:
     """`-`."""
     if type(left) is int and type(right) is int:
-        return ranged(left - right)
-    return _mixed("Sub", left, right, lambda a, b: a - b)
+        return check_range(left - right)
+    return _compute_mixed("Sub", left, right, lambda a, b: a - b)
 
 
 def multiply(_machine: Machine, left: Value, right: Value) -> Value:
     """`*`."""
     if type(left) is int and type(right) is int:
-        return ranged(left * right)
-    return _mixed("Mul", left, right, lambda a, b: a * b)
+        return check_range(left * right)
+    return _compute_mixed("Mul", left, right, lambda a, b: a * b)
 
 
 def divide(_machine: Machine, left: Value, right: Value) -> Value:
@@ -96,8 +96,8 @@ def divide(_machine: Machine, left: Value, right: Value) -> Value:
     if type(left) is int and type(right) is int:
         _refuse_zero(right)
         quotient = abs(left) // abs(right)
-        return ranged(quotient if (left < 0) == (right < 0) else -quotient)
-    return _mixed("Div", left, right, _float_quotient)
+        return check_range(quotient if (left < 0) == (right < 0) else -quotient)
+    return _compute_mixed("Div", left, right, _float_quotient)
 
 
 def remainder(_machine: Machine, left: Value, right: Value) -> Value:
@@ -106,9 +106,9 @@ def remainder(_machine: Machine, left: Value, right: Value) -> Value:
         _refuse_zero(right)
         rest = abs(left) % abs(right)
         # The smallest int divided by -1 overflows, and so does what is left over.
-        ranged(left // right)
+        check_range(left // right)
         return -rest if left < 0 else rest
-    return _mixed("Mod", left, right, _float_remainder)
+    return _compute_mixed("Mod", left, right, _float_remainder)
 
 
 def _refuse_zero(divisor: int) -> None:
@@ -116,7 +116,7 @@ def _refuse_zero(divisor: int) -> None:
         raise VoxError(ErrorKind.DIVISION_BY_ZERO, "an integer is divided by 0")
 
 
-def _mixed(op: str, left: Value, right: Value, on_floats: Callable[[float, float], float]) -> Value:
+def _compute_mixed(op: str, left: Value, right: Value, on_floats: Callable[[float, float], float]) -> Value:
     """Decimals with decimals, floats with floats and ints; nothing else (O2, O3)."""
     if type(left) in _NUMBERS and type(right) in _NUMBERS:
         return on_floats(float(left), float(right))
@@ -168,7 +168,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
 def negate(value: Value) -> Value:
     """Unary `-` of a number."""
     if type(value) is int:
-        return ranged(-value)
+        return check_range(-value)
     if type(value) is float:
         return -value
     if type(value) is Decimal:

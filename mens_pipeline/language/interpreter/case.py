@@ -34,7 +34,7 @@ from mens_pipeline.language.interpreter.values import (
     Variant,
     arity_error,
     kind_name,
-    shown,
+    quote_value,
     some,
 )
 
@@ -124,10 +124,10 @@ class CaseRunner:
         with time_limit(self.machine, seconds):
             error = error_of(partial(self._execute, test))
         if error is None:
-            return self.ended(test, Outcome.PASSED)
-        return self.ended(test, error.outcome, error.reason, error.message, error.place)
+            return self.end_case(test, Outcome.PASSED)
+        return self.end_case(test, error.outcome, error.reason, error.message, error.place)
 
-    def ended(
+    def end_case(
         self,
         test: ast.Test | ast.Forall,
         outcome: Outcome,
@@ -178,14 +178,14 @@ class CaseRunner:
                 self._judge(invoke(self.machine, list(arguments)))
             except VoxError as error:
                 pairs = zip(params, arguments, strict=True)
-                drawn = ", ".join(f"{param.name} = {shown(self.machine, value)}" for param, value in pairs)
+                drawn = ", ".join(f"{param.name} = {quote_value(self.machine, value)}" for param, value in pairs)
                 error.message = f"with {drawn}: {error.message}" if drawn else error.message
                 raise
 
     def _judge(self, value: Value) -> None:
         """Fail a test that returns an `Error`; whatever else it returns is a pass, `false` included (T3)."""
         if type(value) is Variant and value.name == "Error":
-            raise VoxError(None, f"the test returned {shown(self.machine, value)}")
+            raise VoxError(None, f"the test returned {quote_value(self.machine, value)}")
 
 
 def error_of(body: Callable[[], object]) -> VoxError | None:

@@ -121,7 +121,7 @@ class Program:
             return self._function(syntax.name, syntax.params, syntax.body)
 
         def compile_body(scope: Scope) -> Code:
-            return guarded(syntax, scope, lambda inner: block(syntax.body, inner, is_function_body=True))
+            return guard(syntax, scope, lambda inner: block(syntax.body, inner, is_function_body=True))
 
         scope = Scope.outermost(self._scope)
         return Function(syntax.name, syntax.params, lambda: plan_of(syntax.params, scope, compile_body), [])
@@ -161,7 +161,7 @@ def has_contract(function: ast.Function) -> bool:
     return any(decorator.name in _CONTRACTS for decorator in function.decorators)
 
 
-def guarded(function: ast.Function, scope: Scope, compile_body: Callable[[Scope], Code]) -> Code:
+def guard(function: ast.Function, scope: Scope, compile_body: Callable[[Scope], Code]) -> Code:
     """Compile the body of a function between its conditions.
 
     The scope is its own, parameters declared; `compile_body` compiles the body alone.
@@ -214,13 +214,13 @@ def _check(decorator: ast.Decorator, condition: ast.Expr, scope: Scope) -> Code:
                 return None
         except VoxError as error:
             if error.reason is not ErrorKind.UNDEFINED_NAME:
-                scope.placed(error, condition)
+                scope.add_place(error, condition)
                 raise
             machine.depth = depth
             machine.notes[f"`{word}` ignored: {error.message}"] = None
             return None
         if fallback in names:
             return names[fallback].invoke(machine, [])
-        raise scope.placed(VoxError(ErrorKind.CONTRACT_VIOLATION, f"`{word}` does not hold"), condition)
+        raise scope.add_place(VoxError(ErrorKind.CONTRACT_VIOLATION, f"`{word}` does not hold"), condition)
 
     return run

@@ -48,7 +48,7 @@ def run_tests(
     Returns:
         Why it was rejected, or a result a test; the same for the same arguments, unless it ran out of time.
     """
-    module, report = parsed(source, limits, mode)
+    module, report = parse_program(source, limits, mode)
     if module is None:
         return report
     machine = Machine(limits)
@@ -57,7 +57,7 @@ def run_tests(
     return run_all(CaseRunner(program, machine, TextName.PROGRAM, texts, f"{seed}:{source}"), limits)
 
 
-def parsed(source: str, limits: Limits, mode: Mode = Mode.SOURCE) -> tuple[ast.Module | None, ProgramReport]:
+def parse_program(source: str, limits: Limits, mode: Mode = Mode.SOURCE) -> tuple[ast.Module | None, ProgramReport]:
     """Parse a program; return its syntax, or None, with the report of its rejection (J1, R8)."""
     size = byte_length(source)
     if size > limits.max_source:
@@ -83,7 +83,7 @@ def run_all(run: CaseRunner, limits: Limits) -> ProgramReport:
             else:
                 run.machine.begin()
                 message = f"the program took more than {limits.program_seconds:g} s before this test"
-                results.append(run.ended(test, Outcome.LIMIT, LimitKind.TIME, message))
+                results.append(run.end_case(test, Outcome.LIMIT, LimitKind.TIME, message))
         num_left_out = len(tests) - len(results)
         notes = (f"{num_left_out} tests beyond the first {limits.max_tests} were left out",) if num_left_out else ()
         return ProgramReport(ProgramStatus.RAN, tuple(results), notes=notes)
@@ -127,7 +127,7 @@ def run_with_tests(
         ConfigurationError: The tests themselves are rejected, or there are none.
     """
     hidden = hidden_module(tests)
-    module, report = parsed(candidate, limits)
+    module, report = parse_program(candidate, limits)
     if module is None:
         return report
     machine = Machine(limits)
@@ -137,10 +137,10 @@ def run_with_tests(
     program = Program(hidden, TextName.TESTS, machine, features, below)
     texts = {TextName.PROGRAM: SourceText(candidate), TextName.TESTS: SourceText(tests)}
     run = CaseRunner(program, machine, TextName.TESTS, texts, f"{seed}:{tests}")
-    redefined = sorted(_redefined(module, hidden))
+    redefined = sorted(_find_redefined(module, hidden))
     if redefined:
         message = f"the program redefines {', '.join(f'`{name}`' for name in redefined)}, which the tests rely on"
-        failed = tuple(run.ended(test, Outcome.FAILED, message=message) for test in program.tests.values())
+        failed = tuple(run.end_case(test, Outcome.FAILED, message=message) for test in program.tests.values())
         return ProgramReport(ProgramStatus.RAN, failed)
     return run_all(run, limits)
 
@@ -179,18 +179,18 @@ def without_tests(module: ast.Module) -> ast.Module:
     )
 
 
-def _redefined(candidate: ast.Module, tests: ast.Module) -> set[str]:
+def _find_redefined(candidate: ast.Module, tests: ast.Module) -> set[str]:
     """Return names that the candidate declares and that mean something else to the tests."""
     nodes = list(walk(tests))
     used = {node.name for node in nodes if isinstance(node, ast.Ident)}
     bound = {node.name for node in nodes if isinstance(node, ast.IdentPattern) and not node.name[:1].isupper()}
-    functions, variants = _declared(candidate)
-    own_functions, own_variants = _declared(tests)
+    functions, variants = _declared_names(candidate)
+    own_functions, own_variants = _declared_names(tests)
     built_in = (used & BUILT_INS.keys()) - own_functions - own_variants
     return (functions & built_in) | (variants & bound) | ((functions | variants) & ASSERTIONS.keys())
 
 
-def _declared(module: ast.Module) -> tuple[set[str], set[str]]:
+def _declared_names(module: ast.Module) -> tuple[set[str], set[str]]:
     """Return names of functions, constants, actors, components and imports; names of variants."""
     values: set[str] = set()
     variants: set[str] = set()

@@ -141,7 +141,7 @@ class WorkerProcess:
     def __init__(self, command: Sequence[str], limits: Limits) -> None:
         """Start it. Its address space and this process are added to the command as the last words."""
         self._command = (*command, str(limits.memory_bytes), str(os.getpid()))
-        self._process = self._started()
+        self._process = self._start()
 
     def ask(self, request: Request) -> ProgramReport:
         """Run a program in a worker.
@@ -166,13 +166,13 @@ class WorkerProcess:
         self._bound_time(seconds + _GRACE_SECONDS)
         try:
             self._send(json.dumps(request).encode() + b"\n", end)
-            return json.loads(self._received(end))
+            return json.loads(self._receive(end))
         except TimeoutError:
             stopped = WorkerStoppedError(LimitKind.TIME, f"the process was killed after {seconds:g} s")
         except (BrokenPipeError, EOFError):
             stopped = WorkerStoppedError(LimitKind.SIZE, "the process died while it ran the program")
         self.end()
-        self._process = self._started()
+        self._process = self._start()
         raise stopped
 
     def end(self) -> None:
@@ -187,7 +187,7 @@ class WorkerProcess:
             assert pipe is not None  # noqa: S101 - asked for when it was started
             pipe.close()
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> subprocess.Popen[bytes]:
         """Start a process in a group of its own, which gets no more of this one than where the package lies."""
         starter = _STARTERS.setdefault(os.getpid(), ThreadPoolExecutor(1, "starts workers"))
         process = starter.submit(
@@ -225,7 +225,7 @@ class WorkerProcess:
                 raise TimeoutError
             view = view[os.write(pipe, view) :]
 
-    def _received(self, end: float) -> bytes:
+    def _receive(self, end: float) -> bytes:
         assert self._process.stdout is not None  # noqa: S101 - asked for when it was started
         pipe = self._process.stdout.fileno()
         parts: list[bytes] = []

@@ -207,23 +207,23 @@ def text_of(machine: Machine, value: Value, level: int = 0) -> str:
 def _compound(machine: Machine, value: Value, level: int) -> str:
     kind = type(value)
     if kind is list:
-        return f"[{_joined(machine, value, level)}]"
+        return f"[{_join(machine, value, level)}]"
     if kind is tuple:
-        return f"({_joined(machine, value, level)})"
+        return f"({_join(machine, value, level)})"
     if kind is dict:
         return f"{{{', '.join(f'{key}: {text_of(machine, field, level)}' for key, field in value.items())}}}"
     if kind is Variant:
         if value is NONE:
             return "null"
-        return f"{value.name}({_joined(machine, value.fields, level)})" if value.fields else str(value.name)
+        return f"{value.name}({_join(machine, value.fields, level)})" if value.fields else str(value.name)
     return "Unit" if value is UNIT else "<fn>"
 
 
-def _joined(machine: Machine, values: list[Value] | tuple[Value, ...], level: int) -> str:
+def _join(machine: Machine, values: list[Value] | tuple[Value, ...], level: int) -> str:
     return ", ".join([text_of(machine, value, level) for value in values])
 
 
-def shown(machine: Machine, value: Value) -> str:
+def quote_value(machine: Machine, value: Value) -> str:
     """Format a value for a message: its text, strings quoted, cut where it is long."""
     try:
         text = f'"{value}"' if type(value) is str else text_of(machine, value)

@@ -186,7 +186,7 @@ def _fragment(node: ast.Fragment, resolver: Resolver) -> None:
 
 
 def _routes(node: ast.Routes, resolver: Resolver) -> None:
-    components, functions = _declared(resolver, Kind.INTERFACE), _declared(resolver, Kind.FUNCTION)
+    components, functions = _declared_names(resolver, Kind.INTERFACE), _declared_names(resolver, Kind.FUNCTION)
     pending = list(node.entries)
     while pending:
         route = pending.pop()
@@ -200,7 +200,7 @@ def _routes(node: ast.Routes, resolver: Resolver) -> None:
             resolver.outside_name(page, node, "component", components | functions)
 
 
-def _declared(resolver: Resolver, kind: Kind) -> set[str]:
+def _declared_names(resolver: Resolver, kind: Kind) -> set[str]:
     """Return the names of a kind that the program itself declares."""
     return {name for name, binding in resolver.names.values.items() if binding.kind is kind}
 
@@ -228,13 +228,13 @@ def _form(node: ast.Form, resolver: Resolver) -> None:
         if field.default is not None:
             resolver.visit(field.default)
     if node.on_submit is not None:
-        resolver.outside_name(node.on_submit, node, "function", _declared(resolver, Kind.FUNCTION))
+        resolver.outside_name(node.on_submit, node, "function", _declared_names(resolver, Kind.FUNCTION))
 
 
 def _handlers(node: ast.BackButton | ast.DeepLink | ast.Push, resolver: Resolver) -> None:
     for key, name in node.entries:
         if key.startswith("on_") or key == "fallback":
-            resolver.outside_name(name, node, "function", _declared(resolver, Kind.FUNCTION))
+            resolver.outside_name(name, node, "function", _declared_names(resolver, Kind.FUNCTION))
 
 
 _DECLARATIONS: Final[dict[type, Callable[[Any, Resolver], None]]] = {

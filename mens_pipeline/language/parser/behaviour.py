@@ -81,7 +81,7 @@ class BehaviourParser(UiParser):
         start = self.begin()
         name = self.name("an actor name")
         handlers: list[ast.Handler] = []
-        for _ in self.braced("after the actor name (an actor has no parameters)", "the actor"):
+        for _ in self.in_braces("after the actor name (an actor has no parameters)", "the actor"):
             if not self.at("on"):
                 advice = "Actors hold `on` handlers only." if self.at("state") else None
                 self.fail(Code.INVALID_ACTOR_MEMBER, "expected an `on` handler or `}`", advice)
@@ -102,7 +102,7 @@ class BehaviourParser(UiParser):
         name = self.name("a form name")
         fields: list[ast.FormField] = []
         clauses: dict[str, str] = {}
-        for _ in self.braced("after the form name", "the form"):
+        for _ in self.in_braces("after the form name", "the form"):
             if not self.at_word(*_FORM_ENTRIES):
                 comma = "Form entries are not separated by commas." if self.at(",") else None
                 advice = comma or did_you_mean(self.texts[self.pos], _FORM_ENTRIES)
@@ -182,7 +182,7 @@ class BehaviourParser(UiParser):
     def design_tokens(self) -> ast.Tokens:
         """`Tokens` (G28, S12)."""
         start = self.begin()
-        entries = tuple(self._design_token() for _ in self.braced("after `@tokens`", "the design tokens"))
+        entries = tuple(self._design_token() for _ in self.in_braces("after `@tokens`", "the design tokens"))
         return ast.Tokens(start, self.end(), entries)
 
     def _design_token(self) -> ast.DesignToken:
@@ -211,7 +211,7 @@ class BehaviourParser(UiParser):
         start = self.starts[self.pos]
         word = self.take_any()
         entries: list[tuple[str, str]] = []
-        for _ in self.braced(f"after `{word}`", f"`{word}`"):
+        for _ in self.in_braces(f"after `{word}`", f"`{word}`"):
             if not self.at("IDENT"):
                 self.fail(Code.INVALID_MOBILE_ENTRY, f"expected a key of `{word}` or `}}`")
             key = self.take_any()

@@ -170,7 +170,7 @@ class Cursor(ABC):
         self.pos += 1
         return unescape(self.texts[self.pos - 1])
 
-    def separated(
+    def separated_list(
         self, entry: Callable[[], Entry], closer: TokenKind, where: str, *, spans_lines: bool = False
     ) -> tuple[Entry, ...]:
         """`[ entry { ',' entry } [ ',' ] ] closer`, on one line unless it may span several (N6).
@@ -187,9 +187,9 @@ class Cursor(ABC):
 
     def names_on_line(self, what: str) -> tuple[str, ...]:
         """Consume names up to `)`; what is before it has been consumed (N6)."""
-        return self.separated(partial(self.name, what), ")", f"after {what}")
+        return self.separated_list(partial(self.name, what), ")", f"after {what}")
 
-    def braced(self, where: str, what: str) -> Iterator[None]:
+    def in_braces(self, where: str, what: str) -> Iterator[None]:
         """`'{' { ~ entry } ~ '}'`: one turn for each entry that stands between the braces.
 
         `where` is the place of the opening brace in words, `after the form name`, and `what` what the braces enclose.
@@ -205,7 +205,7 @@ class Cursor(ABC):
             yield
         self.pos += 1
 
-    def balanced(self) -> None:
+    def skip_balanced(self) -> None:
         """Consume `( ... )` with any tokens inside; only parentheses count (G11)."""
         opener = self.pos
         open_parentheses = 0
@@ -232,9 +232,9 @@ class Cursor(ABC):
 
     def fail(self, code: Code, expectation: str, advice: str | None = None) -> Never:
         """Reject at the next token; `expectation` is what should stand here, and what was found is added."""
-        raise ParseError(Finding(code, f"{expectation}, found {self.found()}", self.pos, advice))
+        raise ParseError(Finding(code, f"{expectation}, found {self.next_token_text()}", self.pos, advice))
 
-    def found(self) -> str:
+    def next_token_text(self) -> str:
         """Describe the next token, for a message."""
         return describe(self.kinds[self.pos], self.texts[self.pos])
 

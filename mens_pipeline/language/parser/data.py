@@ -62,7 +62,7 @@ class DataParser(FunctionParser):
         fields: tuple[ast.Field, ...] = ()
         if self.take("("):
             what = "a field name (variant fields are written `name: type`)"
-            fields = self.separated(partial(self._field, what), ")", "after the fields of a variant")
+            fields = self.separated_list(partial(self._field, what), ")", "after the fields of a variant")
         return ast.Variant(start, self.end(), name, fields)
 
     def table(self) -> ast.Table:
@@ -91,7 +91,7 @@ class DataParser(FunctionParser):
         self.pos += 1
         name = self.name("a name after `url`")
         variants: list[ast.Variant] = []
-        for _ in self.braced("after the url name", "the url"):
+        for _ in self.in_braces("after the url name", "the url"):
             variants.append(self._url_variant())
             self.take(",")
         return ast.Url(start, self.end(), name, is_pub, tuple(variants))
@@ -101,7 +101,7 @@ class DataParser(FunctionParser):
         name = self.name("a url variant")
         fields: tuple[ast.Field, ...] = ()
         if self.take("("):
-            fields = self.separated(self._url_argument, ")", "after the url arguments", spans_lines=True)
+            fields = self.separated_list(self._url_argument, ")", "after the url arguments", spans_lines=True)
         return ast.Variant(start, self.end(), name, fields)
 
     def _url_argument(self) -> ast.Field:
@@ -119,7 +119,7 @@ class DataParser(FunctionParser):
         name = self.name("a name after `state_machine`")
         states: list[ast.MachineState] = []
         transitions: list[ast.Transition] = []
-        for _ in self.braced("after the state machine name", "the state machine"):
+        for _ in self.in_braces("after the state machine name", "the state machine"):
             entry = self._machine_entry()
             if isinstance(entry, ast.MachineState):
                 states.append(entry)
@@ -137,7 +137,7 @@ class DataParser(FunctionParser):
             name = self.name("a state name")
             fields: tuple[ast.StateField, ...] = ()
             if self.take("("):
-                fields = self.separated(self._state_field, ")", "after the state fields", spans_lines=True)
+                fields = self.separated_list(self._state_field, ")", "after the state fields", spans_lines=True)
             return ast.MachineState(start, self.end(), name, fields, is_terminal)
         if self.at("on"):
             return self._transition()
@@ -155,7 +155,7 @@ class DataParser(FunctionParser):
         params: tuple[str, ...] = ()
         if self.take("("):
             parameter = partial(self.name, "an event parameter")
-            params = self.separated(parameter, ")", "after the event parameters", spans_lines=True)
+            params = self.separated_list(parameter, ")", "after the event parameters", spans_lines=True)
         self.expect_word("from", "after the event", Code.INVALID_STATE_MACHINE_ENTRY)
         source = None if self.take_word("any") else self._state_reference("a state name or `any`")
         self.expect("->", "before the target state", Code.INVALID_STATE_MACHINE_ENTRY)
@@ -165,5 +165,5 @@ class DataParser(FunctionParser):
     def _state_reference(self, what: str) -> str:
         name = self.name(what)
         if self.at("("):
-            self.balanced()
+            self.skip_balanced()
         return name

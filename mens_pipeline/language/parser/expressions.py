@@ -290,7 +290,7 @@ _FORMS: Final[dict[TokenKind, Callable[[ExpressionParser], ast.Expr]]] = {
     "env": ExpressionParser.keyword_name,
     "http": ExpressionParser.keyword_name,
     "to": ExpressionParser.keyword_name,
-    "(": ExpressionParser.parenthesised,
+    "(": ExpressionParser.parenthesised_expression,
     "[": ExpressionParser.list_literal,
     "{": ExpressionParser.brace_expression,
     "not": ExpressionParser.unary,

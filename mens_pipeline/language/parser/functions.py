@@ -114,7 +114,7 @@ class FunctionParser(StatementParser):
     def loading(self) -> ast.Loading:
         """Parse `'@loading' FnDecl` (G12)."""
         start = self.begin()
-        function = self._wrapped()
+        function = self._wrapped_function()
         return ast.Loading(start, self.end(), function)
 
     def test(self) -> ast.Test:
@@ -124,7 +124,7 @@ class FunctionParser(StatementParser):
         if self.take("("):
             label = self.double_quoted("a label") if self.at("STRING") else ""
             self.take(")")
-        function = self._wrapped()
+        function = self._wrapped_function()
         return ast.Test(start, self.end(), label, function)
 
     def forall(self) -> ast.Forall:
@@ -138,17 +138,17 @@ class FunctionParser(StatementParser):
                 while self.pos < self.last and not self.take(")"):
                     self.pos += 1
             self.take(")")
-        function = self._wrapped()
+        function = self._wrapped_function()
         return ast.Forall(start, self.end(), label, function)
 
-    def scheduled(self) -> ast.Scheduled:
+    def scheduled_function(self) -> ast.Scheduled:
         """`'@scheduled' ~ '(' STRING ')' FnDecl` (G12, S10)."""
         start = self.begin()
         self.skip_newlines()
         self.expect("(", "and an interval after `@scheduled`")
         interval = self.double_quoted("an interval")
         self.expect(")", "after the interval")
-        function = self._wrapped()
+        function = self._wrapped_function()
         return ast.Scheduled(start, self.end(), interval, function)
 
     def endpoint(self) -> ast.Endpoint:
@@ -164,7 +164,7 @@ class FunctionParser(StatementParser):
             self.fail(Code.INVALID_ENDPOINT_KIND, "expected `query`, `mutation` or `server`", advice)
         kind = self.take_any()
         self.expect(")", "after the endpoint kind")
-        function = self._wrapped()
+        function = self._wrapped_function()
         return ast.Endpoint(start, self.end(), kind, function)
 
     def mcp_tool(self) -> ast.McpTool:
@@ -173,7 +173,7 @@ class FunctionParser(StatementParser):
         if self.at("("):
             self.fail(Code.EXPECTED_TOKEN, "expected a description or `fn`", 'Write `@mcp.tool "..."`.')
         description = self.double_quoted("a description") if self.at("STRING") else ""
-        function = self._wrapped()
+        function = self._wrapped_function()
         return ast.McpTool(start, self.end(), description, function)
 
     def mcp_resource(self) -> ast.McpResource:
@@ -186,10 +186,10 @@ class FunctionParser(StatementParser):
         description = self.double_quoted("a description")
         if parenthesised:
             self.expect(")", "after the description")
-        function = self._wrapped()
+        function = self._wrapped_function()
         return ast.McpResource(start, self.end(), uri, description, function)
 
-    def _wrapped(self) -> ast.Function:
+    def _wrapped_function(self) -> ast.Function:
         self.skip_newlines()
         return self.function(self.starts[self.pos])
 
@@ -203,13 +203,13 @@ class FunctionParser(StatementParser):
     def _decorator(self) -> ast.Decorator:
         kind = self.kinds[self.pos]
         if kind in KEYED_DECORATORS:
-            return self._keyed(KEYED_DECORATORS[kind])
+            return self._keyed_arguments(KEYED_DECORATORS[kind])
         if kind in {"@require", "@invariant", "@ensure"}:
             return self._contract()
         start = self.begin()
         arguments: tuple[ast.DecoratorArgument, ...] = ()
         if self.at("(") and kind in BALANCED_DECORATORS:
-            self.balanced()
+            self.skip_balanced()
         elif self.at("(") and kind == "@uses":
             arguments = self._uses_arguments()
         elif self.at("(") and kind in BARE_DECORATORS:
@@ -245,7 +245,7 @@ class FunctionParser(StatementParser):
         self.expect_closer(")", opener, "`@uses`")
         return tuple(arguments)
 
-    def _keyed(self, table: KeyTable) -> ast.Decorator:
+    def _keyed_arguments(self, table: KeyTable) -> ast.Decorator:
         """Parse a decorator with `KeyLoop` (G10)."""
         start = self.starts[self.pos]
         kind = self.kinds[self.pos]

@@ -198,7 +198,7 @@ class ModuleParser(BehaviourParser):
             crate = self.identifier("a crate name", Code.INVALID_IMPORT)
             metadata: tuple[tuple[str, str], ...] = ()
             if self.take("("):
-                metadata = self.separated(self._metadata, ")", "after the crate metadata")
+                metadata = self.separated_list(self._metadata, ")", "after the crate metadata")
             alias = self._alias_name()
             return ImportPath(start, self.end(), "rust", (crate,), alias, metadata)
         segments = ["rust"]
@@ -234,17 +234,17 @@ class ModuleParser(BehaviourParser):
         end = self.end()
         if self.at_word("as") and self.kinds[self.pos + 1] == "{":
             self.pos += 2
-            return self._selected(start, tuple(segments))
+            return self._selected_paths(start, tuple(segments))
         alias = self._alias_name()
         return [ImportPath(start, max(end, self.end()), "symbol", tuple(segments), alias, ())]
 
-    def _selected(self, start: int, segments: tuple[str, ...]) -> list[ImportPath]:
+    def _selected_paths(self, start: int, segments: tuple[str, ...]) -> list[ImportPath]:
         """`AsItem` list: one path an item (A2)."""
 
         def item_and_alias() -> tuple[str, str | None]:
             return self.identifier("a name to import", Code.INVALID_IMPORT), self._alias_name()
 
-        chosen = self.separated(item_and_alias, "}", "after the imported names")
+        chosen = self.separated_list(item_and_alias, "}", "after the imported names")
         end = self.end()
         return [ImportPath(start, end, "symbol", (*segments, item), alias, ()) for item, alias in chosen]
 
@@ -260,7 +260,7 @@ _FORMS: Final[dict[TokenKind, Callable[[ModuleParser], Declaration]]] = {
     "@loading": ModuleParser.loading,
     "@test": ModuleParser.test,
     "@forall": ModuleParser.forall,
-    "@scheduled": ModuleParser.scheduled,
+    "@scheduled": ModuleParser.scheduled_function,
     "@endpoint": ModuleParser.endpoint,
     "@tool": ModuleParser.mcp_tool,
     "@mcp.tool": ModuleParser.mcp_tool,

@@ -120,7 +120,7 @@ class OperandParser(Cursor):
 
     def _pattern_list(self) -> tuple[ast.Pattern, ...]:
         depth = self.open_level()
-        patterns = self.separated(self.pattern, ")", "after the patterns")
+        patterns = self.separated_list(self.pattern, ")", "after the patterns")
         self.depth = depth
         return patterns
 
@@ -225,7 +225,7 @@ class OperandParser(Cursor):
         body = self.expression()
         return ast.Lambda(start, self.end(), (param,), None, body, cancellable=False)
 
-    def parenthesised(self) -> ast.Expr:
+    def parenthesised_expression(self) -> ast.Expr:
         """Parse a grouping, a tuple, or a lambda whose head is in parentheses (G33, G36)."""
         opener = self.pos
         start = self.starts[opener]

@@ -67,7 +67,7 @@ class StatementParser(ExpressionParser):
         last = self.warnings[-1] if self.warnings else None
         if last is not None and last.code is Code.STRAY_WORD and "NL" not in self.kinds[last.token : self.pos]:
             return
-        message = f"`{word}` stands here as a statement of its own, before {self.found()} on the same line"
+        message = f"`{word}` stands here as a statement of its own, before {self.next_token_text()} on the same line"
         advice = FOREIGN_WORDS.get(word) or did_you_mean(word, _STATEMENT_WORDS)
         self.warnings.append(Finding(Code.STRAY_WORD, message, self.pos - 1, advice))
 

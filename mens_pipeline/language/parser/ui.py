@@ -18,7 +18,7 @@ class UiParser(DataParser):
         params = self.parameter_list()
         members: list[ast.ReactiveMember] = []
         view: ast.Expr | None = None
-        for _ in self.braced("after the component parameters", "the component"):
+        for _ in self.in_braces("after the component parameters", "the component"):
             if self.take("view"):
                 self.expect(":", "after `view`")
                 view = self.expression()
@@ -165,7 +165,7 @@ class UiParser(DataParser):
         children: list[ast.Route] = []
         if self.at("{"):
             depth = self.open_level()
-            children += [self._route() for _ in self.braced("before nested routes", "the nested routes")]
+            children += [self._route() for _ in self.in_braces("before nested routes", "the nested routes")]
             self.depth = depth
         return ast.Route(start, self.end(), path, component, handlers, tuple(children))
 
@@ -173,7 +173,7 @@ class UiParser(DataParser):
         """`RouteWith` (G22)."""
         if not self.take("("):
             return (self._route_handler(),)
-        return self.separated(self._route_handler, ")", "after the route handlers")
+        return self.separated_list(self._route_handler, ")", "after the route handlers")
 
     def _route_handler(self) -> tuple[str, str]:
         if not self.at_word(*_ROUTE_HANDLERS):

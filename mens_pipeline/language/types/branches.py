@@ -6,7 +6,7 @@ from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code, Severity
 from mens_pipeline.language.names.declarations import VARIANTS, Place
 from mens_pipeline.language.types.checker import ANYTHING, Checker, Wanted
-from mens_pipeline.language.types.declared import DeclaredTypes, is_definite, joined
+from mens_pipeline.language.types.declared import DeclaredTypes, is_definite, join_types
 from mens_pipeline.language.types.terms import (
     BOOL,
     INT,
@@ -20,7 +20,7 @@ from mens_pipeline.language.types.terms import (
     list_of,
     option_of,
     result_of,
-    settled,
+    settle,
     text_of,
 )
 
@@ -45,7 +45,7 @@ def if_(checker: Checker, node: ast.If, wanted: Wanted) -> Type:
         checker.compare(node, UNIT, wanted)
         return UNIT
     then = checker.block(node.then, wanted)
-    return joined(then, checker.block(node.otherwise, wanted), checker.declared)
+    return join_types(then, checker.block(node.otherwise, wanted), checker.declared)
 
 
 def for_(checker: Checker, node: ast.For, _expected: Type) -> Type:
@@ -53,7 +53,7 @@ def for_(checker: Checker, node: ast.For, _expected: Type) -> Type:
     found = checker.infer(node.iterable)
     element: Type = UNKNOWN
     if isinstance(found, Named) and found.name in {"List", "Rows"} and found.arguments:
-        element = settled(found.arguments[0])
+        element = settle(found.arguments[0])
     elif is_definite(found):
         advice = "Call it, or give it a list." if isinstance(found, Callable) else None
         checker.report(Code.TYPE_MISMATCH, node.iterable, f"`for` takes a list, found `{text_of(found)}`", advice)
@@ -62,7 +62,7 @@ def for_(checker: Checker, node: ast.For, _expected: Type) -> Type:
     if node.key is not None:
         checker.infer(node.key)
     body = checker.infer(node.body)
-    return list_of(settled(body))
+    return list_of(settle(body))
 
 
 def lambda_(checker: Checker, node: ast.Lambda, expected: Type) -> Type:
@@ -103,7 +103,7 @@ def match(checker: Checker, node: ast.Match, wanted: Wanted) -> Type:
     found: Type = NEVER
     for arm in node.arms:
         pattern(checker, arm.pattern, subject)
-        found = joined(found, checker.expect(arm.body, wanted), checker.declared)
+        found = join_types(found, checker.expect(arm.body, wanted), checker.declared)
     _check_arms(checker, node, subject)
     return found
 
@@ -285,10 +285,10 @@ class Coverage:
             left = self._missing([row[1:] for row in rows if self._is_any(row[0])], rest)
             return None if left is None else ("_", *left)
         for name, fields in constructors.items():
-            inner = [part for row in rows if (part := self._opened(row, name, len(fields))) is not None]
+            inner = [part for row in rows if (part := self._open_row(row, name, len(fields))) is not None]
             left = self._missing(inner, (*fields, *rest))
             if left is not None:
-                return (_written(name, left[: len(fields)]), *left[len(fields) :])
+                return (_write_pattern(name, left[: len(fields)]), *left[len(fields) :])
         return None
 
     def _constructors(self, type_: Type, rows: list[tuple[ast.Pattern, ...]]) -> dict[str, tuple[Type, ...]] | None:
@@ -317,7 +317,7 @@ class Coverage:
                 return self._declared.variants(Named(owners[0][0].name))
         return None
 
-    def _opened(self, row: tuple[ast.Pattern, ...], name: str, num_fields: int) -> tuple[ast.Pattern, ...] | None:
+    def _open_row(self, row: tuple[ast.Pattern, ...], name: str, num_fields: int) -> tuple[ast.Pattern, ...] | None:
         """Return a row for values of one variant, its fields in front; None if it takes none of them."""
         head = row[0]
         if self._is_any(head):
@@ -330,7 +330,7 @@ class Coverage:
         return row[1:] if is_bare and num_fields == 0 else None
 
 
-def _written(name: str, fields: tuple[str, ...]) -> str:
+def _write_pattern(name: str, fields: tuple[str, ...]) -> str:
     if not name:
         return f"({', '.join(fields)})"
     return f"{name}({', '.join(fields)})" if fields else name

@@ -20,8 +20,8 @@ from mens_pipeline.language.types.terms import (
     Callable,
     Type,
     choose,
-    settled,
-    substituted,
+    settle,
+    substitute,
     text_of,
 )
 
@@ -116,7 +116,7 @@ class Checker:
     def bind(self, binding: Binding | None, type_: Type) -> None:
         """Note the type of a local name."""
         if binding is not None:
-            self._types[binding] = settled(type_)
+            self._types[binding] = settle(type_)
 
     def type_of(self, binding: Binding) -> Type:
         """Return the type of a name."""
@@ -125,7 +125,7 @@ class Checker:
             known = self._types[binding] = self.declared.binding(binding)
         return known
 
-    def used(self, node: Node) -> Binding | None:
+    def binding_of(self, node: Node) -> Binding | None:
         """Return what a name or view refers to."""
         return self.resolution.uses.get(id(node))
 
@@ -169,7 +169,7 @@ def apply(checker: Checker, node: Node, callee: Callee, arguments: Sequence[Argu
         checker.report(Code.WRONG_ARGUMENT_COUNT, node, message, _parameters(function))
         for argument in arguments:
             checker.infer(argument.value)
-        return substituted(function.result, {})
+        return substitute(function.result, {})
     # Lambdas last: what the other arguments are decides what they are given.
     ordered = sorted(enumerate(arguments), key=lambda entry: isinstance(entry[1].value, Lambda))
     for index, argument in ordered:
@@ -184,9 +184,9 @@ def apply(checker: Checker, node: Node, callee: Callee, arguments: Sequence[Argu
         reason = (
             f"the argument `{own}` of {callee.what}" if own is not None else f"argument {index + 1} of {callee.what}"
         )
-        found = checker.expect(argument.value, Wanted(substituted(parameter, callee.chosen), reason))
+        found = checker.expect(argument.value, Wanted(substitute(parameter, callee.chosen), reason))
         choose(parameter, found, callee.chosen)
-    return substituted(function.result, callee.chosen)
+    return substitute(function.result, callee.chosen)
 
 
 def _parameters(function: Callable) -> str | None:

@@ -35,11 +35,11 @@ def let(checker: Checker, node: ast.Let, wanted: Wanted) -> Type:
 
 def assign(checker: Checker, node: ast.Assign, wanted: Wanted) -> Type:
     """`=`; of `x += e`, which is kept as `x = x + e`, the target is typed once."""
-    target = _assigned(checker, node.target)
+    target = _assign_target(checker, node.target)
     root = node.target
     while isinstance(root, ast.FieldAccess | ast.IndexAccess):
         root = root.object
-    binding = checker.used(root)
+    binding = checker.binding_of(root)
     if binding is not None and not binding.mutable:
         target = UNKNOWN
     reason = f"what is assigned to `{checker.findings.text(node.target)}`"
@@ -51,7 +51,7 @@ def assign(checker: Checker, node: ast.Assign, wanted: Wanted) -> Type:
     return _no_value(checker, node, wanted)
 
 
-def _assigned(checker: Checker, target: ast.Expr) -> Type:
+def _assign_target(checker: Checker, target: ast.Expr) -> Type:
     """Return the type of a target; a key of a record may be new (B6)."""
     if not isinstance(target, ast.IndexAccess):
         return checker.infer(target)

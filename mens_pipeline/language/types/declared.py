@@ -50,7 +50,7 @@ class DeclaredTypes:
         if isinstance(node, ast.DecimalType):
             return DEC
         if isinstance(node, ast.NamedType):
-            return self._named(node.name, generics, as_variables=as_variables)
+            return self._type_by_name(node.name, generics, as_variables=as_variables)
         if isinstance(node, ast.GenericType):
             name = _SPELLINGS.get(node.name, node.name)
             if _GENERIC.get(name) != len(node.arguments) or name in self.names.types:
@@ -62,7 +62,7 @@ class DeclaredTypes:
             return Callable(parameters, result, len(parameters))
         return UNKNOWN
 
-    def _named(self, name: str, generics: Iterable[str], *, as_variables: bool) -> Type:
+    def _type_by_name(self, name: str, generics: Iterable[str], *, as_variables: bool) -> Type:
         """Return a type by its name; one declared under the name of a built-in one may be either (V10)."""
         if name in generics:
             return Variable(name) if as_variables else UNKNOWN
@@ -123,7 +123,7 @@ class DeclaredTypes:
         if len(owners) != 1 or name in VARIANTS:
             return UNKNOWN
         owner, variant = owners[0]
-        result = self._named(owner.name, (), as_variables=False)
+        result = self._type_by_name(owner.name, (), as_variables=False)
         if not variant.fields:
             return result
         fewest = sum(not field.optional for field in variant.fields)
@@ -238,7 +238,7 @@ def _record_fits(expected: Type, found: Record, declared: DeclaredTypes) -> bool
     )
 
 
-def joined(left: Type, right: Type, declared: DeclaredTypes) -> Type:
+def join_types(left: Type, right: Type, declared: DeclaredTypes) -> Type:
     """Return the type of what is one or the other."""
     if right in (left, NEVER):
         return left
@@ -250,7 +250,7 @@ def joined(left: Type, right: Type, declared: DeclaredTypes) -> Type:
         return UNKNOWN
     if left.name == right.name and len(left.arguments) == len(right.arguments):
         parts = zip(left.arguments, right.arguments, strict=True)
-        return Named(left.name, tuple(joined(one, other, declared) for one, other in parts))
+        return Named(left.name, tuple(join_types(one, other, declared) for one, other in parts))
     return UNKNOWN
 
 

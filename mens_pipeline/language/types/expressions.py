@@ -6,7 +6,7 @@ from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.names.declarations import METHOD_NAMES, Binding, Kind
 from mens_pipeline.language.types.checker import Callee, Checker, Wanted, apply
-from mens_pipeline.language.types.declared import is_definite, joined
+from mens_pipeline.language.types.declared import is_definite, join_types
 from mens_pipeline.language.types.records import table_method_call
 from mens_pipeline.language.types.signatures import METHOD_TYPES, member_type, members, method_type
 from mens_pipeline.language.types.terms import (
@@ -25,7 +25,7 @@ from mens_pipeline.language.types.terms import (
     Record,
     Type,
     list_of,
-    settled,
+    settle,
     text_of,
 )
 
@@ -60,7 +60,7 @@ def literal(_checker: Checker, node: ast.Expr, _expected: Type) -> Type:
 
 def name(checker: Checker, node: ast.Ident, _expected: Type) -> Type:
     """Type a name; one that means nothing has been reported."""
-    binding = checker.used(node)
+    binding = checker.binding_of(node)
     return UNKNOWN if binding is None else checker.type_of(binding)
 
 
@@ -75,7 +75,7 @@ def list_literal(checker: Checker, node: ast.ListLit, expected: Type) -> Type:
         return expected
     found: Type = NEVER
     for part in node.elements:
-        found = joined(found, checker.infer(part), checker.declared)
+        found = join_types(found, checker.infer(part), checker.declared)
     return list_of(found)
 
 
@@ -113,7 +113,7 @@ def operation(checker: Checker, node: ast.Binary, left: Type, right: Type) -> Ty
     if not is_right:
         found = f"`{text_of(left)}` and `{text_of(right)}`"
         checker.report(Code.TYPE_MISMATCH, node, f"`{_SIGNS[node.op]}` does not take {found}")
-    return BOOL if node.op in _ORDERINGS else _computed(node.op, left, right)
+    return BOOL if node.op in _ORDERINGS else _result_of(node.op, left, right)
 
 
 def _is_ordered(left: Type, right: Type) -> bool:
@@ -134,7 +134,7 @@ def _is_computed(op: str, left: Type, right: Type) -> bool:
     return len(known) < 2 or (left == DEC) == (right == DEC)  # noqa: PLR2004 - both of them
 
 
-def _computed(op: str, left: Type, right: Type) -> Type:
+def _result_of(op: str, left: Type, right: Type) -> Type:
     if op == "Add" and STR in (left, right):
         return STR
     if left == right and left in (INT, FLOAT, DEC):
@@ -170,7 +170,7 @@ def try_(checker: Checker, node: ast.Try, _expected: Type) -> Type:
     if is_definite(result) and not (isinstance(result, Named) and result.name == found.name):
         message = f"`?` returns a `{found.name}` early, but {checker.result.reason} is `{text_of(result)}`"
         checker.report(Code.TRY_OUTSIDE_RESULT, node, message, f"Return a `{found.name}`, or use `match`.")
-    return settled(found.arguments[0])
+    return settle(found.arguments[0])
 
 
 def with_(checker: Checker, node: ast.With, expected: Type) -> Type:
@@ -184,7 +184,7 @@ def call(checker: Checker, node: ast.Call, _expected: Type) -> Type:
     """Type a call of a function or constructor."""
     callee = checker.infer(node.callee)
     what = f"`{node.callee.name}`" if isinstance(node.callee, ast.Ident) else "this function"
-    binding = checker.used(node.callee)
+    binding = checker.binding_of(node.callee)
     if isinstance(callee, Callable):
         result = apply(checker, node, Callee(callee, what), node.arguments)
         if binding is not None and binding.node is None and binding.name == "len" and node.arguments:
@@ -222,7 +222,7 @@ def pipe(checker: Checker, node: ast.Binary, _expected: Type) -> Type:
 def spawn(checker: Checker, node: ast.Spawn, _expected: Type) -> Type:
     """`spawn`: a handle on an actor."""
     checker.infer(node.target)
-    binding = checker.used(node.target)
+    binding = checker.binding_of(node.target)
     return Named("Actor", (Named(binding.name),)) if binding is not None and binding.kind is Kind.ACTOR else UNKNOWN
 
 
@@ -248,7 +248,7 @@ def method_call(checker: Checker, node: ast.MethodCall, _expected: Type) -> Type
         kind = kind_of(checker, receiver)
         function, known = method_type(kind, node.method), list(METHOD_TYPES.get(kind, ()))
         if isinstance(receiver, Named) and receiver.arguments:
-            chosen = {"T": settled(receiver.arguments[0])}
+            chosen = {"T": settle(receiver.arguments[0])}
     if function is None:
         _unknown_method(checker, node, receiver, known)
     if isinstance(function, Callable):
@@ -301,7 +301,7 @@ def view(checker: Checker, node: ast.View | ast.SelfClosingView, _expected: Type
     if isinstance(node, ast.View):
         for child in node.children:
             checker.infer(child)
-    binding = checker.used(node)
+    binding = checker.binding_of(node)
     if binding is not None and isinstance(node, ast.SelfClosingView):
         function = checker.type_of(binding)
         if isinstance(function, Callable):

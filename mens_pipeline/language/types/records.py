@@ -20,7 +20,7 @@ from mens_pipeline.language.types.terms import (
     Type,
     option_of,
     result_of,
-    settled,
+    settle,
     text_of,
 )
 
@@ -36,7 +36,7 @@ def object_literal(checker: Checker, node: ObjectLit, expected: Type) -> Type:
     optional = {name for name, type_ in fields.items() if isinstance(type_, Named) and type_.name == "Option"}
     missing = [name for name in fields if name not in given and name not in optional]
     if missing:
-        message = f"`{text_of(expected)}` needs {_listed(missing)}, which this record lacks"
+        message = f"`{text_of(expected)}` needs {_list_names(missing)}, which this record lacks"
         checker.report(Code.MISSING_FIELD, node, message)
     return expected
 
@@ -52,14 +52,14 @@ def check_fields(checker: Checker, node: ObjectLit, owner: Type, fields: dict[st
         checker.expect(entry.value, Wanted(expected or UNKNOWN, f"the field `{entry.key}` of `{text_of(owner)}`"))
 
 
-def _listed(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     quoted = [f"`{name}`" for name in names]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
 def field_access(checker: Checker, node: FieldAccess, _expected: Type) -> Type:
     """Type a field of a record, a member of a namespace, a table of `db` (O8)."""
-    binding = checker.used(node.object)
+    binding = checker.binding_of(node.object)
     if binding is not None and binding.node is None and binding.name == "db":
         return Named("Table", (Named(node.field),)) if node.field in checker.declared.names.tables else UNKNOWN
     owner = checker.infer(node.object)
@@ -113,7 +113,7 @@ def element(checker: Checker, node: IndexAccess, owner: Type) -> Type:
         return UNKNOWN
     if isinstance(owner, Named) and owner.name in {"List", "Rows"} and owner.arguments:
         checker.compare(node.index, key, Wanted(INT, "the index of a list"))
-        return settled(owner.arguments[0])
+        return settle(owner.arguments[0])
     fields = dict(owner.fields) if isinstance(owner, Record) else checker.declared.readable(owner)
     if fields is not None or (isinstance(owner, Named) and owner.name == "Map"):
         checker.compare(node.index, key, Wanted(STR, "the key of a record"))

@@ -200,7 +200,7 @@ _FEWEST: Final = {"assert": 1}
 
 
 @cache
-def parsed(text: str) -> Type:
+def parse_type(text: str) -> Type:
     """Read a type from its text. `T` and `U` are variables, `_` is unknown."""
     module = analyze(f"let x: {text} = y").module
     constant = module.declarations[0] if module is not None else None
@@ -223,7 +223,7 @@ def _of(node: Syntax | None) -> Type:
 def method_type(receiver: str, method: str) -> Type | None:
     """Return the type of a method; None where there is no such method."""
     text = METHOD_TYPES.get(receiver, {}).get(method)
-    return None if text is None else _counted(parsed(text), METHODS[RECEIVERS[receiver]][method])
+    return None if text is None else _with_counts_of(parse_type(text), METHODS[RECEIVERS[receiver]][method])
 
 
 @cache
@@ -236,7 +236,7 @@ def member_type(path: str, member: str) -> Type | None:
     if members is None:
         return UNKNOWN
     text = members.get(member)
-    return None if text is None else parsed(text)
+    return None if text is None else parse_type(text)
 
 
 def members(path: str) -> list[str]:
@@ -254,13 +254,13 @@ def built_in_type(name: str) -> Type:
     text = _FUNCTIONS.get(name)
     if text is None:
         return UNKNOWN
-    type_ = parsed(text)
+    type_ = parse_type(text)
     if isinstance(type_, Callable) and name in _FEWEST:
         return Callable(type_.parameters, type_.result, _FEWEST[name])
-    return _counted(type_, native) if isinstance(native, Native) else type_
+    return _with_counts_of(type_, native) if isinstance(native, Native) else type_
 
 
-def _counted(type_: Type, native: Native) -> Type:
+def _with_counts_of(type_: Type, native: Native) -> Type:
     """With as few arguments as the interpreter takes."""
     assert isinstance(type_, Callable)  # noqa: S101 - what is native is called
     return Callable(type_.parameters, type_.result, native.fewest)

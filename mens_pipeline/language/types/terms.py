@@ -101,24 +101,24 @@ def _texts(types: Iterable[Type]) -> str:
     return ", ".join(map(text_of, types))
 
 
-def substituted(type_: Type, chosen: Mapping[str, Type]) -> Type:
+def substitute(type_: Type, chosen: Mapping[str, Type]) -> Type:
     """Replace the variables of a type. What is not `chosen` is unknown."""
     if isinstance(type_, Variable):
         return chosen.get(type_.name, UNKNOWN)
     if isinstance(type_, Named) and type_.arguments:
-        return Named(type_.name, tuple(substituted(argument, chosen) for argument in type_.arguments))
+        return Named(type_.name, tuple(substitute(argument, chosen) for argument in type_.arguments))
     if isinstance(type_, Callable):
-        parameters = tuple(substituted(parameter, chosen) for parameter in type_.parameters)
-        return Callable(parameters, substituted(type_.result, chosen), type_.fewest, type_.names)
+        parameters = tuple(substitute(parameter, chosen) for parameter in type_.parameters)
+        return Callable(parameters, substitute(type_.result, chosen), type_.fewest, type_.names)
     return type_
 
 
-def settled(type_: Type) -> Type:
+def settle(type_: Type) -> Type:
     """Return a type as it is kept: what an empty list or an absent value would hold is unknown from now on."""
     if type_ == NEVER:
         return UNKNOWN
     if isinstance(type_, Named) and type_.arguments:
-        return Named(type_.name, tuple(map(settled, type_.arguments)))
+        return Named(type_.name, tuple(map(settle, type_.arguments)))
     return type_
 
 

@@ -7,7 +7,7 @@ from mens_pipeline.language import ast
 from mens_pipeline.language.interpreter.arithmetic import truth
 from mens_pipeline.language.interpreter.compiler.scope import Code, Frame, Scope
 from mens_pipeline.language.interpreter.results import BreakSignal, ContinueSignal, ErrorKind, ReturnSignal, VoxError
-from mens_pipeline.language.interpreter.values import UNIT, Value, Variant, shown
+from mens_pipeline.language.interpreter.values import UNIT, Value, Variant, quote_value
 
 Matcher = Callable[[Value, Frame], bool]
 """Whether a value fits; if so, the names of the pattern are bound."""
@@ -88,7 +88,7 @@ def _failing(error: VoxError, pattern: ast.Pattern, scope: Scope) -> Matcher:
     reason, message = error.reason, error.message
 
     def match(_value: Value, _frame: Frame) -> bool:
-        raise scope.placed(VoxError(reason, message), pattern)
+        raise scope.add_place(VoxError(reason, message), pattern)
 
     return match
 
@@ -155,8 +155,8 @@ def let(node: ast.Let, scope: Scope) -> Code:
     def run(frame: Frame) -> Value:
         found = value(frame)
         if not matches(found, frame):
-            message = f"the pattern of `let` does not match {shown(machine, found)}"
-            raise scope.placed(VoxError(ErrorKind.PATTERN_MISMATCH, message), node)
+            message = f"the pattern of `let` does not match {quote_value(machine, found)}"
+            raise scope.add_place(VoxError(ErrorKind.PATTERN_MISMATCH, message), node)
         return UNIT
 
     return run
@@ -180,7 +180,7 @@ def jump(node: ast.Break | ast.Continue, scope: Scope) -> Code:
     def run(_frame: Frame) -> Value:
         if in_loop:
             raise signal
-        raise scope.placed(VoxError(ErrorKind.LOOP_CONTROL, f"`{word}` stands in no loop of its function"), node)
+        raise scope.add_place(VoxError(ErrorKind.LOOP_CONTROL, f"`{word}` stands in no loop of its function"), node)
 
     return run
 
@@ -209,7 +209,7 @@ def while_(node: ast.While, scope: Scope) -> Code:
         try:
             truth(verdict, "`while`")
         except VoxError as error:
-            raise scope.placed(error, node.condition) from None
+            raise scope.add_place(error, node.condition) from None
 
     return run
 

@@ -174,7 +174,7 @@ def _invocation(callee: Code, codes: Sequence[Code], names: _Names, node: ast.No
                 _check_callee(function, names)
             return function.invoke(machine, arguments)
         except VoxError as error:
-            scope.placed(error, node)
+            scope.add_place(error, node)
             raise
 
     return run
@@ -217,9 +217,9 @@ def self_closing_view(node: ast.SelfClosingView, scope: Scope) -> Code:
         if type(value) is Function or type(value) is Constructor:
             return invoke(frame)
         if type(value) is not Variant:
-            raise scope.placed(Refused(Refusal.INTERFACE, f"{node.tag}(…)").fault(), node)
+            raise scope.add_place(Refused(Refusal.INTERFACE, f"{node.tag}(…)").fault(), node)
         if codes:
-            raise scope.placed(arity_error(node.tag, "0", len(codes)), node)
+            raise scope.add_place(arity_error(node.tag, "0", len(codes)), node)
         return value
 
     return run
@@ -229,7 +229,7 @@ def view(node: ast.View, scope: Scope) -> Code:
     """Compile a view with children, which is always part of a user interface, to an error when it is reached."""
 
     def run(_frame: Frame) -> Value:
-        raise scope.placed(Refused(Refusal.INTERFACE, f"{node.tag}(…)").fault(), node)
+        raise scope.add_place(Refused(Refusal.INTERFACE, f"{node.tag}(…)").fault(), node)
 
     return run
 
@@ -241,7 +241,7 @@ def spawn(node: ast.Spawn, scope: Scope) -> Code:
     def run(frame: Frame) -> Value:
         value = target(frame)
         if type(value) is not Actor:
-            raise scope.placed(Refused(Refusal.SPAWN, "spawn").fault(), node)
+            raise scope.add_place(Refused(Refusal.SPAWN, "spawn").fault(), node)
         return Actor(value.name, value.handlers, is_handle=True)
 
     return run
@@ -263,7 +263,7 @@ def method_call(node: ast.MethodCall, scope: Scope) -> Code:
             method.check(len(arguments))
             return method.function(machine, receiver, *arguments)
         except VoxError as error:
-            scope.placed(error, node)
+            scope.add_place(error, node)
             raise
 
     return run

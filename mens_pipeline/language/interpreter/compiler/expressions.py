@@ -17,7 +17,7 @@ from mens_pipeline.language.interpreter.values import (
     arity_error,
     equal,
     kind_name,
-    shown,
+    quote_value,
     text_of,
     type_error,
 )
@@ -41,7 +41,7 @@ def decimal_literal(node: ast.DecimalLit, scope: Scope) -> Code:
         reason, message = error.reason, error.message
 
         def fail(_frame: Frame) -> Value:
-            raise scope.placed(VoxError(reason, message), node)
+            raise scope.add_place(VoxError(reason, message), node)
 
         return fail
     return constant(value)
@@ -59,9 +59,9 @@ def name(node: ast.Ident, scope: Scope) -> Code:
         try:
             value = names[wanted]
         except KeyError:
-            raise scope.placed(VoxError(ErrorKind.UNDEFINED_NAME, f"`{wanted}` is not defined"), node) from None
+            raise scope.add_place(VoxError(ErrorKind.UNDEFINED_NAME, f"`{wanted}` is not defined"), node) from None
         if type(value) is Refused:
-            raise scope.placed(value.fault(), node)
+            raise scope.add_place(value.fault(), node)
         return value
 
     return run
@@ -78,7 +78,7 @@ def object_literal(node: ast.ObjectLit, scope: Scope) -> Code:
             for code in codes:
                 code(frame)
             message = f"the field `{repeated}` stands twice in a record"
-            raise scope.placed(VoxError(ErrorKind.DUPLICATE_FIELD, message), node)
+            raise scope.add_place(VoxError(ErrorKind.DUPLICATE_FIELD, message), node)
 
         return fail
     pairs = list(zip(keys, codes, strict=True))
@@ -106,7 +106,7 @@ def binary(node: ast.Binary, scope: Scope) -> Code:
         try:
             return operate(machine, left(frame), right(frame))
         except VoxError as error:
-            scope.placed(error, node)
+            scope.add_place(error, node)
             raise
 
     return run
@@ -122,7 +122,7 @@ def logical(node: ast.Binary, scope: Scope) -> Code:
             first = truth(left(frame), word)
             return first if first is decided else truth(right(frame), word)
         except VoxError as error:
-            scope.placed(error, node)
+            scope.add_place(error, node)
             raise
 
     return run
@@ -138,7 +138,7 @@ def unary(node: ast.Unary, scope: Scope) -> Code:
         try:
             return negate(value) if negates else not truth(value, "`not`")
         except VoxError as error:
-            scope.placed(error, node)
+            scope.add_place(error, node)
             raise
 
     return run
@@ -155,8 +155,8 @@ def try_(node: ast.Try, scope: Scope) -> Code:
                 return value.fields[0]
             if value.name in {"Error", "None"}:
                 raise ReturnSignal(value)
-        message = f"`?` takes an Option or a Result, found {shown(machine, value)}"
-        raise scope.placed(type_error(message), node)
+        message = f"`?` takes an Option or a Result, found {quote_value(machine, value)}"
+        raise scope.add_place(type_error(message), node)
 
     return run
 
@@ -182,7 +182,7 @@ def field_access(node: ast.FieldAccess, scope: Scope) -> Code:
         try:
             return member(value, field)
         except VoxError as error:
-            scope.placed(error, node)
+            scope.add_place(error, node)
             raise
 
     return run
@@ -213,7 +213,7 @@ def index_access(node: ast.IndexAccess, scope: Scope) -> Code:
         try:
             return value[position(value, key)]
         except VoxError as error:
-            scope.placed(error, node)
+            scope.add_place(error, node)
             raise
 
     return run
@@ -257,7 +257,7 @@ def assertion(node: ast.Call, scope: Scope) -> Code:
                 raise VoxError(ErrorKind.NAMED_ARGUMENT, message)  # noqa: TRY301 - its place is added below
             check(frame)
         except VoxError as error:
-            scope.placed(error, node)
+            scope.add_place(error, node)
             raise
         return UNIT
 
@@ -306,10 +306,10 @@ def _comparison(node: ast.Binary, scope: Scope) -> Callable[[Frame], str | None]
 
 
 def _difference(machine: Machine, word: str, left: Value, right: Value) -> str:
-    return f"expected `left {word} right`, left is {shown(machine, left)}, right is {shown(machine, right)}"
+    return f"expected `left {word} right`, left is {quote_value(machine, left)}, right is {quote_value(machine, right)}"
 
 
-def _compared(*, same: bool) -> Callable[[ast.Call, Scope], Code]:
+def _comparing(*, same: bool) -> Callable[[ast.Call, Scope], Code]:
     def make(node: ast.Call, scope: Scope) -> Code:
         left, right = scope.code(node.arguments[0].value), scope.code(node.arguments[1].value)
         machine = scope.module.machine
@@ -327,7 +327,7 @@ def _compared(*, same: bool) -> Callable[[ast.Call, Scope], Code]:
 
 ASSERTIONS: Final[dict[str, tuple[int, int, Callable[[ast.Call, Scope], Code]]]] = {
     "assert": (1, 2, _assert),
-    "assert_eq": (2, 2, _compared(same=True)),
-    "assert_ne": (2, 2, _compared(same=False)),
+    "assert_eq": (2, 2, _comparing(same=True)),
+    "assert_ne": (2, 2, _comparing(same=False)),
 }
 """Name -> fewest and most arguments, and how its check is compiled."""

@@ -10,7 +10,7 @@ from mens_pipeline.language.interpreter.compiler.expressions import position
 from mens_pipeline.language.interpreter.compiler.scope import Code, Forms, Frame, Scope
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.results import BreakSignal, ContinueSignal, ErrorKind, VoxError
-from mens_pipeline.language.interpreter.values import UNIT, Value, kind_name, shown, type_error
+from mens_pipeline.language.interpreter.values import UNIT, Value, kind_name, quote_value, type_error
 
 
 def if_(node: ast.If, scope: Scope) -> Code:
@@ -27,7 +27,7 @@ def if_(node: ast.If, scope: Scope) -> Code:
         try:
             return truth(verdict, "`if`")
         except VoxError as error:
-            scope.placed(error, node.condition)
+            scope.add_place(error, node.condition)
             raise
 
     return run
@@ -48,8 +48,8 @@ def match(node: ast.Match, scope: Scope) -> Code:
             if matches(value, frame):
                 machine.charge(cost)
                 return body(frame)
-        message = f"no arm of `match` fits {shown(machine, value)}"
-        raise scope.placed(VoxError(ErrorKind.NON_EXHAUSTIVE_MATCH, message), node)
+        message = f"no arm of `match` fits {quote_value(machine, value)}"
+        raise scope.add_place(VoxError(ErrorKind.NON_EXHAUSTIVE_MATCH, message), node)
 
     return run
 
@@ -65,7 +65,7 @@ def for_(node: ast.For, scope: Scope) -> Code:
     def run(frame: Frame) -> Value:
         values = iterable(frame)
         if type(values) is not list:
-            raise scope.placed(type_error(f"`for` takes a list, found {kind_name(values)}"), node.iterable)
+            raise scope.add_place(type_error(f"`for` takes a list, found {kind_name(values)}"), node.iterable)
         results = []
         for number, value in enumerate(values):
             machine.charge(1 + cost)
@@ -93,7 +93,7 @@ def assign(node: ast.Assign, scope: Scope) -> Code:
     root, steps = _path(node.target, scope)
     problem = _problem(root, scope)
     if problem is not None:
-        return _refused(*problem, value, node, scope)
+        return _fail_assignment(*problem, value, node, scope)
     binding = scope.find(root.name) if isinstance(root, ast.Ident) else None
     assert binding is not None  # noqa: S101 - `_problem` has looked
     slot, machine = binding.slot, scope.module.machine
@@ -102,9 +102,9 @@ def assign(node: ast.Assign, scope: Scope) -> Code:
         new = value(frame)
         keys = [(code(frame), is_field) for code, is_field in steps]
         try:
-            frame[slot] = _changed(machine, frame[slot], keys, new) if keys else new
+            frame[slot] = _copy_with(machine, frame[slot], keys, new) if keys else new
         except VoxError as error:
-            scope.placed(error, node.target)
+            scope.add_place(error, node.target)
             raise
         return UNIT
 
@@ -136,15 +136,15 @@ def _problem(root: ast.Expr, scope: Scope) -> tuple[ErrorKind, str] | None:
     return ErrorKind.UNDEFINED_NAME, f"`{root.name}` is not defined"
 
 
-def _refused(kind: ErrorKind, message: str, value: Code, node: ast.Assign, scope: Scope) -> Code:
+def _fail_assignment(kind: ErrorKind, message: str, value: Code, node: ast.Assign, scope: Scope) -> Code:
     def run(frame: Frame) -> Value:
         value(frame)
-        raise scope.placed(VoxError(kind, message), node.target)
+        raise scope.add_place(VoxError(kind, message), node.target)
 
     return run
 
 
-def _changed(machine: Machine, value: Value, keys: list[tuple[Value, bool]], new: Value) -> Value:
+def _copy_with(machine: Machine, value: Value, keys: list[tuple[Value, bool]], new: Value) -> Value:
     """Copy a list or record with another value at the end of a path; nothing else is touched (V6)."""
     (key, is_field), rest = keys[0], keys[1:]
     if is_field and type(value) is not dict:
@@ -152,7 +152,7 @@ def _changed(machine: Machine, value: Value, keys: list[tuple[Value, bool]], new
     is_new = type(value) is dict and type(key) is str and not is_field and not rest and key not in value
     place = key if is_new else position(value, key)
     machine.allocate(len(value))
-    inner = _changed(machine, value[place], rest, new) if rest else new
+    inner = _copy_with(machine, value[place], rest, new) if rest else new
     copy = value.copy()
     copy[place] = inner
     return copy

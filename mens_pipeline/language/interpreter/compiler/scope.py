@@ -138,6 +138,6 @@ class Scope:
         self.layout.cost = outside
         return code, cost
 
-    def placed(self, error: VoxError, node: ast.Node) -> VoxError:
+    def add_place(self, error: VoxError, node: ast.Node) -> VoxError:
         """Return an error with the place of a node, unless it has one from further inside."""
         return error.at(self.module.text, node.start)

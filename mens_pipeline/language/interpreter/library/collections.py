@@ -20,7 +20,7 @@ from mens_pipeline.language.interpreter.values import (
     error,
     kind_name,
     ok,
-    shown,
+    quote_value,
     some,
     text_of,
 )
@@ -194,7 +194,7 @@ def _unwrap(machine: Machine, value: Variant) -> Value:
     if value.name == "None":
         raise VoxError(ErrorKind.UNWRAP_NONE, "`unwrap` of `None`")
     if value.name == "Error":
-        raise VoxError(ErrorKind.UNWRAP_ERROR, f"`unwrap` of {shown(machine, value)}")
+        raise VoxError(ErrorKind.UNWRAP_ERROR, f"`unwrap` of {quote_value(machine, value)}")
     raise _unknown(value, "unwrap")
 
 

@@ -37,7 +37,7 @@ def parse(machine: Machine, text: Value) -> Variant:
     if _depth(source) > machine.limits.max_nesting:
         return error(f"json: more than {machine.limits.max_nesting} levels")
     try:
-        return ok(_adopted(_DECODER.decode(source)))
+        return ok(_to_value(_DECODER.decode(source)))
     except ValueError as problem:
         return error(f"json: {problem}")
 
@@ -82,29 +82,29 @@ _DECODER: Final = json.JSONDecoder(
 )
 
 
-def _adopted(value: Any) -> Value:
+def _to_value(value: Any) -> Value:
     """Convert what the decoder made to values of the language."""
     if value is None:
         return NONE
     if isinstance(value, list):
-        return [_adopted(element) for element in value]
+        return [_to_value(element) for element in value]
     if isinstance(value, dict):
-        return {key: _adopted(field) for key, field in value.items()}
+        return {key: _to_value(field) for key, field in value.items()}
     return value
 
 
 def stringify(machine: Machine, value: Value, level: int = 0) -> str:
     """`json.stringify`: compact, keys sorted; `level` is how deep it lies in the value that is written."""
     machine.descend(level)
-    text = _written(machine, value, level + 1)
+    text = _format_json(machine, value, level + 1)
     machine.allocate(byte_length(text))
     return text
 
 
-def _written(machine: Machine, value: Value, level: int) -> str:
+def _format_json(machine: Machine, value: Value, level: int) -> str:
     kind = type(value)
     if kind is str:
-        return quoted(value)
+        return quote_json(value)
     if kind is bool:
         return "true" if value else "false"
     if kind is int:
@@ -114,7 +114,7 @@ def _written(machine: Machine, value: Value, level: int) -> str:
     if kind is list or kind is tuple:
         return f"[{','.join([stringify(machine, element, level) for element in value])}]"
     if kind is dict:
-        fields = [f"{quoted(key)}:{stringify(machine, value[key], level)}" for key in sorted(value)]
+        fields = [f"{quote_json(key)}:{stringify(machine, value[key], level)}" for key in sorted(value)]
         return f"{{{','.join(fields)}}}"
     if value is UNIT or (type(value) is Variant and value.name == "None"):
         return "null"
@@ -123,14 +123,14 @@ def _written(machine: Machine, value: Value, level: int) -> str:
     raise type_error(f"{kind_name(value)} has no JSON")
 
 
-def quoted(text: str) -> str:
+def quote_json(text: str) -> str:
     """Format a text as a JSON string."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def quote(machine: Machine, text: Value) -> str:
     """`std.json.quote`."""
-    result = quoted(a_text(text, "what `quote` takes"))
+    result = quote_json(a_text(text, "what `quote` takes"))
     machine.allocate(byte_length(result))
     return result
 

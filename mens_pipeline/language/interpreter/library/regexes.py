@@ -47,12 +47,12 @@ def compile_pattern(machine: Machine, pattern: Value) -> Variant:
         return error(f"regex: a pattern of more than {_LONGEST_PATTERN} characters")
     try:
         with machine.interruptible():
-            return ok(Regex(re.compile(_translated(text))))
+            return ok(Regex(re.compile(_translate(text))))
     except (ValueError, re.error, OverflowError) as problem:
         return error(f"regex: {problem}")
 
 
-def _translated(text: str) -> str:
+def _translate(text: str) -> str:
     """Translate the pattern for Python; refuse what only Python knows."""
     end = "$" if _MULTILINE.search(text) else r"\Z"
     parts: list[str] = []
@@ -95,7 +95,7 @@ def _refuse(condition: bool, problem: str) -> None:  # noqa: FBT001 - reads as a
 
 def _find(machine: Machine, regex: Regex, text: Value) -> Variant:
     found = _search(machine, regex, text)
-    return NONE if found is None else some(_adopted(found))
+    return NONE if found is None else some(_to_match(found))
 
 
 def _find_all(machine: Machine, regex: Regex, text: Value) -> list[Value]:
@@ -104,7 +104,7 @@ def _find_all(machine: Machine, regex: Regex, text: Value) -> list[Value]:
         for found in regex.pattern.finditer(_subject(machine, text)):
             machine.allocate(1 + len(found.group()))
             machine.charge(1)
-            matches.append(_adopted(found))
+            matches.append(_to_match(found))
     return matches
 
 
@@ -119,7 +119,7 @@ def _subject(machine: Machine, text: Value) -> str:
     return subject
 
 
-def _adopted(found: re.Match[str]) -> Match:
+def _to_match(found: re.Match[str]) -> Match:
     return Match((found.group(), *found.groups()))
 
 

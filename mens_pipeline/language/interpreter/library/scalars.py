@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-from mens_pipeline.language.interpreter.arithmetic import LEAST_INT, MOST_INT, ranged
+from mens_pipeline.language.interpreter.arithmetic import LEAST_INT, MOST_INT, check_range
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.values import (
     NONE,
@@ -25,13 +25,13 @@ _T = TypeVar("_T")
 def _check(kind: type[_T], name: str) -> Callable[[Value, str], _T]:
     """Return a function that takes a value and what it is for, and returns the value, or raises a `VoxError`."""
 
-    def checked(value: Value, what: str) -> _T:
+    def check(value: Value, what: str) -> _T:
         if type(value) is kind:
             found: _T = value
             return found
         raise type_error(f"{what} is {name}, found {kind_name(value)}")
 
-    return checked
+    return check
 
 
 a_text: Final = _check(str, "a str")
@@ -53,7 +53,7 @@ def to_int(_machine: Machine, value: Value) -> int:
     if type(value) is int or type(value) is bool:
         return int(value)
     if type(value) is float:
-        return _truncated(value)
+        return _truncate(value)
     if type(value) is str:
         digits = value.strip()
         number = int(digits) if len(digits) <= _MOST_DIGITS and _INTEGER.fullmatch(digits) else 0
@@ -61,7 +61,7 @@ def to_int(_machine: Machine, value: Value) -> int:
     raise type_error(f"`int` does not take {kind_name(value)}")
 
 
-def _truncated(value: float) -> int:
+def _truncate(value: float) -> int:
     if math.isnan(value):
         return 0
     if abs(value) < MOST_INT:
@@ -79,7 +79,7 @@ def to_float(_machine: Machine, value: Value) -> float:
     raise type_error(f"`float` does not take {kind_name(value)}")
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     """Round half away from zero; the sign of zero is kept."""
     if not math.isfinite(value) or value == math.floor(value):
         return value
@@ -108,7 +108,7 @@ TEXTS: Final = {word: Native(word, text_of, 0, 0) for word in ("to_str", "to_str
 """What all plain values have."""
 
 INT_METHODS: Final[dict[str, Native]] = TEXTS | {
-    "abs": Native("abs", lambda _machine, value: ranged(abs(value)), 0, 0),
+    "abs": Native("abs", lambda _machine, value: check_range(abs(value)), 0, 0),
     "min": Native("min", lambda _machine, value, other: min(value, an_int(other, "the argument of `min`")), 1, 1),
     "max": Native("max", lambda _machine, value, other: max(value, an_int(other, "the argument of `max`")), 1, 1),
 }
@@ -116,7 +116,7 @@ FLOAT_METHODS: Final[dict[str, Native]] = TEXTS | {
     "abs": Native("abs", lambda _machine, value: abs(value), 0, 0),
     "floor": Native("floor", _floor, 0, 0),
     "ceil": Native("ceil", _ceil, 0, 0),
-    "round": Native("round", lambda _machine, value: _rounded(value), 0, 0),
+    "round": Native("round", lambda _machine, value: _round(value), 0, 0),
     "sqrt": Native("sqrt", _root, 0, 0),
 }
 
@@ -130,7 +130,7 @@ _WHITE_SPACE: Final = "".join(
 """Unicode's; unlike `str.strip`, U+001C to U+001F stay."""
 
 
-def _made(machine: Machine, text: str) -> str:
+def _charge_text(machine: Machine, text: str) -> str:
     """Return a new string, and charge the test for its length in bytes."""
     machine.allocate(byte_length(text))
     return text
@@ -170,7 +170,7 @@ def _replace(machine: Machine, text: str, old: Value, new: Value) -> str:
 def _slice(machine: Machine, text: str, first: Value, last: Value | None = None) -> str:
     start = max(0, an_int(first, "the start of `slice`"))
     end = len(text) if last is None else max(0, an_int(last, "the end of `slice`"))
-    return _made(machine, text[start:end])
+    return _charge_text(machine, text[start:end])
 
 
 def _char_at(_machine: Machine, text: str, index: Value) -> Variant:
@@ -192,10 +192,10 @@ def _repeat(machine: Machine, text: str, times: Value) -> str:
     return text * count
 
 
-def _changed(change: Callable[[str], str], *names: str) -> Iterator[Native]:
+def _text_methods(change: Callable[[str], str], *names: str) -> Iterator[Native]:
     """Yield a method that makes another string, by each of its names."""
     for name in names:
-        yield Native(name, lambda machine, text: _made(machine, change(text)), 0, 0)
+        yield Native(name, lambda machine, text: _charge_text(machine, change(text)), 0, 0)
 
 
 TEXT_METHODS: Final[dict[str, Native]] = TEXTS | {
@@ -204,11 +204,11 @@ TEXT_METHODS: Final[dict[str, Native]] = TEXTS | {
         Native("len", _length, 0, 0),
         Native("length", _length, 0, 0),
         Native("is_empty", lambda _machine, text: not text, 0, 0),
-        *_changed(str.upper, "to_upper", "to_uppercase"),
-        *_changed(str.lower, "to_lower", "to_lowercase"),
-        *_changed(lambda text: text.strip(_WHITE_SPACE), "trim"),
-        *_changed(lambda text: text.lstrip(_WHITE_SPACE), "trim_start"),
-        *_changed(lambda text: text.rstrip(_WHITE_SPACE), "trim_end"),
+        *_text_methods(str.upper, "to_upper", "to_uppercase"),
+        *_text_methods(str.lower, "to_lower", "to_lowercase"),
+        *_text_methods(lambda text: text.strip(_WHITE_SPACE), "trim"),
+        *_text_methods(lambda text: text.lstrip(_WHITE_SPACE), "trim_start"),
+        *_text_methods(lambda text: text.rstrip(_WHITE_SPACE), "trim_end"),
         Native("contains", _contains, 1, 1),
         Native("starts_with", _starts_with, 1, 1),
         Native("ends_with", _ends_with, 1, 1),
