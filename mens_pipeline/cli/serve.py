@@ -18,7 +18,7 @@ from mens_pipeline.settings import load_settings, secret_of
 from mens_pipeline.storage.store import ArtifactStore
 
 if TYPE_CHECKING:
-    from mens_pipeline.delivery.serving.served_model import ServedModel
+    from mens_pipeline.serving.served_model import ServedModel
 
 
 _NEEDED: Final = ("fastapi", "uvicorn", "torch", "transformers", "peft")
@@ -90,9 +90,9 @@ def serve(options: ServeOptions) -> None:
         )
         raise ConfigurationError(f"{message} Raise --max-concurrent, or choose of fewer.")
 
-    from mens_pipeline.delivery.serving import server
-    from mens_pipeline.delivery.serving.answering import Defaults
-    from mens_pipeline.delivery.serving.engine import Limits
+    from mens_pipeline.serving import server
+    from mens_pipeline.serving.answering import Defaults
+    from mens_pipeline.serving.engine import Limits
 
     settings = load_settings()
     address = server.address_of(options.host, options.port)
@@ -117,7 +117,7 @@ def _holding(device: Device, cache: Path, port: int) -> AbstractContextManager[N
 
 
 def _choose_model(options: ServeOptions, store: ArtifactStore, device: Device) -> "ServedModel":
-    from mens_pipeline.delivery.serving.served_model import (
+    from mens_pipeline.serving.served_model import (
         adapter_model,
         candidate_model,
         champion_model,

@@ -17,15 +17,15 @@ from typer.testing import CliRunner
 
 from mens_pipeline.cli import serve as serve_module
 from mens_pipeline.cli.main import app
-from mens_pipeline.delivery.serving.served_model import adapter_model
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
 from mens_pipeline.jobs.device import Device, exclusive
 from mens_pipeline.jobs.environment import training_environment
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
+from mens_pipeline.serving.served_model import adapter_model
 from mens_pipeline.settings import load_settings
-from mens_pipeline_tests.delivery.serving.running import CPU, Running
-from mens_pipeline_tests.delivery.serving.talkative import write_endless, write_run
+from mens_pipeline_tests.serving.running import CPU, Running
+from mens_pipeline_tests.serving.talkative import write_endless, write_run
 
 _SECRET = "0123456789abcdef0123"  # noqa: S105 - of a server that lives as long as a test
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.configured import signing_of
-from mens_pipeline.delivery.serving.served_model import candidate_model, champion_model
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS
 from mens_pipeline.models.adapter import ADAPTER, WEIGHTS, adapter_digest
@@ -17,11 +16,12 @@ from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.ledger import sign_ledger
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import RECEIPT
+from mens_pipeline.serving.served_model import candidate_model, champion_model
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.signing import SIGNATURE, Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline_tests.delivery.serving.running import CPU
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, promoted, trained, verdict_of
+from mens_pipeline_tests.serving.running import CPU
 
 _PRIVATE = "5b" * 32
 _OTHER = "6c" * 32

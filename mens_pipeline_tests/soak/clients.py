@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from mens_pipeline.delivery.serving.engine import Limits
-from mens_pipeline_tests.delivery.serving.running import Running, running
-from mens_pipeline_tests.delivery.serving.talkative import write_talkative
+from mens_pipeline.serving.engine import Limits
+from mens_pipeline_tests.serving.running import Running, running
+from mens_pipeline_tests.serving.talkative import write_talkative
 from mens_pipeline_tests.soak.figures import Budget, Figure
 from mens_pipeline_tests.soak.noise import mutated
 

@@ -36,8 +36,8 @@ from mens_pipeline.storage.store import MANIFEST as OF_STORE
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.presets import load_named
 from mens_pipeline.training.telemetry_log import seconds_trained, steps_of
-from mens_pipeline_tests.delivery.serving.talkative import write_run
 from mens_pipeline_tests.evaluation.runs import promoted, trained
+from mens_pipeline_tests.serving.talkative import write_run
 from mens_pipeline_tests.training.runs import pairs
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 

@@ -13,13 +13,13 @@ from typing import Final
 import uvicorn
 from pydantic import SecretStr
 
-from mens_pipeline.delivery.serving.answering import Defaults
-from mens_pipeline.delivery.serving.application import application
-from mens_pipeline.delivery.serving.engine import Engine, Limits, Loaded, State
-from mens_pipeline.delivery.serving.guard import LOCAL_NAMES, Access, BoundedConnection, telling_once
-from mens_pipeline.delivery.serving.served_model import ServedModel
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.models.chat import FileTokenizer
+from mens_pipeline.serving.answering import Defaults
+from mens_pipeline.serving.application import application
+from mens_pipeline.serving.engine import Engine, Limits, Loaded, State
+from mens_pipeline.serving.guard import LOCAL_NAMES, Access, BoundedConnection, telling_once
+from mens_pipeline.serving.served_model import ServedModel
 
 
 def load(served: ServedModel) -> Loaded:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.delivery.serving.engine import Limits
-from mens_pipeline_tests.delivery.serving.running import TOKEN, Running, running
-from mens_pipeline_tests.delivery.serving.talkative import write_endless, write_talkative
+from mens_pipeline.serving.engine import Limits
+from mens_pipeline_tests.serving.running import TOKEN, Running, running
+from mens_pipeline_tests.serving.talkative import write_endless, write_talkative
 
 
 @pytest.fixture(scope="session")

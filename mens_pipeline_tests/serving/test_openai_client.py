@@ -9,7 +9,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.models.chat import FileTokenizer, encode_prompt
-from mens_pipeline_tests.delivery.serving.running import Running
+from mens_pipeline_tests.serving.running import Running
 
 _ASK: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Write a function."}]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from mens_pipeline.delivery.serving.body import RequestRefusedError
 from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.serving.body import RequestRefusedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from mens_pipeline.delivery.serving.answering import Answering, Asked, Asker, Defaults
-from mens_pipeline.delivery.serving.body import RequestRefusedError, read_body
-from mens_pipeline.delivery.serving.engine import Engine, Limits, State
-from mens_pipeline.delivery.serving.guard import METRICS, Access, AccessLog, Guard, Metrics
-from mens_pipeline.delivery.serving.ollama_shape import (
+from mens_pipeline.evaluation.best_of import Selector
+from mens_pipeline.language import Mode, analyze, verdict_record
+from mens_pipeline.language.interpreter import Sandbox, report_record
+from mens_pipeline.language.semantics import semantic_diagnostics, semantic_records
+from mens_pipeline.models.chat import Tokenizer
+from mens_pipeline.serving.answering import Answering, Asked, Asker, Defaults
+from mens_pipeline.serving.body import RequestRefusedError, read_body
+from mens_pipeline.serving.engine import Engine, Limits, State
+from mens_pipeline.serving.guard import METRICS, Access, AccessLog, Guard, Metrics
+from mens_pipeline.serving.ollama_shape import (
     GenerateRequest,
     OllamaAnswer,
     OllamaChatRequest,
@@ -27,7 +32,7 @@ from mens_pipeline.delivery.serving.ollama_shape import (
     shown,
     tag,
 )
-from mens_pipeline.delivery.serving.openai_shape import (
+from mens_pipeline.serving.openai_shape import (
     CHATS,
     COMPLETIONS,
     ChatAnswer,
@@ -36,12 +41,7 @@ from mens_pipeline.delivery.serving.openai_shape import (
     CompletionRequest,
     model_card,
 )
-from mens_pipeline.delivery.serving.served_model import ServedModel
-from mens_pipeline.evaluation.best_of import Selector
-from mens_pipeline.language import Mode, analyze, verdict_record
-from mens_pipeline.language.interpreter import Sandbox, report_record
-from mens_pipeline.language.semantics import semantic_diagnostics, semantic_records
-from mens_pipeline.models.chat import Tokenizer
+from mens_pipeline.serving.served_model import ServedModel
 
 PAGE: Final = "/"
 CHECK: Final = "/check"

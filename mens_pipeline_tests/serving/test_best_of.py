@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from openai.types.chat.chat_completion import ChatCompletion
 
-from mens_pipeline.delivery.serving.engine import Limits
 from mens_pipeline.inference.generation import is_program
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.language import Mode
-from mens_pipeline_tests.delivery.serving.running import Running, running
+from mens_pipeline.serving.engine import Limits
+from mens_pipeline_tests.serving.running import Running, running
 
 _LIMITS = Limits(3, 20_000, 300.0, 400)
 

@@ -9,14 +9,14 @@ from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from mens_pipeline.delivery.serving.batch import Batch, Prompt, can_join
-from mens_pipeline.delivery.serving.body import RequestRefusedError
-from mens_pipeline.delivery.serving.reply import Drawn, Ended, Failed, Piece, Reply, TextStream
 from mens_pipeline.errors import MensError
 from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.generation import is_program
 from mens_pipeline.inference.sampling import Sampler, Syntax, likeliest, log_probability
 from mens_pipeline.language import Mode
+from mens_pipeline.serving.batch import Batch, Prompt, can_join
+from mens_pipeline.serving.body import RequestRefusedError
+from mens_pipeline.serving.reply import Drawn, Ended, Failed, Piece, Reply, TextStream
 
 if TYPE_CHECKING:
     import torch

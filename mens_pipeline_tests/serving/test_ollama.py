@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline_tests.delivery.serving.running import Running
+from mens_pipeline_tests.serving.running import Running
 
 _SHORT: dict[str, Any] = {"model": "mens", "prompt": "Write a function.", "options": {"num_predict": 20}}
 

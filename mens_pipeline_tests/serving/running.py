@@ -12,14 +12,14 @@ import httpx2
 from openai import OpenAI
 from pydantic import SecretStr
 
-from mens_pipeline.delivery.serving.answering import Defaults
-from mens_pipeline.delivery.serving.engine import Limits
-from mens_pipeline.delivery.serving.guard import LOCAL_NAMES, Access
-from mens_pipeline.delivery.serving.served_model import ServedModel, adapter_model, merged_model
-from mens_pipeline.delivery.serving.server import ModelServer, address_of
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import MANIFEST, Adapter
+from mens_pipeline.serving.answering import Defaults
+from mens_pipeline.serving.engine import Limits
+from mens_pipeline.serving.guard import LOCAL_NAMES, Access
+from mens_pipeline.serving.served_model import ServedModel, adapter_model, merged_model
+from mens_pipeline.serving.server import ModelServer, address_of
 
 TOKEN: Final = "a secret of the tests"  # noqa: S105 - of a server that lives as long as the tests
 CPU: Final = Device("cpu", "tests", None, has_bfloat16=False)

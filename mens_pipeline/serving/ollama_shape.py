@@ -8,17 +8,17 @@ from typing import Any, ClassVar, Final, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
-from mens_pipeline.delivery.serving.answering import Answering, Asked, Outcome, Wish
-from mens_pipeline.delivery.serving.body import (
+from mens_pipeline.models.chat import TEMPLATE, Turn
+from mens_pipeline.serving.answering import Answering, Asked, Outcome, Wish
+from mens_pipeline.serving.body import (
     OLLAMA_PATHS,
     Lenient,
     Listing,
     RequestRefusedError,
     mistakes_of_turns,
 )
-from mens_pipeline.delivery.serving.reply import Ended, Piece
-from mens_pipeline.delivery.serving.served_model import ServedModel
-from mens_pipeline.models.chat import TEMPLATE, Turn
+from mens_pipeline.serving.reply import Ended, Piece
+from mens_pipeline.serving.served_model import ServedModel
 
 _NANOSECONDS: Final = 1e9
 _IDLE: Final[dict[str, tuple[Any, ...]]] = {

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.delivery.serving.body import RequestRefusedError
-from mens_pipeline.delivery.serving.engine import Engine, Limits, Loaded, State
-from mens_pipeline.delivery.serving.reply import Ended, Event, Failed, Piece, Reply
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.serving.body import RequestRefusedError
+from mens_pipeline.serving.engine import Engine, Limits, Loaded, State
+from mens_pipeline.serving.reply import Ended, Event, Failed, Piece, Reply
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 
 _LIMITS = Limits(2, 1_000, 60.0, 100)

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from mens_pipeline_tests.delivery.serving.running import TOKEN, Running
+from mens_pipeline_tests.serving.running import TOKEN, Running
 
 _CHROMIUM = shutil.which("chromium")
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]

@@ -8,7 +8,7 @@ import pytest
 
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.models.chat import TEMPLATE, FileTokenizer, Turn, encode_text, encode_turns
-from mens_pipeline_tests.delivery.serving.running import Running
+from mens_pipeline_tests.serving.running import Running
 
 _ASK: list[Any] = [{"role": "user", "content": "Write a function."}]
 _CHAT: dict[str, Any] = {"model": "mens", "messages": _ASK, "max_tokens": 20}

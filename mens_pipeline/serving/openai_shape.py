@@ -11,8 +11,10 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from fastapi.sse import format_sse_event
 from pydantic import BaseModel, Field, StrictInt, model_validator
 
-from mens_pipeline.delivery.serving.answering import Answering, Asked, Outcome, Wish
-from mens_pipeline.delivery.serving.body import (
+from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.models.chat import Turn
+from mens_pipeline.serving.answering import Answering, Asked, Outcome, Wish
+from mens_pipeline.serving.body import (
     STRICT,
     Lenient,
     Listing,
@@ -22,10 +24,8 @@ from mens_pipeline.delivery.serving.body import (
     with_grammar,
     without_idle,
 )
-from mens_pipeline.delivery.serving.reply import Drawn, Ended, Piece
-from mens_pipeline.delivery.serving.served_model import ServedModel
-from mens_pipeline.inference.sampling import Syntax
-from mens_pipeline.models.chat import Turn
+from mens_pipeline.serving.reply import Drawn, Ended, Piece
+from mens_pipeline.serving.served_model import ServedModel
 
 CHATS: Final = "/v1/chat/completions"
 COMPLETIONS: Final = "/v1/completions"

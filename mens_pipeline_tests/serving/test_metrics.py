@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from mens_pipeline_tests.delivery.serving.running import Running
+from mens_pipeline_tests.serving.running import Running
 
 
 def _figures(server: Running) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -6,9 +6,9 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from mens_pipeline.delivery.serving.body import RequestRefusedError
-from mens_pipeline.delivery.serving.guard import LOCAL_NAMES, Access, check_access
-from mens_pipeline_tests.delivery.serving.running import TOKEN, Running
+from mens_pipeline.serving.body import RequestRefusedError
+from mens_pipeline.serving.guard import LOCAL_NAMES, Access, check_access
+from mens_pipeline_tests.serving.running import TOKEN, Running
 
 _LOCAL = Access(None, LOCAL_NAMES)
 _ANYWHERE = Access(SecretStr(TOKEN), None)

@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.delivery.serving.engine import Limits
-from mens_pipeline.delivery.serving.served_model import adapter_model, candidate_model, champion_model, merged_model
-from mens_pipeline.delivery.serving.server import load
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generate import generate
 from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request
@@ -20,13 +17,16 @@ from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.history import HistoryEvent, changing, record
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.receipt import write_receipt
+from mens_pipeline.serving.engine import Limits
+from mens_pipeline.serving.served_model import adapter_model, candidate_model, champion_model, merged_model
+from mens_pipeline.serving.server import load
 from mens_pipeline.storage.signing import Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.qlora_adapter import KIND as TRAINED
-from mens_pipeline_tests.delivery.serving.running import CPU, running
-from mens_pipeline_tests.delivery.serving.talkative import write_run
 from mens_pipeline_tests.evaluation.judged import SUBJECT
 from mens_pipeline_tests.promotion.verdicts import receipt_of, said
+from mens_pipeline_tests.serving.running import CPU, running
+from mens_pipeline_tests.serving.talkative import write_run
 
 # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.delivery.serving.batch import Batch, Prompt, can_join, new_cache
 from mens_pipeline.inference.decode import Row, Vocabulary, decode
 from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.serving.batch import Batch, Prompt, can_join, new_cache
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 
 _PROMPTS = (

@@ -21,8 +21,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mens_pipeline.delivery.serving.body import RequestRefusedError
-from mens_pipeline.delivery.serving.engine import Engine
+from mens_pipeline.serving.body import RequestRefusedError
+from mens_pipeline.serving.engine import Engine
 
 _RESERVED_FILES: Final = 100
 """Of those that the system allows, kept for weights, logs and whatever else is open."""

@@ -10,15 +10,15 @@ from typing import Final
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 
-from mens_pipeline.delivery.serving.body import MOST_STOPS, RequestRefusedError, nobody_listens
-from mens_pipeline.delivery.serving.engine import Engine, Limits
-from mens_pipeline.delivery.serving.reply import Drawn, Ended, Event, Failed, Piece, Reply
-from mens_pipeline.delivery.serving.served_model import ServedModel
 from mens_pipeline.evaluation.best_of import Candidate, Selector
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.language import Mode
 from mens_pipeline.models.base import configuration_of
 from mens_pipeline.models.chat import Tokenizer, Turn, encode_text, encode_turns
+from mens_pipeline.serving.body import MOST_STOPS, RequestRefusedError, nobody_listens
+from mens_pipeline.serving.engine import Engine, Limits
+from mens_pipeline.serving.reply import Drawn, Ended, Event, Failed, Piece, Reply
+from mens_pipeline.serving.served_model import ServedModel
 
 _SEED_BITS: Final = 63
 _CANDIDATE_TEMPERATURE: Final = 0.8

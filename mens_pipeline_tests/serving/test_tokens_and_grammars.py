@@ -7,13 +7,13 @@ from typing import Any
 import openai
 import pytest
 
-from mens_pipeline.delivery.serving.engine import Limits
-from mens_pipeline.delivery.serving.openai_shape import of_chat
-from mens_pipeline.delivery.serving.reply import Drawn
 from mens_pipeline.inference.generation import is_program
 from mens_pipeline.language import Mode
 from mens_pipeline.language.grammar.export import GrammarFormat, grammar_text
-from mens_pipeline_tests.delivery.serving.running import Running, running
+from mens_pipeline.serving.engine import Limits
+from mens_pipeline.serving.openai_shape import of_chat
+from mens_pipeline.serving.reply import Drawn
+from mens_pipeline_tests.serving.running import Running, running
 
 _ASK: Any = [{"role": "user", "content": "Write a function."}]
 

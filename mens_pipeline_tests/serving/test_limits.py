@@ -15,10 +15,10 @@ import pytest
 from fastapi import Request
 from pydantic import BaseModel
 
-from mens_pipeline.delivery.serving.body import RequestRefusedError, read_body
-from mens_pipeline.delivery.serving.ollama_shape import OllamaChatRequest
-from mens_pipeline.delivery.serving.openai_shape import ChatRequest
-from mens_pipeline_tests.delivery.serving.running import Running
+from mens_pipeline.serving.body import RequestRefusedError, read_body
+from mens_pipeline.serving.ollama_shape import OllamaChatRequest
+from mens_pipeline.serving.openai_shape import ChatRequest
+from mens_pipeline_tests.serving.running import Running
 
 _ENDLESS: dict[str, Any] = {"model": "mens", "messages": [{"role": "user", "content": "Go on."}]}
 _SHORT: dict[str, Any] = {**_ENDLESS, "max_tokens": 3}
