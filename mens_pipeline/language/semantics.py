@@ -61,12 +61,6 @@ def members_at(module: Module, source: str, offset: int) -> frozenset[str] | Non
     return _findings(module, source, frozenset()).choices.get(offset)
 
 
-def resolves(source: str, mode: Mode = Mode.SOURCE) -> bool:
-    """Return whether a text is accepted, and nothing is wrong with its names and types as far as can be known."""
-    module = analyze(source, mode).module
-    return module is not None and first_error(module, source) is None
-
-
 def first_error(module: Module, source: str, assumed: frozenset[str] = frozenset()) -> Diagnostic | None:
     """Return the first mistake in names and types of a program; None where none is known."""
     found = semantic_diagnostics(module, source, assumed)
@@ -80,13 +74,9 @@ def semantic_records(found: Sequence[Diagnostic]) -> list[dict[str, Any]]:
 
 
 def _findings(module: Module, source: str, assumed: frozenset[str]) -> Findings:
-    with collector_paused(), DEEP_STACK.parse():
+    with collector_paused():
         try:
-            return _check(module, source, assumed)
-        except RecursionError:
-            DEEP_STACK.deepen()
-        try:
-            return _check(module, source, assumed)
+            return DEEP_STACK.run(lambda: _check(module, source, assumed))
         except RecursionError:
             return _too_deep(source)
 

@@ -1,7 +1,7 @@
 """The grammar file, in the dialect of Lark that llguidance reads, and the same rules as GBNF for llama.cpp.
 
 `vox.lark` is written by hand, but for its fingerprint and for the rules below the last heading, which come from the
-tables of the front end: `python -m mens_pipeline.language.grammar.export > new.lark` writes it with both anew, to be
+tables of the front end: `python -m mens_pipeline.language.grammar.export > new.lark` writes both again, to be
 moved into its place. The two notations differ in spelling alone, because regular expressions are classes of characters
 with a repetition, and nothing else.
 """
@@ -78,7 +78,7 @@ def _gbnf_name(name: str) -> str:
 
 
 def renew(lark: str) -> str:
-    """Write the fingerprint and the rules from tables anew."""
+    """Return the grammar with its fingerprint and the rules from tables as they are now."""
     by_hand = lark.partition(_TABLES)[0]
     stamped = re.sub(f"(?<={_FINGERPRINT}).*", grammar_fingerprint(), by_hand)
     return stamped + _TABLES + "".join(f"{name}: {alternatives}\n" for name, alternatives in _table_rules())

@@ -1,6 +1,7 @@
 """Operators on values (O2-O6), and decimals of 96 bits and at most 28 fractional digits (V3)."""
 
 import math
+import operator
 from collections.abc import Callable
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 from typing import Final
@@ -55,8 +56,7 @@ Operation = Callable[[Machine, Value, Value], Value]
 LEAST_INT: Final = -(2**63)
 MOST_INT: Final = 2**63 - 1
 _NUMBERS: Final = frozenset((int, float))
-_SIGNS: Final = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%", "Lt": "<", "Gt": ">"}
-_SIGNS_OF_TWO: Final = {"Lte": "<=", "Gte": ">="}
+_SIGNS: Final = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%"}
 
 
 def check_range(value: int) -> int:
@@ -74,21 +74,21 @@ def add(machine: Machine, left: Value, right: Value) -> Value:
         text, more = text_of(machine, left), text_of(machine, right)
         machine.allocate(byte_length(text) + byte_length(more))
         return text + more
-    return _compute_mixed("Add", left, right, lambda a, b: a + b)
+    return _compute_mixed("Add", left, right, operator.add)
 
 
 def subtract(_machine: Machine, left: Value, right: Value) -> Value:
     """`-`."""
     if type(left) is int and type(right) is int:
         return check_range(left - right)
-    return _compute_mixed("Sub", left, right, lambda a, b: a - b)
+    return _compute_mixed("Sub", left, right, operator.sub)
 
 
 def multiply(_machine: Machine, left: Value, right: Value) -> Value:
     """`*`."""
     if type(left) is int and type(right) is int:
         return check_range(left * right)
-    return _compute_mixed("Mul", left, right, lambda a, b: a * b)
+    return _compute_mixed("Mul", left, right, operator.mul)
 
 
 def divide(_machine: Machine, left: Value, right: Value) -> Value:
@@ -137,9 +137,7 @@ def _float_remainder(left: float, right: float) -> float:
     return math.nan if right == 0 or math.isinf(left) else math.fmod(left, right)
 
 
-def _ordering(op: str, compare: Callable[[Value, Value], bool]) -> Operation:
-    sign = _SIGNS.get(op) or _SIGNS_OF_TWO[op]
-
+def _ordering(sign: str, compare: Callable[[Value, Value], bool]) -> Operation:
     def run(_machine: Machine, left: Value, right: Value) -> bool:
         kind, other = type(left), type(right)
         if (kind in _NUMBERS and other in _NUMBERS) or (kind is other and (kind is str or kind is Decimal)):
@@ -155,10 +153,10 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "Mul": multiply,
     "Div": divide,
     "Mod": remainder,
-    "Lt": _ordering("Lt", lambda a, b: bool(a < b)),
-    "Gt": _ordering("Gt", lambda a, b: bool(a > b)),
-    "Lte": _ordering("Lte", lambda a, b: bool(a <= b)),
-    "Gte": _ordering("Gte", lambda a, b: bool(a >= b)),
+    "Lt": _ordering("<", operator.lt),
+    "Gt": _ordering(">", operator.gt),
+    "Lte": _ordering("<=", operator.le),
+    "Gte": _ordering(">=", operator.ge),
     "Is": equal,
     "Isnt": lambda machine, a, b: not equal(machine, a, b),
 }

@@ -249,7 +249,7 @@ class CallableProgram:
         self._is_ready = False
 
     def redefine(self, declaration: ast.Declaration) -> None:
-        """Declare a function anew for the calls to come."""
+        """Replace a function for the calls to come."""
         self._program.redefine(declaration)
         self._is_ready = False
 

@@ -59,7 +59,7 @@ class Program:
         self._declared[name] = value
 
     def redefine(self, declaration: ast.Declaration) -> None:
-        """Declare a function anew, in place of that of the same name, from the next `begin` on."""
+        """Replace the function of the same name, from the next `begin` on."""
         self._declare_function(declaration)
 
     def _value_of(self, constant: ast.Const) -> Value:
@@ -135,7 +135,7 @@ class Program:
 
 
 def _refusal_of(function: ast.Function) -> Refusal | None:
-    """Return functions that somebody else would have to carry out."""
+    """Return why a function cannot run here; None where it can."""
     if function.extern_module is not None:
         return Refusal.EXTERN
     is_llm = any(decorator.name in LLM_DECORATORS for decorator in function.decorators)

@@ -1,7 +1,6 @@
 """From the text of a program to the report of its tests, or of tests that it does not know (T5), in this process."""
 
 from dataclasses import replace
-from functools import lru_cache
 from time import monotonic
 from typing import Final
 
@@ -103,9 +102,6 @@ _NAMED_VALUES = (
 GIVEN_END: Final = "// The answer sees what stands above this line."
 """The line of hidden tests above which code stands that the task gives: an answer uses it without declaring it."""
 
-_TESTS_KEPT: Final = 256
-"""Parsed hidden tests that are remembered: those of one task judge many candidates in a row."""
-
 
 def run_with_tests(
     candidate: str,
@@ -145,7 +141,6 @@ def run_with_tests(
     return run_all(run, limits)
 
 
-@lru_cache(maxsize=_TESTS_KEPT)
 def hidden_module(tests: str) -> ast.Module:
     """Parse hidden tests; refuse those that are rejected, or none (`ConfigurationError`)."""
     analysis = analyze(tests)

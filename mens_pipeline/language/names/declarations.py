@@ -75,7 +75,7 @@ class Findings:
         advice: str | None = None,
         severity: Severity = Severity.ERROR,
     ) -> None:
-        """Note one; what is said of a place twice counts once, since the target of `x += e` is visited twice (A5).
+        """Note a finding, once for a place and code, since the target of `x += e` is visited twice (A5).
 
         It is a warning where the program does what it says.
         """

@@ -6,7 +6,7 @@ from mens_pipeline.errors import did_you_mean
 from mens_pipeline.language import ast
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.parser.cursor import integer
-from mens_pipeline.language.parser.ui import UiParser
+from mens_pipeline.language.parser.declarations import UiParser
 from mens_pipeline.language.vocabulary import ANY_STRING
 
 _FORM_ENTRIES: Final = ("field", "on_submit", "success_redirect", "error_message")

@@ -97,9 +97,9 @@ def match(checker: Checker, node: ast.Match, wanted: Wanted) -> Type:
     """`match`: the type of all its arms; they must cover what its subject can be (K1)."""
     subject = checker.infer(node.subject)
     if not is_definite(subject):
-        subject = _told_by_arms(checker, node)
+        subject = _type_with_arms(checker, node)
     elif isinstance(subject, Named) and subject.name in {"Rows", "Found"}:
-        subject = _as_told(node, subject)
+        subject = _table_type(node, subject)
     found: Type = NEVER
     for arm in node.arms:
         pattern(checker, arm.pattern, subject)
@@ -108,15 +108,15 @@ def match(checker: Checker, node: ast.Match, wanted: Wanted) -> Type:
     return found
 
 
-def _as_told(node: ast.Match, subject: Named) -> Type:
+def _table_type(node: ast.Match, subject: Named) -> Type:
     """Return the type of what comes from a table: a Result in the reference only, so the arms decide."""
     names = {arm.pattern.name for arm in node.arms if isinstance(arm.pattern, ast.ConstructorPattern)}
     inner = subject if subject.name == "Rows" else option_of(subject.arguments[0])
     return result_of(inner) if names & {"Ok", "Error", "Err"} else inner
 
 
-def _told_by_arms(checker: Checker, node: ast.Match) -> Type:
-    """Return the type that alone has the variants of the arms, where the subject does not say it."""
+def _type_with_arms(checker: Checker, node: ast.Match) -> Type:
+    """Return the one type that has the variants of the arms, where that of the subject is unknown."""
     for arm in node.arms:
         name = arm.pattern.name if isinstance(arm.pattern, ast.ConstructorPattern | ast.IdentPattern) else ""
         owners = checker.declared.names.variants.get(name, [])
@@ -296,13 +296,13 @@ class Coverage:
             return {"": type_.arguments}
         variants = self._declared.variants(type_)
         if variants is None and type_ == UNKNOWN and not self._is_literal(rows):
-            return self._told_by(rows)
+            return self._variants_with(rows)
         return variants
 
     def _is_literal(self, rows: list[tuple[ast.Pattern, ...]]) -> bool:
         return any(isinstance(row[0], ast.LiteralPattern) for row in rows)
 
-    def _told_by(self, rows: list[tuple[ast.Pattern, ...]]) -> dict[str, tuple[Type, ...]] | None:
+    def _variants_with(self, rows: list[tuple[ast.Pattern, ...]]) -> dict[str, tuple[Type, ...]] | None:
         """Return the variants of the type that alone has those of a column of unknown type."""
         for row in rows:
             name = self._name(row[0]) if isinstance(row[0], ast.ConstructorPattern | ast.IdentPattern) else ""

@@ -234,7 +234,7 @@ def _component(checker: Checker, node: ast.ReactiveComponent) -> None:
 
 
 def _members(checker: Checker, members: Sequence[ast.ReactiveMember]) -> None:
-    """Check members: what is written of state is known everywhere, the rest from its own place on."""
+    """Check members; annotated types are known everywhere, inferred ones from their own place on."""
     for member in members:
         if member.type is not None:
             checker.bind(checker.resolution.declared.get(id(member)), checker.declared.of(member.type))

@@ -96,7 +96,7 @@ class DeclaredTypes:
         return known
 
     def parameters(self, params: Sequence[ast.Param], result: Type, generics: Iterable[str] = ()) -> Callable:
-        """Something that takes parameters."""
+        """Return the type of what takes these parameters."""
         types = tuple(self.of(param.type, generics, as_variables=True) for param in params)
         # A call gives arguments up to the last parameter without a default (C3).
         fewest = max((index for index, param in enumerate(params, 1) if param.default is None), default=0)

@@ -117,7 +117,7 @@ def operation(checker: Checker, node: ast.Binary, left: Type, right: Type) -> Ty
 
 
 def _is_ordered(left: Type, right: Type) -> bool:
-    """Return numbers among themselves, strings, decimals (O4)."""
+    """Return whether an ordering takes these types: numbers, or two strings, or two decimals (O4)."""
     known = [type_ for type_ in (left, right) if is_definite(type_)]
     if any(type_ not in (INT, FLOAT, STR, DEC) for type_ in known):
         return False
@@ -125,7 +125,7 @@ def _is_ordered(left: Type, right: Type) -> bool:
 
 
 def _is_computed(op: str, left: Type, right: Type) -> bool:
-    """Numbers, decimals, and for `+` strings with anything (O2, O3)."""
+    """Return whether arithmetic takes these types: numbers, decimals, and for `+` strings with anything (O2, O3)."""
     if op == "Add" and (STR in (left, right) or not (is_definite(left) and is_definite(right))):
         return True
     known = [type_ for type_ in (left, right) if is_definite(type_)]
@@ -322,7 +322,7 @@ def _attributes(
     types: dict[str, Type],
     needed: frozenset[str],
 ) -> None:
-    """By name, in any order; `key` is for the list that the view stands in."""
+    """Check attributes by name, in any order; `key` is for the list that the view stands in."""
     what = f"`{binding.name}`"
     given = {attribute.name for attribute in node.attributes}
     for attribute in node.attributes:

@@ -8,7 +8,7 @@ from mens_pipeline.language.ast.base import Type as Syntax
 from mens_pipeline.language.ast.declarations import Const
 from mens_pipeline.language.front_end import analyze
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, METHODS
-from mens_pipeline.language.interpreter.library.regexes import Match, Regex
+from mens_pipeline.language.interpreter.library.formats import Match, Regex
 from mens_pipeline.language.interpreter.values import Native, Refused, Variant
 from mens_pipeline.language.types.terms import (
     NEVER,
@@ -261,6 +261,6 @@ def built_in_type(name: str) -> Type:
 
 
 def _with_counts_of(type_: Type, native: Native) -> Type:
-    """With as few arguments as the interpreter takes."""
+    """Return a function type that takes as few arguments as the interpreter does."""
     assert isinstance(type_, Callable)  # noqa: S101 - what is native is called
     return Callable(type_.parameters, type_.result, native.fewest)

@@ -77,7 +77,7 @@ class Function:
         return value
 
     def _fill(self, plan: Plan, num_given: int, frame: Frame) -> None:
-        """Defaults from left to right in the scope of the function (C3)."""
+        """Compute defaults from left to right in the scope of the function (C3)."""
         num_params = len(self.parameter_names)
         for index in range(num_given, num_params):
             default = plan.defaults[index]
@@ -273,7 +273,7 @@ _METHODS = {(kind, name): native for kind, natives in METHODS.items() for name, 
 
 
 def _special(machine: Machine, receiver: Value, node: ast.MethodCall, arguments: list[Value], names: _Names) -> Value:
-    """Members of namespaces, events of actors; all else is an error."""
+    """Call a member of a namespace or an event of an actor; all else is an error."""
     if type(receiver) is Namespace:
         function = receiver.members.get(node.method)
         where = f"{receiver.path}.{node.method}"

@@ -91,11 +91,11 @@ def assign(node: ast.Assign, scope: Scope) -> Code:
     """Compile an assignment; a wrong target is an error when it is reached, after its value."""
     value = scope.code(node.value)
     root, steps = _path(node.target, scope)
-    problem = _problem(root, scope)
+    problem = _target_error(root, scope)
     if problem is not None:
         return _fail_assignment(*problem, value, node, scope)
     binding = scope.find(root.name) if isinstance(root, ast.Ident) else None
-    assert binding is not None  # noqa: S101 - `_problem` has looked
+    assert binding is not None  # noqa: S101 - `_target_error` has looked
     slot, machine = binding.slot, scope.module.machine
 
     def run(frame: Frame) -> Value:
@@ -123,7 +123,7 @@ def _path(target: ast.Expr, scope: Scope) -> tuple[ast.Expr, list[_Step]]:
     return target, steps[::-1]
 
 
-def _problem(root: ast.Expr, scope: Scope) -> tuple[ErrorKind, str] | None:
+def _target_error(root: ast.Expr, scope: Scope) -> tuple[ErrorKind, str] | None:
     if not isinstance(root, ast.Ident):
         return ErrorKind.INVALID_ASSIGN_TARGET, "only names and their fields and elements can be assigned to"
     binding = scope.find(root.name)

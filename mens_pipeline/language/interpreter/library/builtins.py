@@ -10,13 +10,18 @@ from mens_pipeline.language.interpreter.library.collections import (
     VARIANT_METHODS,
     accessor,
 )
-from mens_pipeline.language.interpreter.library.formats import CSV, PATH, parse, parse_or_none, quote, stringify
-from mens_pipeline.language.interpreter.library.regexes import (
+from mens_pipeline.language.interpreter.library.formats import (
+    CSV,
     MATCH_METHODS,
+    PATH,
     REGEX_METHODS,
     Match,
     Regex,
     compile_pattern,
+    parse,
+    parse_or_none,
+    quote,
+    stringify,
 )
 from mens_pipeline.language.interpreter.library.scalars import (
     FLOAT_METHODS,
@@ -144,7 +149,7 @@ _REFUSED: Final = {
     "mobile": Refusal.MOBILE,
     "agentos": Refusal.AGENTOS,
 }
-_CRYPTO: Final = {"uuid": Refusal.RANDOM, "hash_fast": Refusal.CRYPTO, "hash_secure": Refusal.CRYPTO}
+_CRYPTO: Final = {name: _REFUSED[name] for name in ("uuid", "hash_fast", "hash_secure")}
 
 STD: Final = Namespace(
     "std",

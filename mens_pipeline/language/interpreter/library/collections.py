@@ -5,7 +5,7 @@ from typing import Final
 
 from mens_pipeline.language.interpreter.arithmetic import truth
 from mens_pipeline.language.interpreter.library.formats import stringify
-from mens_pipeline.language.interpreter.library.scalars import a_record, a_text, an_int
+from mens_pipeline.language.interpreter.library.scalars import a_record, a_text, an_int, by_name
 from mens_pipeline.language.interpreter.machine import Machine, Table
 from mens_pipeline.language.interpreter.results import ErrorKind, Refusal, VoxError
 from mens_pipeline.language.interpreter.values import (
@@ -105,28 +105,25 @@ def _at(_machine: Machine, values: list[Value], index: Value) -> Variant:
     return ok(values[place])
 
 
-LIST_METHODS: Final[dict[str, Native]] = {
-    native.name: native
-    for native in (
-        Native("len", _length, 0, 0),
-        Native("length", _length, 0, 0),
-        Native("is_empty", lambda _machine, values: not values, 0, 0),
-        Native("push", _push, 1, 1),
-        Native("append", _push, 1, 1),
-        Native("get", _get, 1, 1),
-        Native("pop", _last, 0, 0),
-        Native("first", lambda _machine, values: values[0] if values else NONE, 0, 0),
-        Native("last", _last, 0, 0),
-        Native("contains", _contains, 1, 1),
-        Native("join", _join, 1, 1),
-        Native("reverse", _reverse, 0, 0),
-        Native("map", _map, 1, 1),
-        Native("filter", _filter, 1, 1),
-        Native("at", _at, 1, 1),
-        Native("to_string", stringify, 0, 0),
-        Native("is_null", lambda _machine, _values: False, 0, 0),
-    )
-}
+LIST_METHODS: Final[dict[str, Native]] = by_name(
+    Native("len", _length, 0, 0),
+    Native("length", _length, 0, 0),
+    Native("is_empty", lambda _machine, values: not values, 0, 0),
+    Native("push", _push, 1, 1),
+    Native("append", _push, 1, 1),
+    Native("get", _get, 1, 1),
+    Native("pop", _last, 0, 0),
+    Native("first", lambda _machine, values: values[0] if values else NONE, 0, 0),
+    Native("last", _last, 0, 0),
+    Native("contains", _contains, 1, 1),
+    Native("join", _join, 1, 1),
+    Native("reverse", _reverse, 0, 0),
+    Native("map", _map, 1, 1),
+    Native("filter", _filter, 1, 1),
+    Native("at", _at, 1, 1),
+    Native("to_string", stringify, 0, 0),
+    Native("is_null", lambda _machine, _values: False, 0, 0),
+)
 
 
 def _get_field(_machine: Machine, record: dict[str, Value], key: Value) -> Variant:
@@ -159,21 +156,18 @@ def accessor(what: str, kinds: tuple[type, ...]) -> Callable[[Machine, dict[str,
 
 _NUMBERS: Final = (float, int)
 
-RECORD_METHODS: Final[dict[str, Native]] = {
-    native.name: native
-    for native in (
-        Native("get", _get_field, 1, 1),
-        Native("keys", _keys, 0, 0),
-        Native("get_str", accessor("a string", (str,)), 1, 1),
-        Native("get_int", accessor("an integer", (int,)), 1, 1),
-        Native("get_float", accessor("a number", _NUMBERS), 1, 1),
-        Native("get_bool", accessor("a bool", (bool,)), 1, 1),
-        Native("get_object", accessor("an object", (dict,)), 1, 1),
-        Native("get_array", accessor("an array", (list,)), 1, 1),
-        Native("to_string", stringify, 0, 0),
-        Native("is_null", lambda _machine, _record: False, 0, 0),
-    )
-}
+RECORD_METHODS: Final[dict[str, Native]] = by_name(
+    Native("get", _get_field, 1, 1),
+    Native("keys", _keys, 0, 0),
+    Native("get_str", accessor("a string", (str,)), 1, 1),
+    Native("get_int", accessor("an integer", (int,)), 1, 1),
+    Native("get_float", accessor("a number", _NUMBERS), 1, 1),
+    Native("get_bool", accessor("a bool", (bool,)), 1, 1),
+    Native("get_object", accessor("an object", (dict,)), 1, 1),
+    Native("get_array", accessor("an array", (list,)), 1, 1),
+    Native("to_string", stringify, 0, 0),
+    Native("is_null", lambda _machine, _record: False, 0, 0),
+)
 
 _OPTION: Final = frozenset(("Some", "None"))
 _RESULT: Final = frozenset(("Ok", "Error"))
@@ -202,16 +196,13 @@ def _unknown(value: Variant, method: str) -> VoxError:
     return VoxError(ErrorKind.UNKNOWN_METHOD, f"{kind_name(value)} has no method `{method}`")
 
 
-VARIANT_METHODS: Final[dict[str, Native]] = {
-    native.name: native
-    for native in (
-        _is("Some", _OPTION, "is_some"),
-        _is("None", _OPTION, "is_none"),
-        _is("Ok", _RESULT, "is_ok"),
-        _is("Error", _RESULT, "is_err"),
-        Native("unwrap", _unwrap, 0, 0),
-    )
-}
+VARIANT_METHODS: Final[dict[str, Native]] = by_name(
+    _is("Some", _OPTION, "is_some"),
+    _is("None", _OPTION, "is_none"),
+    _is("Ok", _RESULT, "is_ok"),
+    _is("Error", _RESULT, "is_err"),
+    Native("unwrap", _unwrap, 0, 0),
+)
 
 
 def _insert(machine: Machine, table: Table, record: Value) -> Variant:
@@ -256,16 +247,13 @@ def _refused_method(name: str) -> Native:
     return Native(name, refuse, 0, 100)
 
 
-TABLE_METHODS: Final[dict[str, Native]] = {
-    native.name: native
-    for native in (
-        Native("insert", _insert, 1, 1),
-        Native("get", _find, 1, 1),
-        Native("find", _find, 1, 1),
-        Native("all", _all, 0, 0),
-        Native("filter", _filter_table, 1, 1),
-        Native("count", lambda machine, table: len(machine.database.of(table)), 0, 0),
-        Native("delete", _delete, 1, 1),
-        *map(_refused_method, ("update", "where", "order_by", "limit", "select", "first")),
-    )
-}
+TABLE_METHODS: Final[dict[str, Native]] = by_name(
+    Native("insert", _insert, 1, 1),
+    Native("get", _find, 1, 1),
+    Native("find", _find, 1, 1),
+    Native("all", _all, 0, 0),
+    Native("filter", _filter_table, 1, 1),
+    Native("count", lambda machine, table: len(machine.database.of(table)), 0, 0),
+    Native("delete", _delete, 1, 1),
+    *map(_refused_method, ("update", "where", "order_by", "limit", "select", "first")),
+)

@@ -104,21 +104,26 @@ def _root(_machine: Machine, value: float) -> float:
     return math.sqrt(value) if value >= 0 else math.nan
 
 
+def by_name(*natives: Native) -> dict[str, Native]:
+    """Return methods by what programs call them."""
+    return {native.name: native for native in natives}
+
+
 TEXTS: Final = {word: Native(word, text_of, 0, 0) for word in ("to_str", "to_string")}
 """What all plain values have."""
 
-INT_METHODS: Final[dict[str, Native]] = TEXTS | {
-    "abs": Native("abs", lambda _machine, value: check_range(abs(value)), 0, 0),
-    "min": Native("min", lambda _machine, value, other: min(value, an_int(other, "the argument of `min`")), 1, 1),
-    "max": Native("max", lambda _machine, value, other: max(value, an_int(other, "the argument of `max`")), 1, 1),
-}
-FLOAT_METHODS: Final[dict[str, Native]] = TEXTS | {
-    "abs": Native("abs", lambda _machine, value: abs(value), 0, 0),
-    "floor": Native("floor", _floor, 0, 0),
-    "ceil": Native("ceil", _ceil, 0, 0),
-    "round": Native("round", lambda _machine, value: _round(value), 0, 0),
-    "sqrt": Native("sqrt", _root, 0, 0),
-}
+INT_METHODS: Final[dict[str, Native]] = TEXTS | by_name(
+    Native("abs", lambda _machine, value: check_range(abs(value)), 0, 0),
+    Native("min", lambda _machine, value, other: min(value, an_int(other, "the argument of `min`")), 1, 1),
+    Native("max", lambda _machine, value, other: max(value, an_int(other, "the argument of `max`")), 1, 1),
+)
+FLOAT_METHODS: Final[dict[str, Native]] = TEXTS | by_name(
+    Native("abs", lambda _machine, value: abs(value), 0, 0),
+    Native("floor", _floor, 0, 0),
+    Native("ceil", _ceil, 0, 0),
+    Native("round", lambda _machine, value: _round(value), 0, 0),
+    Native("sqrt", _root, 0, 0),
+)
 
 
 _WHITE_SPACE: Final = "".join(
@@ -198,26 +203,23 @@ def _text_methods(change: Callable[[str], str], *names: str) -> Iterator[Native]
         yield Native(name, lambda machine, text: _charge_text(machine, change(text)), 0, 0)
 
 
-TEXT_METHODS: Final[dict[str, Native]] = TEXTS | {
-    native.name: native
-    for native in (
-        Native("len", _length, 0, 0),
-        Native("length", _length, 0, 0),
-        Native("is_empty", lambda _machine, text: not text, 0, 0),
-        *_text_methods(str.upper, "to_upper", "to_uppercase"),
-        *_text_methods(str.lower, "to_lower", "to_lowercase"),
-        *_text_methods(lambda text: text.strip(_WHITE_SPACE), "trim"),
-        *_text_methods(lambda text: text.lstrip(_WHITE_SPACE), "trim_start"),
-        *_text_methods(lambda text: text.rstrip(_WHITE_SPACE), "trim_end"),
-        Native("contains", _contains, 1, 1),
-        Native("starts_with", _starts_with, 1, 1),
-        Native("ends_with", _ends_with, 1, 1),
-        Native("split", _split, 0, 1),
-        Native("replace", _replace, 2, 2),
-        Native("slice", _slice, 1, 2),
-        Native("char_at", _char_at, 1, 1),
-        Native("index_of", _index_of, 1, 1),
-        Native("repeat", _repeat, 1, 1),
-        Native("chars_count", lambda _machine, text: len(text), 0, 0),
-    )
-}
+TEXT_METHODS: Final[dict[str, Native]] = TEXTS | by_name(
+    Native("len", _length, 0, 0),
+    Native("length", _length, 0, 0),
+    Native("is_empty", lambda _machine, text: not text, 0, 0),
+    *_text_methods(str.upper, "to_upper", "to_uppercase"),
+    *_text_methods(str.lower, "to_lower", "to_lowercase"),
+    *_text_methods(lambda text: text.strip(_WHITE_SPACE), "trim"),
+    *_text_methods(lambda text: text.lstrip(_WHITE_SPACE), "trim_start"),
+    *_text_methods(lambda text: text.rstrip(_WHITE_SPACE), "trim_end"),
+    Native("contains", _contains, 1, 1),
+    Native("starts_with", _starts_with, 1, 1),
+    Native("ends_with", _ends_with, 1, 1),
+    Native("split", _split, 0, 1),
+    Native("replace", _replace, 2, 2),
+    Native("slice", _slice, 1, 2),
+    Native("char_at", _char_at, 1, 1),
+    Native("index_of", _index_of, 1, 1),
+    Native("repeat", _repeat, 1, 1),
+    Native("chars_count", lambda _machine, text: len(text), 0, 0),
+)
