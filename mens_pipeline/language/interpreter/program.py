@@ -214,8 +214,7 @@ def _check(decorator: ast.Decorator, condition: ast.Expr, scope: Scope) -> Code:
                 return None
         except VoxError as error:
             if error.reason is not ErrorKind.UNDEFINED_NAME:
-                scope.add_place(error, condition)
-                raise
+                raise scope.add_place(error, condition) from None
             machine.depth = depth
             machine.notes[f"`{word}` ignored: {error.message}"] = None
             return None

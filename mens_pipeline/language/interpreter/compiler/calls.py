@@ -174,8 +174,7 @@ def _invocation(callee: Code, codes: Sequence[Code], names: _Names, node: ast.No
                 _check_callee(function, names)
             return function.invoke(machine, arguments)
         except VoxError as error:
-            scope.add_place(error, node)
-            raise
+            raise scope.add_place(error, node) from None
 
     return run
 
@@ -263,8 +262,7 @@ def method_call(node: ast.MethodCall, scope: Scope) -> Code:
             method.check(len(arguments))
             return method.function(machine, receiver, *arguments)
         except VoxError as error:
-            scope.add_place(error, node)
-            raise
+            raise scope.add_place(error, node) from None
 
     return run
 

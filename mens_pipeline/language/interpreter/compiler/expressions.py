@@ -106,8 +106,7 @@ def binary(node: ast.Binary, scope: Scope) -> Code:
         try:
             return operate(machine, left(frame), right(frame))
         except VoxError as error:
-            scope.add_place(error, node)
-            raise
+            raise scope.add_place(error, node) from None
 
     return run
 
@@ -122,8 +121,7 @@ def logical(node: ast.Binary, scope: Scope) -> Code:
             first = truth(left(frame), word)
             return first if first is decided else truth(right(frame), word)
         except VoxError as error:
-            scope.add_place(error, node)
-            raise
+            raise scope.add_place(error, node) from None
 
     return run
 
@@ -138,8 +136,7 @@ def unary(node: ast.Unary, scope: Scope) -> Code:
         try:
             return negate(value) if negates else not truth(value, "`not`")
         except VoxError as error:
-            scope.add_place(error, node)
-            raise
+            raise scope.add_place(error, node) from None
 
     return run
 
@@ -182,8 +179,7 @@ def field_access(node: ast.FieldAccess, scope: Scope) -> Code:
         try:
             return member(value, field)
         except VoxError as error:
-            scope.add_place(error, node)
-            raise
+            raise scope.add_place(error, node) from None
 
     return run
 
@@ -213,8 +209,7 @@ def index_access(node: ast.IndexAccess, scope: Scope) -> Code:
         try:
             return value[position(value, key)]
         except VoxError as error:
-            scope.add_place(error, node)
-            raise
+            raise scope.add_place(error, node) from None
 
     return run
 
@@ -257,8 +252,7 @@ def assertion(node: ast.Call, scope: Scope) -> Code:
                 raise VoxError(ErrorKind.NAMED_ARGUMENT, message)  # noqa: TRY301 - its place is added below
             check(frame)
         except VoxError as error:
-            scope.add_place(error, node)
-            raise
+            raise scope.add_place(error, node) from None
         return UNIT
 
     return run

@@ -27,8 +27,7 @@ def if_(node: ast.If, scope: Scope) -> Code:
         try:
             return truth(verdict, "`if`")
         except VoxError as error:
-            scope.add_place(error, node.condition)
-            raise
+            raise scope.add_place(error, node.condition) from None
 
     return run
 
@@ -104,8 +103,7 @@ def assign(node: ast.Assign, scope: Scope) -> Code:
         try:
             frame[slot] = _copy_with(machine, frame[slot], keys, new) if keys else new
         except VoxError as error:
-            scope.add_place(error, node.target)
-            raise
+            raise scope.add_place(error, node.target) from None
         return UNIT
 
     return run

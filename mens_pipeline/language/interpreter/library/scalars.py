@@ -88,16 +88,13 @@ def _round(value: float) -> float:
     return math.copysign(nearest, value)
 
 
-def _whole(value: float, nearest: float) -> float:
-    return math.copysign(nearest, value) if nearest == 0 else nearest
+def _to_whole(name: str, nearest: Callable[[float], int]) -> Native:
+    """Return a method that gives a whole number as a float; the sign of zero is kept."""
 
+    def convert(_machine: Machine, value: float) -> float:
+        return math.copysign(nearest(value), value) if math.isfinite(value) else value
 
-def _floor(_machine: Machine, value: float) -> float:
-    return _whole(value, float(math.floor(value))) if math.isfinite(value) else value
-
-
-def _ceil(_machine: Machine, value: float) -> float:
-    return _whole(value, float(math.ceil(value))) if math.isfinite(value) else value
+    return Native(name, convert, 0, 0)
 
 
 def _root(_machine: Machine, value: float) -> float:
@@ -119,8 +116,8 @@ INT_METHODS: Final[dict[str, Native]] = TEXTS | by_name(
 )
 FLOAT_METHODS: Final[dict[str, Native]] = TEXTS | by_name(
     Native("abs", lambda _machine, value: abs(value), 0, 0),
-    Native("floor", _floor, 0, 0),
-    Native("ceil", _ceil, 0, 0),
+    _to_whole("floor", math.floor),
+    _to_whole("ceil", math.ceil),
     Native("round", lambda _machine, value: _round(value), 0, 0),
     Native("sqrt", _root, 0, 0),
 )
