@@ -5,7 +5,7 @@ from typing import Final
 
 from mens_pipeline.language.interpreter.arithmetic import truth
 from mens_pipeline.language.interpreter.library.formats import stringify
-from mens_pipeline.language.interpreter.library.scalars import a_record, a_text, an_int, by_name
+from mens_pipeline.language.interpreter.library.scalars import a_record, a_text, an_int, by_name, getter
 from mens_pipeline.language.interpreter.machine import Machine, Table
 from mens_pipeline.language.interpreter.results import ErrorKind, Refusal, VoxError
 from mens_pipeline.language.interpreter.values import (
@@ -26,18 +26,9 @@ from mens_pipeline.language.interpreter.values import (
 )
 
 
-def _length(_machine: Machine, values: list[Value]) -> int:
-    return len(values)
-
-
 def _push(machine: Machine, values: list[Value], value: Value) -> list[Value]:
     machine.allocate(len(values) + 1)
     return [*values, value]
-
-
-def _get(_machine: Machine, values: list[Value], index: Value) -> Variant:
-    place = an_int(index, "the argument of `get`")
-    return some(values[place]) if 0 <= place < len(values) else NONE
 
 
 def _last(_machine: Machine, values: list[Value]) -> Value:
@@ -106,12 +97,11 @@ def _at(_machine: Machine, values: list[Value], index: Value) -> Variant:
 
 
 LIST_METHODS: Final[dict[str, Native]] = by_name(
-    Native("len", _length, 0, 0),
-    Native("length", _length, 0, 0),
+    *(Native(word, lambda _machine, values: len(values), 0, 0) for word in ("len", "length")),
     Native("is_empty", lambda _machine, values: not values, 0, 0),
     Native("push", _push, 1, 1),
     Native("append", _push, 1, 1),
-    Native("get", _get, 1, 1),
+    getter("get"),
     Native("pop", _last, 0, 0),
     Native("first", lambda _machine, values: values[0] if values else NONE, 0, 0),
     Native("last", _last, 0, 0),

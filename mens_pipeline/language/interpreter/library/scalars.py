@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from mens_pipeline.language.interpreter.arithmetic import LEAST_INT, MOST_INT, check_range
@@ -106,6 +106,16 @@ def by_name(*natives: Native) -> dict[str, Native]:
     return {native.name: native for native in natives}
 
 
+def getter(name: str) -> Native:
+    """Return a method that gives `Some` of what stands at an index from 0, `None` outside."""
+
+    def get(_machine: Machine, values: Sequence[Value], index: Value) -> Variant:
+        place = an_int(index, f"the argument of `{name}`")
+        return some(values[place]) if 0 <= place < len(values) else NONE
+
+    return Native(name, get, 1, 1)
+
+
 TEXTS: Final = {word: Native(word, text_of, 0, 0) for word in ("to_str", "to_string")}
 """What all plain values have."""
 
@@ -136,10 +146,6 @@ def _charge_text(machine: Machine, text: str) -> str:
     """Return a new string, and charge the test for its length in bytes."""
     machine.allocate(byte_length(text))
     return text
-
-
-def _length(_machine: Machine, text: str) -> int:
-    return byte_length(text)
 
 
 def _contains(machine: Machine, text: str, part: Value) -> bool:
@@ -175,11 +181,6 @@ def _slice(machine: Machine, text: str, first: Value, last: Value | None = None)
     return _charge_text(machine, text[start:end])
 
 
-def _char_at(_machine: Machine, text: str, index: Value) -> Variant:
-    place = an_int(index, "the argument of `char_at`")
-    return some(text[place]) if 0 <= place < len(text) else NONE
-
-
 def _index_of(machine: Machine, text: str, part: Value) -> Variant:
     machine.charge(len(text) // 64)
     place = text.find(a_text(part, "the argument of `index_of`"))
@@ -201,8 +202,7 @@ def _text_methods(change: Callable[[str], str], *names: str) -> Iterator[Native]
 
 
 TEXT_METHODS: Final[dict[str, Native]] = TEXTS | by_name(
-    Native("len", _length, 0, 0),
-    Native("length", _length, 0, 0),
+    *(Native(word, lambda _machine, text: byte_length(text), 0, 0) for word in ("len", "length")),
     Native("is_empty", lambda _machine, text: not text, 0, 0),
     *_text_methods(str.upper, "to_upper", "to_uppercase"),
     *_text_methods(str.lower, "to_lower", "to_lowercase"),
@@ -215,7 +215,7 @@ TEXT_METHODS: Final[dict[str, Native]] = TEXTS | by_name(
     Native("split", _split, 0, 1),
     Native("replace", _replace, 2, 2),
     Native("slice", _slice, 1, 2),
-    Native("char_at", _char_at, 1, 1),
+    getter("char_at"),
     Native("index_of", _index_of, 1, 1),
     Native("repeat", _repeat, 1, 1),
     Native("chars_count", lambda _machine, text: len(text), 0, 0),
