@@ -91,8 +91,8 @@ def serve(options: ServeOptions) -> None:
         raise ConfigurationError(f"{message} Raise --max-concurrent, or choose of fewer.")
 
     from mens_pipeline.serving import server
-    from mens_pipeline.serving.answering import Defaults
-    from mens_pipeline.serving.engine import Limits
+    from mens_pipeline.serving.completions import Defaults
+    from mens_pipeline.serving.queue import Limits
 
     settings = load_settings()
     address = server.address_of(options.host, options.port)

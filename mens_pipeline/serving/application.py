@@ -1,4 +1,4 @@
-"""The web application: which path leads where, and the page on which a person asks the model."""
+"""The web application: routes, and the page on which a person tries the model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -20,27 +20,28 @@ from mens_pipeline.language import Mode, analyze, verdict_record
 from mens_pipeline.language.interpreter import Sandbox, report_record
 from mens_pipeline.language.semantics import semantic_diagnostics, semantic_records
 from mens_pipeline.models.chat import Tokenizer
-from mens_pipeline.serving.answering import Answering, Asked, Asker, Defaults
-from mens_pipeline.serving.body import RequestRefusedError, read_body
-from mens_pipeline.serving.engine import Engine, Limits, State
-from mens_pipeline.serving.guard import METRICS, Access, AccessLog, Guard, Metrics
-from mens_pipeline.serving.ollama_shape import (
+from mens_pipeline.serving.completions import Completions, Defaults, RequestPreparer
+from mens_pipeline.serving.generation import GenerationRequest
+from mens_pipeline.serving.http import RequestRefusedError, read_body
+from mens_pipeline.serving.limits import METRICS, Access, AccessControl, AccessLog, Metrics
+from mens_pipeline.serving.ollama import (
     GenerateRequest,
-    OllamaAnswer,
     OllamaChatRequest,
+    OllamaResponse,
     ShowRequest,
-    shown,
+    describe_model,
     tag,
 )
-from mens_pipeline.serving.openai_shape import (
+from mens_pipeline.serving.openai import (
     CHATS,
     COMPLETIONS,
-    ChatAnswer,
     ChatRequest,
-    CompletionAnswer,
+    ChatResponse,
     CompletionRequest,
+    CompletionResponse,
     model_card,
 )
+from mens_pipeline.serving.queue import GenerationQueue, Limits, State
 from mens_pipeline.serving.served_model import ServedModel
 
 PAGE: Final = "/"
@@ -64,7 +65,7 @@ _PATHS: Final = frozenset(
     }
 )
 """Paths with a metric series of their own."""
-_Begin = Callable[[Asked], Answering]
+_Begin = Callable[[GenerationRequest], Completions]
 
 _LAST_SECONDS: Final = 5.0
 _NOT_BUFFERED: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -73,67 +74,69 @@ _NOT_BUFFERED: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
     served: ServedModel,
     tokenizer: Tokenizer,
-    engine: Engine,
+    queue: GenerationQueue,
     limits: Limits,
     access: Access,
     defaults: Defaults,
     say: Callable[[str], None],
 ) -> FastAPI:
-    """Build the application of a server; it starts the engine, and waits for its end."""
+    """Build the application of a server; it starts the queue, and waits for its end."""
     selector = Selector()
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         with selector:
-            engine.start()
+            queue.start()
             yield
-            engine.stop(0)
-            engine.join(_LAST_SECONDS)
+            queue.stop(0)
+            queue.join(_LAST_SECONDS)
 
     app = FastAPI(openapi_url=None, lifespan=lifespan, strict_content_type=False)
-    app.add_middleware(Guard, access=access)
-    metrics = Metrics(engine, _PATHS)
+    app.add_middleware(AccessControl, access=access)
+    metrics = Metrics(queue, _PATHS)
     app.add_middleware(AccessLog, say=say, metrics=metrics, candidate=served.candidate)
-    app.add_exception_handler(RequestRefusedError, _refused)
-    app.add_exception_handler(HTTPException, _not_found)
-    asker = Asker(served, tokenizer, limits, defaults)
+    app.add_exception_handler(RequestRefusedError, _respond_refusal)
+    app.add_exception_handler(HTTPException, _respond_not_found)
+    preparer = RequestPreparer(served, tokenizer, limits, defaults)
 
-    def answering(asked: Asked) -> Answering:
-        return Answering(engine, limits, asked, selector)
+    def begin(request: GenerationRequest) -> Completions:
+        return Completions(queue, request, selector)
 
-    _add_state(app, engine, served, metrics)
+    _add_state(app, queue, served, metrics)
     _add_playground(app, served, limits)
-    _add_openai(app, served, asker, limits, answering)
-    _add_ollama(app, served, asker, limits, answering)
+    _add_openai(app, served, preparer, limits, begin)
+    _add_ollama(app, served, preparer, limits, begin)
     return app
 
 
 class _Stream(StreamingResponse):
-    """A response that gives its answers up however it ends, even before its first byte."""
+    """A streamed response that cancels its completions however it ends, even before its first byte."""
 
-    def __init__(self, content: AsyncIterator[bytes], answering: Answering, asked: Asked, media_type: str) -> None:
-        super().__init__(content, headers={**_NOT_BUFFERED, **_warned(asked)}, media_type=media_type)
-        self._answering = answering
+    def __init__(
+        self, content: AsyncIterator[bytes], completions: Completions, request: GenerationRequest, media_type: str
+    ) -> None:
+        super().__init__(content, headers={**_NOT_BUFFERED, **_warning_headers(request)}, media_type=media_type)
+        self._completions = completions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._answering.leave()
+            self._completions.cancel()
 
 
-def _add_state(app: FastAPI, engine: Engine, served: ServedModel, metrics: Metrics) -> None:
+def _add_state(app: FastAPI, queue: GenerationQueue, served: ServedModel, metrics: Metrics) -> None:
     about = {} if served.candidate is None else {"candidate": served.candidate}
 
     @app.get("/health")
     async def health() -> JSONResponse:
-        is_alive = engine.state is not State.ENDED
+        is_alive = queue.state is not State.ENDED
         return JSONResponse({"status": "ok" if is_alive else "failed", **about}, 200 if is_alive else 503)
 
     @app.get("/ready")
     async def ready() -> JSONResponse:
-        return JSONResponse({"status": engine.state, **about}, 200 if engine.state is State.READY else 503)
+        return JSONResponse({"status": queue.state, **about}, 200 if queue.state is State.READY else 503)
 
     @app.get(METRICS)
     async def figures() -> Response:
@@ -179,55 +182,56 @@ def _check(source: str) -> dict[str, Any]:
     return {**record, "status": report["status"], "tests": report["tests"]}
 
 
-def _add_openai(app: FastAPI, served: ServedModel, asker: Asker, limits: Limits, begin: _Begin) -> None:
+def _add_openai(app: FastAPI, served: ServedModel, preparer: RequestPreparer, limits: Limits, begin: _Begin) -> None:
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
         return {"object": "list", "data": [model_card(served, name) for name in served.names]}
 
     @app.get("/v1/models/{name:path}")
     async def model(name: str) -> dict[str, Any]:
-        asker.check_name(name)
+        preparer.check_name(name)
         return model_card(served, name)
 
     async def respond(
-        request: Request, body: ChatRequest | CompletionRequest, kind: type[ChatAnswer | CompletionAnswer]
+        request: Request, body: ChatRequest | CompletionRequest, kind: type[ChatResponse | CompletionResponse]
     ) -> Response:
-        asked = await asker.asked(body.wish)
-        answer, answering = kind(served, asked), begin(asked)
+        generation = await preparer.prepare(body.generation)
+        response, completions = kind(served, generation), begin(generation)
         if body.stream:
-            stream = answer.stream(answering, has_usage=body.has_usage)
-            return _Stream(stream, answering, asked, "text/event-stream")
-        return JSONResponse(answer.whole(await answering.complete(request)), headers=_warned(asked))
+            stream = response.format_stream(completions, has_usage=body.has_usage)
+            return _Stream(stream, completions, generation, "text/event-stream")
+        document = response.format_whole(await completions.collect(request))
+        return JSONResponse(document, headers=_warning_headers(generation))
 
     @app.post(CHATS)
     async def chat(request: Request) -> Response:
-        return await respond(request, await read_body(request, ChatRequest, limits.max_request_bytes), ChatAnswer)
+        return await respond(request, await read_body(request, ChatRequest, limits.max_request_bytes), ChatResponse)
 
     @app.post(COMPLETIONS)
     async def complete(request: Request) -> Response:
         body = await read_body(request, CompletionRequest, limits.max_request_bytes)
-        return await respond(request, body, CompletionAnswer)
+        return await respond(request, body, CompletionResponse)
 
 
-def _add_ollama(app: FastAPI, served: ServedModel, asker: Asker, limits: Limits, begin: _Begin) -> None:
+def _add_ollama(app: FastAPI, served: ServedModel, preparer: RequestPreparer, limits: Limits, begin: _Begin) -> None:
     num_bytes = sum(file.stat().st_size for file in served.judged.base_path.glob("*.safetensors"))
 
-    async def answered(request: Request, body: GenerateRequest | OllamaChatRequest) -> Response:
-        asked = await asker.asked(body.wish)
-        answer = OllamaAnswer(served, asked, is_chat=isinstance(body, OllamaChatRequest))
-        answering = begin(asked)
+    async def respond(request: Request, body: GenerateRequest | OllamaChatRequest) -> Response:
+        generation = await preparer.prepare(body.generation)
+        response = OllamaResponse(served, generation, is_chat=isinstance(body, OllamaChatRequest))
+        completions = begin(generation)
         if body.is_streamed:
-            return _Stream(answer.stream(answering), answering, asked, "application/x-ndjson")
-        (outcome,) = await answering.complete(request)
-        return JSONResponse(answer.whole(outcome), headers=_warned(asked))
+            return _Stream(response.format_stream(completions), completions, generation, "application/x-ndjson")
+        (result,) = await completions.collect(request)
+        return JSONResponse(response.format(result.text, result), headers=_warning_headers(generation))
 
     @app.post("/api/generate")
     async def generate(request: Request) -> Response:
-        return await answered(request, await read_body(request, GenerateRequest, limits.max_request_bytes))
+        return await respond(request, await read_body(request, GenerateRequest, limits.max_request_bytes))
 
     @app.post("/api/chat")
     async def chat(request: Request) -> Response:
-        return await answered(request, await read_body(request, OllamaChatRequest, limits.max_request_bytes))
+        return await respond(request, await read_body(request, OllamaChatRequest, limits.max_request_bytes))
 
     @app.get("/api/tags")
     async def tags() -> dict[str, Any]:
@@ -235,8 +239,8 @@ def _add_ollama(app: FastAPI, served: ServedModel, asker: Asker, limits: Limits,
 
     @app.post("/api/show")
     async def show(request: Request) -> dict[str, Any]:
-        asker.check_name((await read_body(request, ShowRequest, limits.max_request_bytes)).model)
-        return shown(served, num_bytes)
+        preparer.check_name((await read_body(request, ShowRequest, limits.max_request_bytes)).model)
+        return describe_model(served, num_bytes)
 
     @app.get("/api/version")
     async def own_version() -> dict[str, str]:
@@ -248,17 +252,17 @@ def _add_ollama(app: FastAPI, served: ServedModel, asker: Asker, limits: Limits,
         raise RequestRefusedError(501, "This server writes programs. Ask another one for embeddings.")
 
 
-def _warned(asked: Asked) -> dict[str, str]:
+def _warning_headers(request: GenerationRequest) -> dict[str, str]:
     """Return the header that says what was not done as asked for; only our figures and names stand in it."""
-    return {_WARNING: "; ".join(asked.warnings)} if asked.warnings else {}
+    return {_WARNING: "; ".join(request.warnings)} if request.warnings else {}
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _respond_refusal(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestRefusedError), "registered for nothing else"  # noqa: S101 - our own impossibility
     return error.response(request.url.path)
 
 
-async def _not_found(request: Request, error: Exception) -> Response:
+async def _respond_not_found(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException), "registered for nothing else"  # noqa: S101 - our own impossibility
     message = f"{request.method} {request.url.path[:100]}: {error.detail}. See `mens serve --help` for what there is."
     return RequestRefusedError(error.status_code, message, headers=error.headers).response(request.url.path)

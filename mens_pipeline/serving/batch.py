@@ -1,4 +1,4 @@
-"""Answers that are written together: one pass of the model gives each of them its next token.
+"""Completions generated together: one forward pass of the model gives each its next token.
 
 A prompt is read by itself, in pieces, and joins the others when it is read: a request neither waits for the answers
 before it, nor holds them up while it is read.
@@ -66,7 +66,7 @@ class Batch:
             self._cache, self._mask = prompt.cache, mask
             return
         width = max(self._mask.shape[1], mask.shape[1])
-        self._mask = torch.cat([_padded(self._mask, width), _padded(mask, width)])
+        self._mask = torch.cat([_pad(self._mask, width), _pad(mask, width)])
         for ours, theirs in zip(self._cache.layers, prompt.cache.layers, strict=True):
             _join_layers(ours, theirs, width)
 
@@ -87,7 +87,7 @@ class Batch:
         return scores
 
     def keep(self, places: Sequence[int]) -> None:
-        """Let the answers at all other places go; those that stay move up."""
+        """Drop the rows at all other places; those that stay move up."""
         import torch
 
         if not places:
@@ -122,7 +122,7 @@ def _join_layers(ours: Any, theirs: Any, width: int) -> None:
 
     if hasattr(ours, "keys"):
         for name in ("keys", "values"):
-            pair = [_padded(getattr(layer, name), width, dim=-2) for layer in (ours, theirs)]
+            pair = [_pad(getattr(layer, name), width, dim=-2) for layer in (ours, theirs)]
             setattr(ours, name, torch.cat(pair))
         return
     for states, others in ((ours.conv_states, theirs.conv_states), (ours.recurrent_states, theirs.recurrent_states)):
@@ -131,7 +131,7 @@ def _join_layers(ours: Any, theirs: Any, width: int) -> None:
                 states[number] = torch.cat([state, others[number]])
 
 
-def _padded(values: "torch.Tensor", width: int, dim: int = -1) -> "torch.Tensor":
+def _pad(values: "torch.Tensor", width: int, dim: int = -1) -> "torch.Tensor":
     """Zeros in front of values, so that they are as wide as others."""
     import torch
 

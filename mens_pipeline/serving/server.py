@@ -1,4 +1,4 @@
-"""The server itself: an address, the signals that end it, and what it says."""
+"""The server: load the model, listen at an address, and end by signals."""
 
 import asyncio
 import ipaddress
@@ -15,10 +15,10 @@ from pydantic import SecretStr
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.models.chat import FileTokenizer
-from mens_pipeline.serving.answering import Defaults
 from mens_pipeline.serving.application import application
-from mens_pipeline.serving.engine import Engine, Limits, Loaded, State
-from mens_pipeline.serving.guard import LOCAL_NAMES, Access, BoundedConnection, telling_once
+from mens_pipeline.serving.completions import Defaults
+from mens_pipeline.serving.limits import LOCAL_NAMES, Access, BoundedConnection, telling_once
+from mens_pipeline.serving.queue import GenerationQueue, Limits, Loaded, State
 from mens_pipeline.serving.served_model import ServedModel
 
 
@@ -124,8 +124,8 @@ class ModelServer:
         self._say = say
         self._socket = _listen(address)
         self.url = address.url(self._socket.getsockname()[1])
-        self._engine = Engine(lambda: load(served), limits, self._changed)
-        app = application(served, FileTokenizer(served.judged.base_path), self._engine, limits, access, defaults, say)
+        self._queue = GenerationQueue(lambda: load(served), limits, self._report_state)
+        app = application(served, FileTokenizer(served.judged.base_path), self._queue, limits, access, defaults, say)
         config = uvicorn.Config(
             app,
             # What a client sends is read by the same code on every machine, whatever else is installed.
@@ -140,7 +140,7 @@ class ModelServer:
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=int(_GRACE_SECONDS) + _CLOSING_SECONDS,
         )
-        self._server = _Server(config, self._engine, say)
+        self._server = _Server(config, self._queue, say)
 
     def run(self) -> None:
         """Serve until a signal ends it; answers in the making are written to their end first.
@@ -150,14 +150,14 @@ class ModelServer:
         """
         with self._socket:
             self._server.run(sockets=[self._socket])
-        if self._engine.failure is not None:
-            raise RefusedError(self._engine.failure)
+        if self._queue.failure is not None:
+            raise RefusedError(self._queue.failure)
 
     def stop(self) -> None:
         """End it as a signal would, from another thread."""
         self._server.should_exit = True
 
-    def _changed(self, state: State) -> None:
+    def _report_state(self, state: State) -> None:
         if state is State.READY:
             if self._served.candidate is not None:
                 self._say(f"candidate: {self._served.candidate}; every answer says so")
@@ -167,11 +167,11 @@ class ModelServer:
 
 
 class _Server(uvicorn.Server):
-    """Ends its engine with itself, and takes a signal for a wish, not for a death."""
+    """Stops the queue with itself; a first signal lets running completions end, a second one does not."""
 
-    def __init__(self, config: uvicorn.Config, engine: Engine, say: Callable[[str], None]) -> None:
+    def __init__(self, config: uvicorn.Config, queue: GenerationQueue, say: Callable[[str], None]) -> None:
         super().__init__(config)
-        self._engine = engine
+        self._queue = queue
         self._say = say
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -185,8 +185,8 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End, answers first."""
-        self._engine.stop(0 if self.force_exit else _GRACE_SECONDS)
+        """Let running completions end, then close connections."""
+        self._queue.stop(0 if self.force_exit else _GRACE_SECONDS)
         await super().shutdown(sockets)
 
 

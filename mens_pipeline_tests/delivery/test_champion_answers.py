@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from mens_pipeline.cli.main import app
 from mens_pipeline.delivery.merged_model import report_in
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.serving.engine import Limits
+from mens_pipeline.serving.queue import Limits
 from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.serving.running import Running, running
 

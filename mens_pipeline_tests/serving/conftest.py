@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.serving.engine import Limits
+from mens_pipeline.serving.queue import Limits
 from mens_pipeline_tests.serving.running import TOKEN, Running, running
 from mens_pipeline_tests.serving.talkative import write_endless, write_talkative
 

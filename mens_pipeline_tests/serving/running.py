@@ -15,9 +15,9 @@ from pydantic import SecretStr
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import MANIFEST, Adapter
-from mens_pipeline.serving.answering import Defaults
-from mens_pipeline.serving.engine import Limits
-from mens_pipeline.serving.guard import LOCAL_NAMES, Access
+from mens_pipeline.serving.completions import Defaults
+from mens_pipeline.serving.limits import LOCAL_NAMES, Access
+from mens_pipeline.serving.queue import Limits
 from mens_pipeline.serving.served_model import ServedModel, adapter_model, merged_model
 from mens_pipeline.serving.server import ModelServer, address_of
 

@@ -10,7 +10,7 @@ from openai.types.chat.chat_completion import ChatCompletion
 from mens_pipeline.inference.generation import is_program
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.language import Mode
-from mens_pipeline.serving.engine import Limits
+from mens_pipeline.serving.queue import Limits
 from mens_pipeline_tests.serving.running import Running, running
 
 _LIMITS = Limits(3, 20_000, 300.0, 400)

@@ -12,8 +12,8 @@ from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.generation import is_program
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.language import Mode
-from mens_pipeline.serving import engine
-from mens_pipeline.serving.engine import Limits
+from mens_pipeline.serving import queue
+from mens_pipeline.serving.queue import Limits
 from mens_pipeline_tests.serving.running import Running, running
 
 
@@ -63,7 +63,7 @@ def test_names_are_steered_where_the_server_says_so(merged: Path, monkeypatch: p
             made.append(names)
             super().__init__(*arguments, names=names)
 
-    monkeypatch.setattr(engine, "Constraint", Noted)
+    monkeypatch.setattr(queue, "Constraint", Noted)
     for names in (True, False):
         with running(merged, Limits(4, 20_000, 300.0, 400), syntax=Syntax.CONSTRAINED, names=names) as server:
             assert is_program(_choice(server).message.content or "", Mode.SOURCE)

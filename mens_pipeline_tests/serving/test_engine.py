@@ -10,9 +10,9 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.sampling import Syntax
-from mens_pipeline.serving.body import RequestRefusedError
-from mens_pipeline.serving.engine import Engine, Limits, Loaded, State
-from mens_pipeline.serving.reply import Ended, Event, Failed, Piece, Reply
+from mens_pipeline.serving.generation import Completion, Event, Failed, GenerationRequest, GenerationResult, Piece
+from mens_pipeline.serving.http import RequestRefusedError
+from mens_pipeline.serving.queue import GenerationQueue, Limits, Loaded, State
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 
 _LIMITS = Limits(2, 1_000, 60.0, 100)
@@ -27,7 +27,10 @@ class _Asked:
         self.events: list[Event] = []
         self.is_over = threading.Event()
         deadline = time.monotonic() + seconds
-        self.reply = Reply(tuple(prompt), 0.0, 1.0, "", num_tokens, (), deadline, self._listen, syntax)
+        request = GenerationRequest(
+            "mens", prompt=tuple(prompt), max_tokens=num_tokens, deadline=deadline, syntax=syntax, seed=0
+        )
+        self.completion = Completion(request, 0, self._listen)
 
     def _listen(self, event: Event) -> None:
         self.events.append(event)
@@ -63,7 +66,9 @@ def _load() -> Loaded:
 
 
 @contextmanager
-def _engine(load: Callable[[], Loaded] = _load, limits: Limits = _LIMITS) -> Iterator[tuple[Engine, list[State]]]:
+def _engine(
+    load: Callable[[], Loaded] = _load, limits: Limits = _LIMITS
+) -> Iterator[tuple[GenerationQueue, list[State]]]:
     states: list[State] = []
     is_ready = threading.Event()
 
@@ -71,7 +76,7 @@ def _engine(load: Callable[[], Loaded] = _load, limits: Limits = _LIMITS) -> Ite
         states.append(state)
         is_ready.set()
 
-    engine = Engine(load, limits, changed)
+    engine = GenerationQueue(load, limits, changed)
     engine.start()
     assert is_ready.wait(60)
     try:
@@ -86,15 +91,15 @@ def test_answers_come_to_their_end() -> None:
     """As many tokens as were asked for, in pieces, and how long it took."""
     with _engine() as (engine, states):
         asked = [_Asked(number) for number in (1, 5, 9)]
-        engine.submit([one.reply for one in asked])
+        engine.submit([one.completion for one in asked])
         ends = [one.end() for one in asked]
 
-    assert [(end.reason, end.num_tokens) for end in ends if isinstance(end, Ended)] == [
+    assert [(end.reason, end.num_tokens) for end in ends if isinstance(end, GenerationResult)] == [
         ("length", 1),
         ("length", 5),
         ("length", 9),
     ]
-    assert all(end.prompt_seconds > 0 for end in ends if isinstance(end, Ended))
+    assert all(end.prompt_seconds > 0 for end in ends if isinstance(end, GenerationResult))
     assert (states, engine.failure) == ([State.READY, State.ENDED], None)
 
 
@@ -106,13 +111,13 @@ def test_nothing_is_taken_before_the_model_is_there() -> None:
         gate.wait(60)
         return _load()
 
-    engine = Engine(load, _LIMITS, lambda _state: None)
+    engine = GenerationQueue(load, _LIMITS, lambda _state: None)
     engine.start()
     with pytest.raises(RequestRefusedError, match=r"is loading the model\. Ask again") as caught:
-        engine.submit([_Asked().reply])
+        engine.submit([_Asked().completion])
     engine.stop(0)
     with pytest.raises(RequestRefusedError, match=r"is stopping\. Ask again"):
-        engine.submit([_Asked().reply])
+        engine.submit([_Asked().completion])
     gate.set()
     engine.join(60)
 
@@ -136,15 +141,15 @@ def test_all_answers_of_a_request_are_taken_or_none() -> None:
     """Two are written and eight wait at most; a refusal takes no place."""
     with _engine() as (engine, _):
         asked = [_Asked(2_000_000) for _ in range(9)]
-        engine.submit([one.reply for one in asked])
+        engine.submit([one.completion for one in asked])
         with pytest.raises(RequestRefusedError, match=r"Too many requests are waiting\. Ask again in \d+ seconds"):
-            engine.submit([_Asked().reply, _Asked().reply])
+            engine.submit([_Asked().completion, _Asked().completion])
         last = _Asked()
-        engine.submit([last.reply])
+        engine.submit([last.completion])
         for one in asked:
-            one.reply.is_gone = True
+            one.completion.is_cancelled = True
 
-        assert isinstance(last.end(), Ended)
+        assert isinstance(last.end(), GenerationResult)
     assert not any(isinstance(event, Failed) for one in asked for event in one.events)
 
 
@@ -152,12 +157,12 @@ def test_time_ends_an_answer_wherever_it_is() -> None:
     """While it waits, and while it is written; others go on."""
     with _engine() as (engine, _):
         long = [_Asked(2_000_000, seconds=1) for _ in range(3)]
-        engine.submit([one.reply for one in long])
+        engine.submit([one.completion for one in long])
         ends = [one.end() for one in long]
         other = _Asked()
-        engine.submit([other.reply])
+        engine.submit([other.completion])
 
-        assert isinstance(other.end(), Ended)
+        assert isinstance(other.end(), GenerationResult)
     assert [str(end.why) for end in ends if isinstance(end, Failed)] == [
         "No complete answer within 60 seconds. Ask for fewer tokens, or serve with a longer --timeout."
     ] * 3
@@ -183,13 +188,13 @@ def test_a_model_that_fails_is_asked_again_for_the_next() -> None:
     with _engine(lambda: Loaded(Model(), loaded.stop, loaded.tokenizer)) as (engine, _):
         is_full.set()
         failing = _Asked()
-        engine.submit([failing.reply])
+        engine.submit([failing.completion])
         end = failing.end()
         is_full.clear()
         other = _Asked()
-        engine.submit([other.reply])
+        engine.submit([other.completion])
 
-        assert isinstance(other.end(), Ended)
+        assert isinstance(other.end(), GenerationResult)
     assert isinstance(end, Failed)
     assert (end.why.status, str(end.why)) == (500, "The model could not go on: out of memory.")
 
@@ -198,11 +203,11 @@ def test_a_first_try_that_is_a_program_is_the_answer() -> None:
     """Held back until it has ended, and then given whole."""
     with _engine(lambda: Loaded(hybrid_model(), frozenset(), _Imports())) as (engine, _):
         asked = _Asked(syntax=Syntax.FALLBACK)
-        engine.submit([asked.reply])
+        engine.submit([asked.completion])
         end = asked.end()
 
     assert asked.events[:-1] == [Piece("import a\n" * 5)]
-    assert isinstance(end, Ended)
+    assert isinstance(end, GenerationResult)
     assert (end.num_tokens, end.is_constrained) == (5, False)
 
 
@@ -210,12 +215,12 @@ def test_answers_in_the_making_are_ended_first() -> None:
     """What needs longer than it may hears that the server stops."""
     with _engine() as (engine, _):
         short, long = _Asked(50), _Asked(2_000_000)
-        engine.submit([short.reply, long.reply])
+        engine.submit([short.completion, long.completion])
         engine.stop(3.0)
         begun = time.monotonic()
         engine.join(30)
 
-    assert isinstance(short.end(), Ended)
+    assert isinstance(short.end(), GenerationResult)
     assert isinstance(long.events[-1], Failed)
     assert 2.5 < time.monotonic() - begun < 15
 
@@ -224,11 +229,11 @@ def test_a_long_prompt_lets_others_go_on() -> None:
     """It is read in pieces; an answer that is asked for after it may end before its first token."""
     with _engine() as (engine, _):
         long, short = _Asked(1, b"y" * 40_000), _Asked(3)
-        engine.submit([long.reply])
-        engine.submit([short.reply])
+        engine.submit([long.completion])
+        engine.submit([short.completion])
         short.end()
         is_long_over = long.is_over.is_set()
-        long.reply.is_gone = True
+        long.completion.is_cancelled = True
 
     assert not is_long_over
 
@@ -249,17 +254,17 @@ def test_what_cannot_be_answered_in_time_is_not_begun() -> None:
 
     with _engine(slowly, Limits(1, 1_000, 1.0, 100)) as (engine, _):
         first = _Asked(12)
-        engine.submit([first.reply])
-        assert isinstance(first.end(), Ended)
+        engine.submit([first.completion])
+        assert isinstance(first.end(), GenerationResult)
         refused = [one for one in (_refusal(engine) for _ in range(5)) if one is not None]
 
         assert 1 <= len(refused) <= 3
         assert "Too many requests are waiting" in str(refused[0])
 
 
-def _refusal(engine: Engine) -> RequestRefusedError | None:
+def _refusal(engine: GenerationQueue) -> RequestRefusedError | None:
     try:
-        engine.submit([_Asked(100).reply])
+        engine.submit([_Asked(100).completion])
     except RequestRefusedError as refusal:
         return refusal
     return None

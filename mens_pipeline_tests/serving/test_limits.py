@@ -15,9 +15,9 @@ import pytest
 from fastapi import Request
 from pydantic import BaseModel
 
-from mens_pipeline.serving.body import RequestRefusedError, read_body
-from mens_pipeline.serving.ollama_shape import OllamaChatRequest
-from mens_pipeline.serving.openai_shape import ChatRequest
+from mens_pipeline.serving.http import RequestRefusedError, read_body
+from mens_pipeline.serving.ollama import OllamaChatRequest
+from mens_pipeline.serving.openai import ChatRequest
 from mens_pipeline_tests.serving.running import Running
 
 _ENDLESS: dict[str, Any] = {"model": "mens", "messages": [{"role": "user", "content": "Go on."}]}

@@ -17,7 +17,7 @@ from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.history import HistoryEvent, changing, record
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.receipt import write_receipt
-from mens_pipeline.serving.engine import Limits
+from mens_pipeline.serving.queue import Limits
 from mens_pipeline.serving.served_model import adapter_model, candidate_model, champion_model, merged_model
 from mens_pipeline.serving.server import load
 from mens_pipeline.storage.signing import Signing

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mens_pipeline.serving.reply import TextStream
+from mens_pipeline.serving.generation import TextStream
 
 _BYTES = st.lists(st.sampled_from([*b"aX\n ", *"é€🙂".encode(), 0xFF, 0xC3]), max_size=24)
 _LEAST_BYTES = st.lists(st.integers(0, 255), max_size=24)

@@ -10,9 +10,9 @@ import pytest
 from mens_pipeline.inference.generation import is_program
 from mens_pipeline.language import Mode
 from mens_pipeline.language.grammar.export import GrammarFormat, grammar_text
-from mens_pipeline.serving.engine import Limits
-from mens_pipeline.serving.openai_shape import of_chat
-from mens_pipeline.serving.reply import Drawn
+from mens_pipeline.serving.generation import Token
+from mens_pipeline.serving.openai import format_chat_tokens
+from mens_pipeline.serving.queue import Limits
 from mens_pipeline_tests.serving.running import Running, running
 
 _ASK: Any = [{"role": "user", "content": "Write a function."}]
@@ -101,7 +101,7 @@ def test_text_completions_tell_tokens_in_their_own_shape(server: Running) -> Non
 
 def test_what_json_has_no_number_for_is_told_as_a_number() -> None:
     """The logarithm of nothing; and half a character has no bytes of its own."""
-    (token,) = of_chat([Drawn("\ufffd", float("-inf"))])["content"]
+    (token,) = format_chat_tokens([Token("\ufffd", float("-inf"))])["content"]
 
     assert (token["logprob"], token["bytes"]) == (-9999.0, None)
 

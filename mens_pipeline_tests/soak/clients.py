@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from mens_pipeline.serving.engine import Limits
+from mens_pipeline.serving.queue import Limits
 from mens_pipeline_tests.serving.running import Running, running
 from mens_pipeline_tests.serving.talkative import write_talkative
 from mens_pipeline_tests.soak.figures import Budget, Figure

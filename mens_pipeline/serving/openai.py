@@ -13,18 +13,18 @@ from pydantic import BaseModel, Field, StrictInt, model_validator
 
 from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.models.chat import Turn
-from mens_pipeline.serving.answering import Answering, Asked, Outcome, Wish
-from mens_pipeline.serving.body import (
+from mens_pipeline.serving.completions import Completions
+from mens_pipeline.serving.generation import GenerationRequest, GenerationResult, Piece, Token
+from mens_pipeline.serving.http import (
     STRICT,
     Lenient,
     Listing,
     RequestRefusedError,
     TextRequest,
-    mistakes_of_turns,
-    with_grammar,
-    without_idle,
+    find_turn_errors,
+    read_grammar,
+    remove_idle,
 )
-from mens_pipeline.serving.reply import Drawn, Ended, Piece
 from mens_pipeline.serving.served_model import ServedModel
 
 CHATS: Final = "/v1/chat/completions"
@@ -128,24 +128,24 @@ class ChatRequest(TextRequest):
     @model_validator(mode="before")
     @classmethod
     def _remove_idle(cls, values: Any) -> Any:
-        return without_idle(with_grammar(values), cls.idle, cls.harmless)
+        return remove_idle(read_grammar(values), cls.idle, cls.harmless)
 
-    def mistakes(self) -> list[str]:
-        """Return what does not hold together, a phrase each."""
-        mistakes = [*super().mistakes(), *mistakes_of_turns([message.turn for message in self.messages])]
+    def find_errors(self) -> list[str]:
+        """Return errors between fields, a phrase each."""
+        errors = [*super().find_errors(), *find_turn_errors([message.turn for message in self.messages])]
         if self.max_tokens is not None and self.max_completion_tokens is not None:
-            mistakes.append("max_tokens and max_completion_tokens are one limit; leave one of them out")
+            errors.append("max_tokens and max_completion_tokens are one limit; leave one of them out")
         if self.top_logprobs is not None and not self.logprobs:
-            mistakes.append("top_logprobs: only with logprobs")
-        return mistakes
+            errors.append("top_logprobs: only with logprobs")
+        return errors
 
     @property
-    def wish(self) -> Wish:
-        """Decoding options of the request."""
-        return Wish(
+    def generation(self) -> GenerationRequest:
+        """The request in the words of the queue."""
+        return GenerationRequest(
             model=self.model,
             turns=tuple(message.turn for message in self.messages),
-            num_answers=self.n or 1,
+            num_completions=self.n or 1,
             temperature=self.temperature,
             top_p=self.top_p,
             seed=self.seed,
@@ -169,14 +169,14 @@ class CompletionRequest(TextRequest):
     )
     logprobs: int | None = Field(default=None, ge=0, le=MOST_IN_TEXTS, description="Likeliest tokens of each place.")
 
-    def mistakes(self) -> list[str]:
-        """Return what does not hold together, a phrase each."""
-        mistakes = super().mistakes()
+    def find_errors(self) -> list[str]:
+        """Return errors between fields, a phrase each."""
+        errors = super().find_errors()
         if isinstance(self.prompt, list) and len(self.prompt) > 1 and not isinstance(self.prompt[0], int):
-            mistakes.append(f"prompt: {len(self.prompt)} texts; send one a request")
+            errors.append(f"prompt: {len(self.prompt)} texts; send one a request")
         if not (self.text or self.ids):
-            mistakes.append("prompt: empty; there is nothing to go on from")
-        return mistakes
+            errors.append("prompt: empty; there is nothing to go on from")
+        return errors
 
     @property
     def text(self) -> str:
@@ -192,14 +192,13 @@ class CompletionRequest(TextRequest):
         return tuple(token for token in found if isinstance(token, int))
 
     @property
-    def wish(self) -> Wish:
-        """Decoding options of the request."""
-        return Wish(
+    def generation(self) -> GenerationRequest:
+        """The request in the words of the queue."""
+        return GenerationRequest(
             model=self.model,
-            turns=(),
             text=self.text,
             ids=self.ids,
-            num_answers=self.n or 1,
+            num_completions=self.n or 1,
             temperature=self.temperature,
             top_p=self.top_p,
             seed=self.seed,
@@ -210,7 +209,7 @@ class CompletionRequest(TextRequest):
         )
 
 
-class _Answer(ABC):
+class _Response(ABC):
     """The response to one request, as one document or as server-sent events."""
 
     _path: ClassVar[str]
@@ -218,10 +217,10 @@ class _Answer(ABC):
     _kind: ClassVar[str]
     _kind_of_chunk: ClassVar[str]
     _open_usage: ClassVar[dict[str, None]] = {}
-    """What chunks say of the usage that is to come."""
+    """Fields of each chunk before the last one, where the client asked for the usage."""
 
-    def __init__(self, served: ServedModel, asked: Asked) -> None:
-        self._asked = asked
+    def __init__(self, served: ServedModel, request: GenerationRequest) -> None:
+        self._request = request
         self._head = {
             "id": f"{self._prefix}-{secrets.token_hex(12)}",
             "created": int(time.time()),
@@ -230,117 +229,119 @@ class _Answer(ABC):
         }
 
     @abstractmethod
-    def _choice(self, number: int, outcome: Outcome) -> dict[str, Any]:
+    def _choice(self, number: int, result: GenerationResult) -> dict[str, Any]:
         """Return a whole completion."""
 
     @abstractmethod
-    def _chunk(self, number: int, event: Piece | Ended) -> dict[str, Any]:
-        """Return what a stream says of an event of a completion."""
+    def _chunk(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
+        """Return the choice of a chunk for an event of a completion."""
 
-    def _openings(self, num_answers: int) -> Iterable[dict[str, Any]]:  # noqa: ARG002 - chats have some
+    def _openings(self, num_completions: int) -> Iterable[dict[str, Any]]:  # noqa: ARG002 - chats have some
         return ()
 
-    def whole(self, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    def format_whole(self, results: Sequence[GenerationResult]) -> dict[str, Any]:
         """Return the whole response as one document."""
-        choices = [self._choice(number, outcome) for number, outcome in enumerate(outcomes)]
-        num_written = sum(outcome.ended.num_tokens for outcome in outcomes if outcome.ended)
+        choices = [self._choice(number, result) for number, result in enumerate(results)]
+        num_written = sum(result.num_tokens for result in results)
         return {**self._head, "object": self._kind, "choices": choices, "usage": self._usage(num_written)}
 
-    async def stream(self, answering: Answering, *, has_usage: bool) -> AsyncIterator[bytes]:
+    async def format_stream(self, completions: Completions, *, has_usage: bool) -> AsyncIterator[bytes]:
         """Yield the response as server-sent events."""
         head = {**self._head, "object": self._kind_of_chunk}
         extra = self._open_usage if has_usage else {}
         num_written = 0
-        for choice in self._openings(answering.num_answers):
-            yield _event_of({**head, "choices": [choice], **extra})
+        for choice in self._openings(self._request.num_completions):
+            yield _format_event({**head, "choices": [choice], **extra})
         try:
-            async for number, event in answering.events():
-                num_written += event.num_tokens if isinstance(event, Ended) else 0
-                yield _event_of({**head, "choices": [self._chunk(number, event)], **extra})
+            async for number, event in completions.events():
+                num_written += event.num_tokens if isinstance(event, GenerationResult) else 0
+                yield _format_event({**head, "choices": [self._chunk(number, event)], **extra})
         except RequestRefusedError as error:
-            yield _event_of(error.document(self._path))
+            yield _format_event(error.document(self._path))
             return
         if has_usage:
-            yield _event_of({**head, "choices": [], "usage": self._usage(num_written)})
+            yield _format_event({**head, "choices": [], "usage": self._usage(num_written)})
         yield format_sse_event(data_str="[DONE]")
 
     def _usage(self, num_written: int) -> dict[str, int]:
-        read = len(self._asked.prompt)
+        read = len(self._request.prompt)
         return {"prompt_tokens": read, "completion_tokens": num_written, "total_tokens": read + num_written}
 
 
-class ChatAnswer(_Answer):
+class ChatResponse(_Response):
     """The response to a request for chat completions."""
 
     _path, _prefix = CHATS, "chatcmpl"
     _kind, _kind_of_chunk = "chat.completion", "chat.completion.chunk"
     _open_usage: ClassVar = {"usage": None}
 
-    def _choice(self, number: int, outcome: Outcome) -> dict[str, Any]:
-        message = {"role": "assistant", "content": "".join(outcome.texts), "refusal": None}
-        return {"index": number, "message": message, **self._end(outcome.tokens, outcome.ended)}
+    def _choice(self, number: int, result: GenerationResult) -> dict[str, Any]:
+        message = {"role": "assistant", "content": result.text, "refusal": None}
+        return {"index": number, "message": message, **self._end(result.tokens, result)}
 
-    def _openings(self, num_answers: int) -> Iterable[dict[str, Any]]:
+    def _openings(self, num_completions: int) -> Iterable[dict[str, Any]]:
         delta = {"role": "assistant", "content": ""}
-        return ({"index": number, "delta": delta, **self._end(None, None)} for number in range(num_answers))
+        return ({"index": number, "delta": delta, **self._end(None, None)} for number in range(num_completions))
 
-    def _chunk(self, number: int, event: Piece | Ended) -> dict[str, Any]:
-        if isinstance(event, Ended):
+    def _chunk(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
+        if isinstance(event, GenerationResult):
             return {"index": number, "delta": {}, **self._end(None, event)}
         return {"index": number, "delta": {"content": event.text}, **self._end(event.tokens or None, None)}
 
-    def _end(self, tokens: Sequence[Drawn] | None, ended: Ended | None) -> dict[str, Any]:
+    def _end(self, tokens: Sequence[Token] | None, result: GenerationResult | None) -> dict[str, Any]:
         """Return tokens and end; `decoding` and `best_of` are not part of OpenAI's format."""
-        is_told = self._asked.num_likeliest is not None and tokens is not None
-        end: dict[str, Any] = {"logprobs": of_chat(tokens or ()) if is_told else None, "finish_reason": None}
-        if ended is None:
+        has_tokens = self._request.num_likeliest is not None and tokens is not None
+        end: dict[str, Any] = {
+            "logprobs": format_chat_tokens(tokens or ()) if has_tokens else None,
+            "finish_reason": None,
+        }
+        if result is None:
             return end
-        chosen = {"best_of": ended.best_of} if ended.best_of > 1 else {}
-        steered = "constrained" if ended.is_constrained else "free"
-        return {**end, "finish_reason": ended.reason, "decoding": steered, **chosen}
+        chosen = {"best_of": result.best_of} if result.best_of > 1 else {}
+        decoding = "constrained" if result.is_constrained else "free"
+        return {**end, "finish_reason": result.reason, "decoding": decoding, **chosen}
 
 
-class CompletionAnswer(_Answer):
+class CompletionResponse(_Response):
     """The response to a request for text completions."""
 
     _path, _prefix = COMPLETIONS, "cmpl"
     _kind = _kind_of_chunk = "text_completion"
 
-    def __init__(self, served: ServedModel, asked: Asked) -> None:
-        super().__init__(served, asked)
+    def __init__(self, served: ServedModel, request: GenerationRequest) -> None:
+        super().__init__(served, request)
         self._offsets = Counter[int]()
 
-    def _choice(self, number: int, outcome: Outcome) -> dict[str, Any]:
-        text, ended = "".join(outcome.texts), outcome.ended
-        return self._format_choice(number, text, outcome.tokens, ended.reason if ended else None)
+    def _choice(self, number: int, result: GenerationResult) -> dict[str, Any]:
+        return self._format_choice(number, result.text, result.tokens, result.reason)
 
-    def _chunk(self, number: int, event: Piece | Ended) -> dict[str, Any]:
-        if isinstance(event, Ended):
+    def _chunk(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
+        if isinstance(event, GenerationResult):
             return self._format_choice(number, "", (), event.reason)
         choice = self._format_choice(number, event.text, event.tokens, None)
         self._offsets[number] += sum(len(token.text) for token in event.tokens)
         return choice
 
-    def _format_choice(self, number: int, text: str, tokens: Sequence[Drawn], reason: str | None) -> dict[str, Any]:
-        is_told = self._asked.num_likeliest is not None and (tokens or text)
-        told = of_text(tokens, self._offsets[number]) if is_told else None
-        return {"index": number, "text": text, "logprobs": told, "finish_reason": reason}
+    def _format_choice(self, number: int, text: str, tokens: Sequence[Token], reason: str | None) -> dict[str, Any]:
+        has_tokens = self._request.num_likeliest is not None and (tokens or text)
+        logprobs = format_text_tokens(tokens, self._offsets[number]) if has_tokens else None
+        return {"index": number, "text": text, "logprobs": logprobs, "finish_reason": reason}
 
 
-def _event_of(document: dict[str, Any]) -> bytes:
+def _format_event(document: dict[str, Any]) -> bytes:
     return format_sse_event(data_str=json.dumps(document, ensure_ascii=False))
 
 
-def of_chat(tokens: Sequence[Drawn]) -> dict[str, Any]:
-    """Show tokens as chats do."""
+def format_chat_tokens(tokens: Sequence[Token]) -> dict[str, Any]:
+    """Format tokens as chats have them."""
     described = [
         (_format_token(t.text, t.log_probability), [_format_token(*other) for other in t.others]) for t in tokens
     ]
     return {"content": [{**token, "top_logprobs": others} for token, others in described], "refusal": None}
 
 
-def of_text(tokens: Sequence[Drawn], offset: int) -> dict[str, Any]:
-    """Show tokens as text completions do, behind so many characters of the answer."""
+def format_text_tokens(tokens: Sequence[Token], offset: int) -> dict[str, Any]:
+    """Format tokens as text completions have them; `offset` characters of the completion come before."""
     ends = [offset]
     for token in tokens:
         ends.append(ends[-1] + len(token.text))

@@ -16,11 +16,11 @@ from mens_pipeline.language.grammar.export import GrammarFormat, grammar_text
 from mens_pipeline.models.chat import Turn
 
 OLLAMA_PATHS: Final = "/api/"
-"""Where the shape of Ollama is spoken."""
+"""Paths below it take requests in the format of Ollama, and give errors in it."""
 
 _TYPES: Final = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _SERVERS_FAULT: Final = 500
-_NOBODY_LISTENS: Final = 499
+_CLIENT_WENT_AWAY: Final = 499
 
 
 class RequestRefusedError(MensError):
@@ -55,16 +55,16 @@ class RequestRefusedError(MensError):
         return JSONResponse(self.document(path), self.status, self.headers)
 
 
-def nobody_listens() -> RequestRefusedError:
+def client_went_away() -> RequestRefusedError:
     """Return the error of a client that went away; nobody reads it but the log."""
-    return RequestRefusedError(_NOBODY_LISTENS, "The client went away.")
+    return RequestRefusedError(_CLIENT_WENT_AWAY, "The client went away.")
 
 
 _SECONDS: Final = 30.0
 """How long a body may take to come in."""
 
-_MOST_NAMED: Final = 10
-"""Mistakes in a message."""
+_MOST_ERRORS: Final = 10
+"""As many errors of a body are named in a message."""
 
 _UNKNOWN: Final = "extra_forbidden"
 _NO_JSON: Final = "json_invalid"
@@ -80,7 +80,7 @@ async def read_body(request: Request, model: type[Model], max_bytes: int) -> Mod
 
     Raises:
         RequestRefusedError: It is too long, too slow, or does not fit, the message names the first
-            ten mistakes; or its client went away.
+            ten errors; or its client went away.
     """
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > max_bytes:
@@ -95,14 +95,14 @@ async def read_body(request: Request, model: type[Model], max_bytes: int) -> Mod
     except TimeoutError as error:
         raise RequestRefusedError(408, f"The body took more than {_SECONDS:g} seconds.", code="timeout") from error
     except ClientDisconnect as error:
-        raise nobody_listens() from error
+        raise client_went_away() from error
     try:
         return model.model_validate_json(bytes(body))
     except ValidationError as error:
-        raise _misfit(error) from error
+        raise _format_errors(error) from error
 
 
-def without_idle(values: Any, idle: dict[str, tuple[Any, ...]], harmless: frozenset[str] | None = None) -> Any:
+def remove_idle(values: Any, idle: dict[str, tuple[Any, ...]], harmless: frozenset[str] | None = None) -> Any:
     """Remove the fields of a document that ask for nothing: absent, or at the value that changes nothing.
 
     Fields that are harmless are taken away whatever they say, and named in the field `ignored`; with None there is no
@@ -127,15 +127,15 @@ def _too_large(max_bytes: int) -> RequestRefusedError:
     return RequestRefusedError(413, message, code="request_too_large", headers={"Connection": "close"})
 
 
-def _misfit(error: ValidationError) -> RequestRefusedError:
-    mistakes = error.errors(include_url=False, include_input=False)
-    first = mistakes[0]
+def _format_errors(error: ValidationError) -> RequestRefusedError:
+    errors = error.errors(include_url=False, include_input=False)
+    first = errors[0]
     if first["type"] == _NO_JSON:
         return RequestRefusedError(400, f"The body is no JSON: {first['ctx']['error']}.", code="invalid_json")
-    named = [(".".join(map(str, mistake["loc"])), mistake) for mistake in mistakes[:_MOST_NAMED]]
-    lines = "; ".join(_line(place, mistake["type"], mistake["msg"]) for place, mistake in named)
+    named = [(".".join(map(str, found["loc"])), found) for found in errors[:_MOST_ERRORS]]
+    lines = "; ".join(_line(place, found["type"], found["msg"]) for place, found in named)
     code = "unsupported_parameter" if first["type"] == _UNKNOWN else "invalid_value"
-    more = f"; and {len(mistakes) - len(named)} more" if len(mistakes) > len(named) else ""
+    more = f"; and {len(errors) - len(named)} more" if len(errors) > len(named) else ""
     return RequestRefusedError(400, f"{lines}{more}.", param=named[0][0] or None, code=code)
 
 
@@ -146,14 +146,14 @@ def _line(place: str, kind: str, message: str) -> str:
 
 
 OURS: Final = "vox"
-"""Says the grammar by its name."""
+"""The name of the grammar, in place of its text."""
 
 _FIELDS: Final = ("response_format", "structured_outputs", "guided_grammar", "grammar")
 _IDLE_FORMAT: Final = {"type": "text"}
 _ADVICE: Final = f'Send "{OURS}", or what `mens grammar` of this version prints.'
 
 
-def with_grammar(values: Any) -> Any:
+def read_grammar(values: Any) -> Any:
     """Turn the fields of a request that ask for a grammar into `decoding`.
 
     `guided_grammar` is of vLLM, as is `structured_outputs`; `grammar` is of llama.cpp. In all of them, and in
@@ -200,13 +200,13 @@ MOST_STOPS: Final = 4
 
 Listed = TypeVar("Listed")
 Listing = Annotated[list[Listed], Field(fail_fast=True, max_length=1_000)]
-"""A list of a request: the first mistake ends it, since a body of a megabyte has room for half a million."""
+"""A list of a request: the first error ends it, since a body of a megabyte has room for half a million."""
 
 STRICT: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class Lenient(BaseModel):
-    """A part of a request from which fields that ask for nothing are removed first, as `without_idle` does."""
+    """A part of a request from which fields that ask for nothing are removed first, as `remove_idle` does."""
 
     model_config = STRICT
 
@@ -216,7 +216,7 @@ class Lenient(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _remove_idle(cls, values: Any) -> Any:
-        return without_idle(values, cls.idle, cls.harmless)
+        return remove_idle(values, cls.idle, cls.harmless)
 
 
 class StreamOptions(Lenient):
@@ -251,27 +251,27 @@ class TextRequest(Lenient):
         """Whether a stream ends with what it took."""
         return self.stream_options is not None and self.stream_options.include_usage
 
-    def mistakes(self) -> list[str]:
-        """Return what does not hold together, a phrase each."""
-        mistakes = []
+    def find_errors(self) -> list[str]:
+        """Return errors between fields, a phrase each."""
+        errors: list[str] = []
         if self.stream_options is not None and not self.stream:
-            mistakes.append("stream_options: only with stream")
+            errors.append("stream_options: only with stream")
         if not all(self.stops) or len(self.stops) > MOST_STOPS:
-            mistakes.append(f"stop: at most {MOST_STOPS} texts, none of them empty")
-        return mistakes
+            errors.append(f"stop: at most {MOST_STOPS} texts, none of them empty")
+        return errors
 
     @model_validator(mode="after")
-    def _holds_together(self) -> Self:
-        if mistakes := self.mistakes():
-            raise ValueError("; ".join(mistakes))
+    def _check_fields(self) -> Self:
+        if errors := self.find_errors():
+            raise ValueError("; ".join(errors))
         return self
 
 
-def mistakes_of_turns(turns: Sequence[Turn]) -> list[str]:
-    """Return why a conversation cannot be answered, a phrase each; a last message of the assistant is gone on with."""
-    mistakes = []
+def find_turn_errors(turns: Sequence[Turn]) -> list[str]:
+    """Return why a conversation cannot be completed, a phrase each; a last message of the assistant is continued."""
+    errors: list[str] = []
     if turns[-1].role == "system":
-        mistakes.append("messages: the last one is of role system; it must be of role user, or assistant to go on with")
+        errors.append("messages: the last one is of role system; it must be of role user, or assistant to go on with")
     if any(turn.role == "system" for turn in turns[1:]):
-        mistakes.append("messages: a message of role system or developer may only come first")
-    return mistakes
+        errors.append("messages: a message of role system or developer may only come first")
+    return errors

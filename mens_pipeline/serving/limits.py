@@ -1,4 +1,4 @@
-"""What stands in front of the application: bounded connections, access control, and a log and figures of requests."""
+"""Limits in front of the application: bounded connections, access control, and a log and figures of requests."""
 
 import asyncio
 import errno
@@ -21,8 +21,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from mens_pipeline.serving.body import RequestRefusedError
-from mens_pipeline.serving.engine import Engine
+from mens_pipeline.serving.http import RequestRefusedError
+from mens_pipeline.serving.queue import GenerationQueue
 
 _RESERVED_FILES: Final = 100
 """Of those that the system allows, kept for weights, logs and whatever else is open."""
@@ -67,7 +67,7 @@ class BoundedConnection(H11Protocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing any more."""
+        """Stop the clock of a connection that has ended."""
         self._forget_deadline()
         super().connection_lost(exc)
 
@@ -134,15 +134,15 @@ class Access:
     host_names: frozenset[str] | None
 
 
-class Guard:
-    """Lets in whoever may ask: local host names on a local address, a token elsewhere, no pages of other sites."""
+class AccessControl:
+    """Passes allowed requests on: local names on a local address, a token elsewhere, no pages of other sites."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request that may not ask, and pass on all others."""
+        """Answer a request that is not allowed with its error, and pass on all others."""
         if scope["type"] == "http":
             try:
                 check_access(Headers(scope=scope), scope["path"], self._access)
@@ -153,10 +153,10 @@ class Guard:
 
 
 def check_access(headers: Mapping[str, str], path: str, access: Access) -> None:
-    """Check that a request may ask.
+    """Check host, origin and token of a request.
 
     Raises:
-        RequestRefusedError: It may not.
+        RequestRefusedError: One of them is wrong.
     """
     called = headers.get("host", "")
     host = _name_in(f"//{called}")
@@ -197,7 +197,7 @@ _BUCKETS: Final = (0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 60, 120, 300)
 class Metrics:
     """Requests by path and status with their seconds, completions and tokens, and what waits."""
 
-    def __init__(self, engine: Engine, paths: frozenset[str]) -> None:
+    def __init__(self, queue: GenerationQueue, paths: frozenset[str]) -> None:
         """Count from zero.
 
         Only these paths are counted by their names: a client cannot make more series by asking for others.
@@ -211,7 +211,7 @@ class Metrics:
             buckets=_BUCKETS,
             registry=self._registry,
         )
-        self._registry.register(_EngineCollector(engine))
+        self._registry.register(_QueueCollector(queue))
 
     def note(self, path: str, status: int, seconds: float) -> None:
         """Count a request that is over; its status is 499 where the client went away first."""
@@ -222,15 +222,15 @@ class Metrics:
         return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
 
 
-class _EngineCollector(Collector):
-    """Reads the counts of an engine when they are asked for."""
+class _QueueCollector(Collector):
+    """Reads the counts of a queue whenever figures are collected."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, queue: GenerationQueue) -> None:
+        self._queue = queue
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families."""
-        totals = self._engine.totals
+        totals = self._queue.totals
         tokens = CounterMetricFamily("mens_tokens", "Tokens of prompts read and of completions written.", labels=["of"])
         tokens.add_metric(["prompt"], totals.prompt_tokens)
         tokens.add_metric(["completion"], totals.completion_tokens)
@@ -239,7 +239,7 @@ class _EngineCollector(Collector):
         for (decoding, reason), number in sorted(totals.ended.copy().items()):
             ended.add_metric([decoding, reason], number)
         yield ended
-        num_waiting, num_written = self._engine.queue()
+        num_waiting, num_written = self._queue.count()
         yield GaugeMetricFamily("mens_completions_waiting", "Completions that wait for a place.", num_waiting)
         yield GaugeMetricFamily("mens_completions_written", "Completions that are being written.", num_written)
 

@@ -9,15 +9,15 @@ from typing import Any, ClassVar, Final, Literal
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from mens_pipeline.models.chat import TEMPLATE, Turn
-from mens_pipeline.serving.answering import Answering, Asked, Outcome, Wish
-from mens_pipeline.serving.body import (
+from mens_pipeline.serving.completions import Completions
+from mens_pipeline.serving.generation import GenerationRequest, GenerationResult, Piece
+from mens_pipeline.serving.http import (
     OLLAMA_PATHS,
     Lenient,
     Listing,
     RequestRefusedError,
-    mistakes_of_turns,
+    find_turn_errors,
 )
-from mens_pipeline.serving.reply import Ended, Piece
 from mens_pipeline.serving.served_model import ServedModel
 
 _NANOSECONDS: Final = 1e9
@@ -68,14 +68,13 @@ class _Request(Lenient):
         """Whether the answer comes piece by piece; as Ollama does, unless told otherwise."""
         return self.stream is not False
 
-    def _wish(self, turns: tuple[Turn, ...]) -> Wish:
+    def _to_generation(self, turns: tuple[Turn, ...]) -> GenerationRequest:
         options = self.options or _Options()
         stop = (options.stop,) if isinstance(options.stop, str) else options.stop or ()
         most = options.num_predict
-        return Wish(
+        return GenerationRequest(
             model=self.model,
             turns=turns,
-            num_answers=1,
             temperature=options.temperature,
             top_p=options.top_p,
             seed=options.seed,
@@ -93,10 +92,10 @@ class GenerateRequest(_Request):
     system: str | None = None
 
     @property
-    def wish(self) -> Wish:
-        """Decoding options of the request."""
+    def generation(self) -> GenerationRequest:
+        """The request in the words of the queue."""
         system = (Turn("system", self.system),) if self.system else ()
-        return self._wish((*system, Turn("user", self.prompt)))
+        return self._to_generation((*system, Turn("user", self.prompt)))
 
 
 class _Message(Lenient):
@@ -112,15 +111,15 @@ class OllamaChatRequest(_Request):
     messages: Listing[_Message] = Field(min_length=1)
 
     @model_validator(mode="after")
-    def _holds_together(self) -> "OllamaChatRequest":
-        if mistakes := mistakes_of_turns([Turn(message.role, message.content) for message in self.messages]):
-            raise ValueError("; ".join(mistakes))
+    def _check_turns(self) -> "OllamaChatRequest":
+        if errors := find_turn_errors([Turn(message.role, message.content) for message in self.messages]):
+            raise ValueError("; ".join(errors))
         return self
 
     @property
-    def wish(self) -> Wish:
-        """Decoding options of the request."""
-        return self._wish(tuple(Turn(message.role, message.content) for message in self.messages))
+    def generation(self) -> GenerationRequest:
+        """The request in the words of the queue."""
+        return self._to_generation(tuple(Turn(message.role, message.content) for message in self.messages))
 
 
 class ShowRequest(BaseModel):
@@ -131,46 +130,43 @@ class ShowRequest(BaseModel):
     model: str = Field(validation_alias=AliasChoices("model", "name"))
 
 
-class OllamaAnswer:
-    """The answer to one request."""
+class OllamaResponse:
+    """The response to one request."""
 
-    def __init__(self, served: ServedModel, asked: Asked, *, is_chat: bool) -> None:
+    def __init__(self, served: ServedModel, request: GenerationRequest, *, is_chat: bool) -> None:
         self._name = served.name
-        self._num_prompt = len(asked.prompt)
+        self._num_prompt = len(request.prompt)
         self._is_chat = is_chat
         self._begun = time.monotonic()
 
-    def whole(self, outcome: Outcome) -> dict[str, Any]:
-        """Return the whole response as one document."""
-        return self._document("".join(outcome.texts), outcome.ended)
-
-    async def stream(self, answering: Answering) -> AsyncIterator[bytes]:
+    async def format_stream(self, completions: Completions) -> AsyncIterator[bytes]:
         """Yield the response as lines of JSON."""
         try:
-            async for _, event in answering.events():
-                text, ended = (event.text, None) if isinstance(event, Piece) else ("", event)
-                yield _line(self._document(text, ended))
+            async for _, event in completions.events():
+                document = self.format(event.text, None) if isinstance(event, Piece) else self.format("", event)
+                yield _line(document)
         except RequestRefusedError as error:
             yield _line(error.document(OLLAMA_PATHS))
 
-    def _document(self, text: str, ended: Ended | None) -> dict[str, Any]:
+    def format(self, text: str, result: GenerationResult | None) -> dict[str, Any]:
+        """Return a line of a stream, or with the result its last line or the whole response."""
         content: dict[str, Any] = {"message": {"role": "assistant", "content": text}}
-        said = content if self._is_chat else {"response": text}
-        document = {"model": self._name, "created_at": datetime.now(UTC).isoformat(), **said}
-        if ended is None:
+        text_field = content if self._is_chat else {"response": text}
+        document = {"model": self._name, "created_at": datetime.now(UTC).isoformat(), **text_field}
+        if result is None:
             return {**document, "done": False}
         return {
             **document,
             "done": True,
-            "done_reason": ended.reason,
-            "decoding": "constrained" if ended.is_constrained else "free",
-            **({"best_of": ended.best_of} if ended.best_of > 1 else {}),
+            "done_reason": result.reason,
+            "decoding": "constrained" if result.is_constrained else "free",
+            **({"best_of": result.best_of} if result.best_of > 1 else {}),
             "total_duration": int((time.monotonic() - self._begun) * _NANOSECONDS),
             "load_duration": 0,
             "prompt_eval_count": self._num_prompt,
-            "prompt_eval_duration": int(ended.prompt_seconds * _NANOSECONDS),
-            "eval_count": ended.num_tokens,
-            "eval_duration": int(ended.seconds * _NANOSECONDS),
+            "prompt_eval_duration": int(result.prompt_seconds * _NANOSECONDS),
+            "eval_count": result.num_tokens,
+            "eval_duration": int(result.seconds * _NANOSECONDS),
         }
 
 
@@ -194,7 +190,7 @@ def tag(served: ServedModel, name: str, num_bytes: int) -> dict[str, Any]:
     }
 
 
-def shown(served: ServedModel, num_bytes: int) -> dict[str, Any]:
+def describe_model(served: ServedModel, num_bytes: int) -> dict[str, Any]:
     """Describe a model."""
     listed = tag(served, served.name, num_bytes)
     family = served.architecture

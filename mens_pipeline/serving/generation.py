@@ -1,0 +1,197 @@
+"""One request for completions from the edge to the queue, and what comes back: pieces of text, then a result."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Final, Literal
+
+from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.models.chat import Turn
+from mens_pipeline.serving.http import RequestRefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """What a client asks of the model; what it leaves out is None until `RequestPreparer.prepare` has filled it in.
+
+    Attributes:
+        turns: The conversation; empty where a text or its tokens are to be continued.
+        text: The text to continue, in place of a conversation.
+        ids: Its tokens, where the client sent those.
+        temperature: 0: always the most likely token.
+        top_p: Share of probability that is sampled from.
+        stop: Texts that end a completion, and are no part of it.
+        syntax: Whether the parser constrains the tokens.
+        best_of: Completions of which one is chosen.
+        num_likeliest: Most likely tokens to report at each position; None: no tokens are reported.
+        token_field: What the client calls `max_tokens`, for messages.
+        ignored: Fields of the request that change nothing here.
+        prompt: Tokens that the model reads; filled in.
+        names: Whether the constraint also refuses members that the type of a value does not have; filled in.
+        deadline: When all completions must have ended, on the monotonic clock; filled in.
+        warnings: What is not done as it was asked for, in words; filled in.
+    """
+
+    model: str
+    turns: tuple[Turn, ...] = ()
+    text: str | None = None
+    ids: tuple[int, ...] = ()
+    num_completions: int = 1
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    syntax: Syntax | None = None
+    best_of: int | None = None
+    num_likeliest: int | None = None
+    token_field: str = "max_tokens"  # noqa: S105 - the name of a field
+    ignored: tuple[str, ...] = ()
+    prompt: tuple[int, ...] = ()
+    names: bool = False
+    deadline: float = inf
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def continues_text(self) -> bool:
+        """Whether a completion begins in the middle of a text of the client."""
+        return self.text is not None or self.turns[-1].role == "assistant"
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether one of several completions is given."""
+        return self.best_of is not None and self.best_of > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A generated token, as the model scored it.
+
+    Attributes:
+        text: What it decodes to alone; half a character is U+FFFD.
+        log_probability: Natural logarithm, at a temperature of 1 and before the parser constrains.
+        others: The most likely tokens at its position with their log-probabilities, most likely first.
+    """
+
+    text: str
+    log_probability: float
+    others: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """More text of a completion; its tokens only where the request asks for them, perhaps tokens without text."""
+
+    text: str
+    tokens: tuple[Token, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationResult:
+    """A completion that has ended.
+
+    Attributes:
+        text: The text of all its pieces.
+        reason: `stop`: the model ended its turn, or a stop text came. `length`: the limit was reached.
+        num_tokens: Tokens generated, the end of the turn included.
+        prompt_seconds: From its start until its first token.
+        seconds: From its first token to its last.
+        is_constrained: Whether the parser constrained its tokens.
+        likelihood: Mean log-probability of its tokens; None where one is not chosen of several.
+        best_of: Of how many completions it was chosen; the figures are then those of all of them.
+    """
+
+    text: str
+    tokens: tuple[Token, ...]
+    reason: Literal["stop", "length"]
+    num_tokens: int
+    prompt_seconds: float
+    seconds: float
+    is_constrained: bool
+    likelihood: float | None = None
+    best_of: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The end of a completion that has no result."""
+
+    why: RequestRefusedError
+
+
+Event = Piece | GenerationResult | Failed
+
+
+@dataclass(eq=False, slots=True)
+class Completion:
+    """One of the completions of a request, for the queue.
+
+    Attributes:
+        number: Its place in the request, from 0.
+        listen: Takes its events, in the thread of the queue; the last one is `GenerationResult` or `Failed`. In
+            fallback decoding no piece comes before the first try has ended.
+        is_cancelled: Set when nobody waits for it any more.
+    """
+
+    request: GenerationRequest
+    number: int
+    listen: Callable[[Event], None]
+    is_cancelled: bool = False
+
+
+_REPLACEMENT: Final = "\ufffd"
+"""Decoders put it in place of bytes that are no character, or not yet."""
+
+
+class TextStream:
+    """The text of one completion as it grows; all pieces together are what all tokens decode to."""
+
+    def __init__(self, decode: Callable[[Sequence[int]], str], stop: Sequence[str]) -> None:
+        self._decode = decode
+        self._stop = tuple(stop)
+        self._tokens: list[int] = []
+        self._start = 0
+        self._read = 0
+        self._taken = 0
+        self._held = ""
+        self.is_stopped = False
+
+    def feed(self, token: int) -> str:
+        """Add a token and return the text that it makes certain; empty when it makes none."""
+        self._tokens.append(token)
+        text = self._window()
+        certain = text.rstrip(_REPLACEMENT)
+        piece, self._taken = certain[self._taken :], max(self._taken, len(certain))
+        if certain == text:
+            self._start, self._read, self._taken = self._read, len(self._tokens), 0
+        return self._unless_stopped(piece)
+
+    def end(self) -> str:
+        """Return what is left when the last token has come, half a character as U+FFFD."""
+        if self.is_stopped:
+            return ""
+        piece = self._unless_stopped(self._window()[self._taken :])
+        if not self.is_stopped:
+            piece, self._held = piece + self._held, ""
+        return piece
+
+    def _window(self) -> str:
+        """Return the text of the unsettled tokens; what came before is decoded with them, as decoders may ask."""
+        settled = self._decode(self._tokens[self._start : self._read])
+        return self._decode(self._tokens[self._start :])[len(settled) :]
+
+    def _unless_stopped(self, piece: str) -> str:
+        text = self._held + piece
+        places = [place for place in (text.find(stop) for stop in self._stop) if place >= 0]
+        if places:
+            self.is_stopped, self._held = True, ""
+            return text[: min(places)]
+        held = max((_overlap(text, stop) for stop in self._stop), default=0)
+        self._held = text[len(text) - held :]
+        return text[: len(text) - held]
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Return how many characters at the end of a text may begin a stop text."""
+    longest = min(len(text), len(stop) - 1)
+    return next((size for size in range(longest, 0, -1) if text.endswith(stop[:size])), 0)
