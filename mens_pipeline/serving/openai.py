@@ -32,32 +32,36 @@ COMPLETIONS: Final = "/v1/completions"
 
 MOST_IN_CHATS: Final = 20
 MOST_IN_TEXTS: Final = 5
-"""Tokens told of each place at most, as OpenAI has it."""
+"""Likeliest tokens reported at a position at most, as OpenAI has it."""
 
 _LEAST: Final = -9999.0
-"""In place of the logarithm of nothing, which JSON has no word for."""
+"""In place of minus infinity, which JSON cannot express."""
 _HALF: Final = "\ufffd"
 
 Ids = Annotated[list[Annotated[StrictInt, Field(ge=0)]], Field(fail_fast=True, max_length=1_000_000)]
 
 _USUAL_TOKENS: Final = 16
-"""Of an answer where a request does not say; as OpenAI has it."""
+"""Most tokens of a completion where the request does not say; as OpenAI has it."""
 
-_IDLE: Final[dict[str, tuple[Any, ...]]] = {
-    "audio": (None,),
+_IDLE_EVERYWHERE: Final[dict[str, tuple[Any, ...]]] = {
     "frequency_penalty": (None, 0, 0.0),
-    "function_call": (None, "none"),
-    "functions": (None, []),
     "logit_bias": (None, {}),
-    "modalities": (None, ["text"]),
-    "prediction": (None,),
     "presence_penalty": (None, 0, 0.0),
     "stream_options": (None,),
+}
+"""Parameters that are not supported, at the values that ask for nothing; clients send them along."""
+
+_IDLE: Final[dict[str, tuple[Any, ...]]] = {
+    **_IDLE_EVERYWHERE,
+    "audio": (None,),
+    "function_call": (None, "none"),
+    "functions": (None, []),
+    "modalities": (None, ["text"]),
+    "prediction": (None,),
     "tool_choice": (None, "none"),
     "tools": (None, []),
     "web_search_options": (None,),
 }
-"""Parameters that are not supported, at the values that ask for nothing; clients send them along."""
 
 IGNORED: Final = frozenset(
     {
@@ -75,20 +79,16 @@ _IDLE_IN_MESSAGES: Final[dict[str, tuple[Any, ...]]] = {
     "refusal": (None,),
     "tool_calls": (None, []),
 }
-"""What an answer of this server holds besides, when a client sends it back as it is."""
+"""Other fields of a message of this server, which a client may send back unchanged."""
 
 _IDLE_IN_TEXTS: Final[dict[str, tuple[Any, ...]]] = {
+    **_IDLE_EVERYWHERE,
     "best_of": (None, 1),
     "echo": (None, False),
-    "frequency_penalty": (None, 0, 0.0),
-    "logit_bias": (None, {}),
     "min_p": (None, 0, 0.0),
-    "presence_penalty": (None, 0, 0.0),
-    "stream_options": (None,),
     "suffix": (None, ""),
     "top_k": (None, 0, -1),
 }
-"""Parameters that are not supported, at the values that ask for nothing; clients send them along."""
 
 
 class _Text(BaseModel):

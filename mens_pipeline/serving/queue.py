@@ -160,7 +160,7 @@ class GenerationQueue:
     """Generates completions in a thread of its own, in the order in which they are submitted."""
 
     def __init__(self, load: Callable[[], Loaded], limits: Limits, changed: Callable[[State], None]) -> None:
-        """Prepare the thread, in which the model is loaded and each change of state is told; nothing is loaded yet."""
+        """Prepare the thread, in which `load` and, with each new state, `changed` are called; nothing is loaded yet."""
         self.failure: str | None = None
         self.totals = Totals()
         self.state = State.LOADING
