@@ -90,11 +90,9 @@ def assign(node: ast.Assign, scope: Scope) -> Code:
     """Compile an assignment; a wrong target is an error when it is reached, after its value."""
     value = scope.code(node.value)
     root, steps = _path(node.target, scope)
-    problem = _target_error(root, scope)
-    if problem is not None:
-        return _fail_assignment(*problem, value, node, scope)
     binding = scope.find(root.name) if isinstance(root, ast.Ident) else None
-    assert binding is not None  # noqa: S101 - `_target_error` has looked
+    if binding is None or not binding.mutable:
+        return _fail_assignment(*_target_error(root, scope), value, node, scope)
     slot, machine = binding.slot, scope.module.machine
 
     def run(frame: Frame) -> Value:
@@ -121,13 +119,11 @@ def _path(target: ast.Expr, scope: Scope) -> tuple[ast.Expr, list[_Step]]:
     return target, steps[::-1]
 
 
-def _target_error(root: ast.Expr, scope: Scope) -> tuple[ErrorKind, str] | None:
+def _target_error(root: ast.Expr, scope: Scope) -> tuple[ErrorKind, str]:
+    """Return why nothing can be assigned to a target with this root."""
     if not isinstance(root, ast.Ident):
         return ErrorKind.INVALID_ASSIGN_TARGET, "only names and their fields and elements can be assigned to"
-    binding = scope.find(root.name)
-    if binding is not None:
-        if binding.mutable:
-            return None
+    if scope.find(root.name) is not None:
         return ErrorKind.ASSIGN_TO_IMMUTABLE, f"`{root.name}` was not declared with `let mut`"
     if root.name in scope.module.names:
         return ErrorKind.ASSIGN_TO_IMMUTABLE, f"`{root.name}` belongs to the module and cannot be assigned to"
