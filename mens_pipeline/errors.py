@@ -30,7 +30,7 @@ class SourceNotFoundError(MensError):
 _SHORTEST_BEGINNING: Final = 3
 _SIMILAR: Final = 0.7
 _MOST_WORDS: Final = 2000
-"""That are compared with another one: more would take seconds where many are wrong."""
+"""Known words that one word is compared with at most: more take seconds in a program with many wrong names."""
 
 
 def did_you_mean(found: str, known: Iterable[str]) -> str | None:
@@ -40,12 +40,10 @@ def did_you_mean(found: str, known: Iterable[str]) -> str | None:
         ``Did you mean `query`?``: the most similar word, else the shortest that begins like it, else None.
     """
     words = sorted(known, key=lambda word: (len(word), word))
-    if len(words) > _MOST_WORDS:
-        return None
-    near = get_close_matches(found, words, n=1, cutoff=_SIMILAR)
-    if not near and len(found) >= _SHORTEST_BEGINNING:
-        near = [word for word in words if word.startswith(found)]
-    return f"Did you mean `{near[0]}`?" if near else None
+    near = near_miss(found, words)
+    if near is not None or len(found) < _SHORTEST_BEGINNING or len(words) > _MOST_WORDS:
+        return near
+    return next((f"Did you mean `{word}`?" for word in words if word.startswith(found)), None)
 
 
 def near_miss(found: str, known: Iterable[str]) -> str | None:
