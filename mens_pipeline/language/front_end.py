@@ -118,7 +118,8 @@ def analyze(source: str, mode: Mode = Mode.SOURCE) -> Analysis:
 class AnalysisCache:
     """Analyses of the texts that were asked for last; threads may share one.
 
-    Bounded by the characters of the texts: a character of code makes about 20 bytes of tree.
+    Bounded by the characters of the texts: a character of code makes about 20 bytes of tree. A text beyond the bound is
+    not kept, so that it does not push all others out.
     """
 
     def __init__(self, max_characters: int) -> None:
@@ -136,18 +137,26 @@ class AnalysisCache:
                 self._kept.move_to_end(key)
                 return self._kept[key]
         analysis = analyze_uncached(source, mode)
+        if _size_of(source) > self._max_characters:
+            return analysis
         with self._lock:
             is_new = key not in self._kept  # another thread may have been faster
             self._kept[key] = analysis
-            self._num_characters += is_new * (_CHARACTERS_OF_AN_ENTRY + len(source))
+            self._num_characters += is_new * _size_of(source)
             while self._num_characters > self._max_characters:
                 (text, _), _ = self._kept.popitem(last=False)
-                self._num_characters -= _CHARACTERS_OF_AN_ENTRY + len(text)
+                self._num_characters -= _size_of(text)
         return analysis
 
 
 _CHARACTERS_OF_AN_ENTRY: Final = 50
-"""What an analysis costs beside its tree, counted in characters."""
+"""Characters of code whose tree takes as much memory as the rest of an entry."""
+
+
+def _size_of(source: str) -> int:
+    """Return the memory of an entry, in characters of code."""
+    return _CHARACTERS_OF_AN_ENTRY + len(source)
+
 
 _ANALYSES: Final = AnalysisCache(2**20)
 

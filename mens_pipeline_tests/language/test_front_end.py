@@ -23,5 +23,15 @@ def test_what_was_asked_for_last_is_kept() -> None:
     cache.analyze(three, Mode.SOURCE)
     assert cache.analyze(one, Mode.SOURCE) is kept
     assert cache.analyze(two, Mode.SOURCE) is not dropped
-    assert cache.analyze(one + "\n" * 400, Mode.SOURCE) == cache.analyze(one + "\n" * 400, Mode.SOURCE)
-    assert cache.analyze(one, Mode.SOURCE) is not kept
+
+
+def test_a_text_beyond_the_bound_pushes_nothing_out() -> None:
+    """It is analyzed each time, and what is kept stays."""
+    cache = AnalysisCache(max_characters=200)
+    short = "fn f() to int { 1 }"
+    long = short + "\n" * 400
+    kept, first = cache.analyze(short, Mode.SOURCE), cache.analyze(long, Mode.SOURCE)
+
+    assert cache.analyze(long, Mode.SOURCE) == first
+    assert cache.analyze(long, Mode.SOURCE) is not first
+    assert cache.analyze(short, Mode.SOURCE) is kept
