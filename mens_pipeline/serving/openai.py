@@ -236,7 +236,8 @@ class _Response(ABC):
     def _chunk(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
         """Return the choice of a chunk for an event of a completion."""
 
-    def _openings(self, num_completions: int) -> Iterable[dict[str, Any]]:  # noqa: ARG002 - chats have some
+    def _openings(self) -> Iterable[dict[str, Any]]:
+        """Return the choices of chunks that come before any text; only chats have some."""
         return ()
 
     def format_whole(self, results: Sequence[GenerationResult]) -> dict[str, Any]:
@@ -250,7 +251,7 @@ class _Response(ABC):
         head = {**self._head, "object": self._kind_of_chunk}
         extra = self._open_usage if has_usage else {}
         num_written = 0
-        for choice in self._openings(self._request.num_completions):
+        for choice in self._openings():
             yield _format_event({**head, "choices": [choice], **extra})
         try:
             async for number, event in completions.events():
@@ -279,9 +280,10 @@ class ChatResponse(_Response):
         message = {"role": "assistant", "content": result.text, "refusal": None}
         return {"index": number, "message": message, **self._end(result.tokens, result)}
 
-    def _openings(self, num_completions: int) -> Iterable[dict[str, Any]]:
+    def _openings(self) -> Iterable[dict[str, Any]]:
         delta = {"role": "assistant", "content": ""}
-        return ({"index": number, "delta": delta, **self._end(None, None)} for number in range(num_completions))
+        numbers = range(self._request.num_completions)
+        return ({"index": number, "delta": delta, **self._end(None, None)} for number in numbers)
 
     def _chunk(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
         if isinstance(event, GenerationResult):
