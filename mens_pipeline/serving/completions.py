@@ -143,7 +143,7 @@ class RequestPreparer:
         """Yield what is not done as the request asks, in words."""
         limit = " (--max-new-tokens)" if room == self._limits.max_new_tokens else ""
         if request.max_tokens is not None and request.max_tokens > room:
-            yield f"{request.token_field} {request.max_tokens} is more than there is room for; it is {room}{limit}"
+            yield f"{request.limit_field} {request.max_tokens} is more than there is room for; it is {room}{limit}"
         if request.continues_text and self._defaults.syntax is not Syntax.FREE:
             yield "the parser steers no answer that goes on from a text of yours"
         if request.ignored:

@@ -12,7 +12,7 @@ from mens_pipeline.serving.http import RequestRefusedError
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """What a client asks of the model; what it leaves out is None until `RequestPreparer.prepare` has filled it in.
+    """A request for completions. Fields that the client leaves out are None until `RequestPreparer.prepare` fills them in.
 
     Attributes:
         turns: The conversation; empty where a text or its tokens are to be continued.
@@ -24,12 +24,12 @@ class GenerationRequest:
         syntax: Whether the parser constrains the tokens.
         best_of: Completions of which one is chosen.
         num_likeliest: Most likely tokens to report at each position; None: no tokens are reported.
-        token_field: What the client calls `max_tokens`, for messages.
+        limit_field: What the client calls `max_tokens`, for messages.
         ignored: Fields of the request that change nothing here.
         prompt: Tokens that the model reads; filled in.
         names: Whether the constraint also refuses members that the type of a value does not have; filled in.
         deadline: When all completions must have ended, on the monotonic clock; filled in.
-        warnings: What is not done as it was asked for, in words; filled in.
+        warnings: Sentences on what is done in another way than the request says; filled in.
     """
 
     model: str
@@ -45,7 +45,7 @@ class GenerationRequest:
     syntax: Syntax | None = None
     best_of: int | None = None
     num_likeliest: int | None = None
-    token_field: str = "max_tokens"  # noqa: S105 - the name of a field
+    limit_field: str = "max_tokens"
     ignored: tuple[str, ...] = ()
     prompt: tuple[int, ...] = ()
     names: bool = False

@@ -80,7 +80,7 @@ class _Request(Lenient):
             seed=options.seed,
             max_tokens=None if most is None or most < 1 else most,
             stop=tuple(text for text in stop if text),
-            token_field="num_predict",  # noqa: S106 - the name of a field
+            limit_field="num_predict",
             ignored=tuple(f"options.{name}" for name in options.ignored),
         )
 

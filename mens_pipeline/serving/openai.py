@@ -153,7 +153,7 @@ class ChatRequest(TextRequest):
             stop=self.stops,
             syntax=None if self.decoding is None else Syntax(self.decoding),
             best_of=self.best_of,
-            token_field="max_completion_tokens" if self.max_completion_tokens else "max_tokens",
+            limit_field="max_completion_tokens" if self.max_completion_tokens else "max_tokens",
             ignored=self.ignored,
             num_likeliest=(self.top_logprobs or 0) if self.logprobs else None,
         )
