@@ -12,7 +12,7 @@ from mens_pipeline.serving.http import RequestRefusedError
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """A request for completions. Fields that the client leaves out are None until `RequestPreparer.prepare` fills them in.
+    """A request for completions; `RequestPreparer.prepare` fills in the fields that the client leaves out (None).
 
     Attributes:
         turns: The conversation; empty where a text or its tokens are to be continued.
