@@ -13,6 +13,8 @@ TIER ?= not gpu
 # Neighbours share a worker, and with it what their module makes once. Workers that compute with all cores each wait for
 # one another: tests of models of two layers take several times as long.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+# Writes into a committed table how long test files take; workers begin with the slowest.
+TIMED := $(PYTEST) --durations-table mens_pipeline_tests/durations.tsv
 # What `make quick` looks at: the language with its interpreter, and the store; without what needs an engine or a server.
 QUICK := $(addprefix mens_pipeline_tests/,language storage) $(addprefix --ignore=mens_pipeline_tests/, \
 	language/test_grammar_export.py storage/test_remote.py storage/test_remote_documents.py storage/test_signing.py)
@@ -21,6 +23,8 @@ KEPT = $(if $(filter cuda,$(DEVICE)),mens_pipeline_tests.bench.page $(1))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export DAGSTER_DISABLE_TELEMETRY := 1
+# Hundreds of processes start in a run of the tests: each reads our modules compiled, wherever this is switched off.
+export PYTHONDONTWRITEBYTECODE :=
 export DAGSTER_HOME ?= $(CURDIR)/data/dagster
 
 .DEFAULT_GOAL := help
@@ -51,8 +55,8 @@ check: install  ## Format, lint, types, layers, definitions, and every test this
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/dg check defs
-	$(PYTEST) --cov -m "measured and ($(TIER))" $(addprefix mens_pipeline_tests/,storage language corpus security)
-	$(PYTEST) --durations 25 --durations-min 5 -m "not measured and ($(TIER))"
+	$(TIMED) --cov -m "measured and ($(TIER))" $(addprefix mens_pipeline_tests/,storage language corpus security)
+	$(TIMED) -m "not measured and ($(TIER))"
 
 format: install  ## Format the code and mend what ruff can.
 	$(BIN)/ruff format .
@@ -86,11 +90,11 @@ bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (a
 soak: install  ## Kill, fill disks, and send noise for MINUTES=60, and write docs/reliability.md.
 	OMP_NUM_THREADS=1 $(BIN)/python -m mens_pipeline_tests.soak --minutes $(MINUTES)
 
-docs: install  ## Write the pages of docs/reference anew, and build the site into build/site.
+docs: install  ## Write the pages of docs/reference again, and build the site into build/site.
 	$(BIN)/python -m mens_pipeline_tests.reference
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-lock:  ## Write constraints.txt anew from what pyproject.toml asks for.
+lock:  ## Write constraints.txt again from what pyproject.toml asks for.
 	rm -rf $(VENV)-lock
 	$(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/pip install --quiet torch==2.13.0

@@ -10,10 +10,10 @@ from trl import GRPOConfig, GRPOTrainer
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.training_pair import read_pairs
-from mens_pipeline.evaluation.evaluate import judge_all
+from mens_pipeline.evaluation.evaluate import score_completions
 from mens_pipeline.evaluation.tasks import training_tasks
 from mens_pipeline.feedback.reward import is_telling, reward_of
-from mens_pipeline.inference.generation import Answer
+from mens_pipeline.inference.generation import Completion
 
 MOST_TOKENS = 128  # of a completion
 train_set, model, folder, steps = (*sys.argv[1:], "200")[:4]
@@ -22,11 +22,12 @@ tasks = {name: task for name, (task, _) in training_tasks(read_pairs(Path(train_
 
 def vox(completions: list, completion_ids: list, task: list, **_: object) -> list[float]:
     """Parse each completion, resolve its names and run its hidden tests: worth -0.1 to 1."""
-    written = [
-        Answer(task=name, sample=number, text=turns[-1]["content"], num_tokens=len(ids), stopped=len(ids) < MOST_TOKENS)
-        for number, (name, turns, ids) in enumerate(zip(task, completions, completion_ids, strict=True))
-    ]
-    return [reward_of(tasks[found.task], found).value for found in judge_all([tasks[name] for name in task], written)]
+    written = []
+    for number, (name, turns, ids) in enumerate(zip(task, completions, completion_ids, strict=True)):
+        about = {"task": name, "sample": number, "num_tokens": len(ids), "stopped": len(ids) < MOST_TOKENS}
+        written.append(Completion(text=turns[-1]["content"], **about))
+    scores = score_completions([tasks[name] for name in task], written)
+    return [reward_of(tasks[score.task], score).value for score in scores]
 
 
 system, on_gpu = {"role": "system", "content": SYSTEM_PROMPT}, torch.cuda.is_available()
@@ -34,7 +35,6 @@ rows = [{"prompt": [system, {"role": "user", "content": task.prompt}], "task": n
 options = {"loss_type": "dr_grpo", "scale_rewards": "none", "mask_truncated_completions": True, "learning_rate": 2e-5}
 sizes = {"max_completion_length": MOST_TOKENS, "num_generations": 8, "gradient_accumulation_steps": 8}
 config = GRPOConfig(folder, max_steps=int(steps), bf16=on_gpu, use_cpu=not on_gpu, logging_steps=1, **sizes, **options)
-lora = LoraConfig(target_modules="all-linear")
-trainer = GRPOTrainer(model, vox, config, Dataset.from_list(rows), peft_config=lora)
+trainer = GRPOTrainer(model, vox, config, Dataset.from_list(rows), peft_config=LoraConfig(target_modules="all-linear"))
 trainer.train()
 trainer.save_model(folder)

@@ -7,9 +7,9 @@ from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import EVALUATION, GATE_POLICY, Settings
 
 if TYPE_CHECKING:
-    from mens_pipeline.inference.generation import Engine
+    from mens_pipeline.inference.generation import ForeignEngine
+    from mens_pipeline.promotion.conditions import Conditions
     from mens_pipeline.promotion.policy import Thresholds
-    from mens_pipeline.promotion.promote import CurrentState
     from mens_pipeline.storage.signing import Signing
     from mens_pipeline.storage.store import Artifact, ArtifactStore
 
@@ -32,13 +32,13 @@ def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
     return ArtifactStore(folder, Remote(settings.store_url), signing)
 
 
-def engine_of(settings: Settings) -> "Engine | None":
+def engine_of(settings: Settings) -> "ForeignEngine | None":
     """Return the servers that answer in place of our own loop; None where nobody asked for any."""
-    from mens_pipeline.inference.generation import Engine  # noqa: PLC0415 - most commands judge nothing
+    from mens_pipeline.inference.generation import ForeignEngine  # noqa: PLC0415 - most commands judge nothing
 
     if settings.engine is None:
         return None
-    return Engine(command=settings.engine, copies=settings.num_engines, at_once=settings.engine_requests)
+    return ForeignEngine(command=settings.engine, copies=settings.num_engines, at_once=settings.engine_requests)
 
 
 def thresholds_of(settings: Settings) -> "Thresholds":
@@ -51,7 +51,7 @@ def thresholds_of(settings: Settings) -> "Thresholds":
 
     policy, rate = load_gate_policy(GATE_POLICY).thresholds(settings.eval_policy), settings.eval_min_parse_rate
     coverage, benchmark = settings.eval_min_coverage, settings.benchmark_min_pass_rate
-    return policy.changed(min_parse_rate=rate, min_coverage=coverage, min_benchmark=benchmark)
+    return policy.replace_values(min_parse_rate=rate, min_coverage=coverage, min_benchmark=benchmark)
 
 
 def policy_label(settings: Settings) -> str:
@@ -71,40 +71,40 @@ def policy_label(settings: Settings) -> str:
         ("min_coverage", "eval_min_coverage"),
         ("min_benchmark", "benchmark_min_pass_rate"),
     )
-    told = [
+    details = [
         f"{field} {value} by {Settings.model_fields[setting].validation_alias}"
         for field, setting in changes
         if (value := getattr(settings, setting)) is not None and value != getattr(policy, field)
     ]
     if not settings.benchmark:
-        told.append(f"the benchmark has no say by {Settings.model_fields['benchmark'].validation_alias}")
+        details.append(f"the benchmark has no say by {Settings.model_fields['benchmark'].validation_alias}")
     unusual = policy.unlike(policies.policies[usual]) if usual in policies.policies else ()
     if unusual:
-        told.append(f"unlike {usual}: {', '.join(unusual)}")
-    return f"{name} ({'; '.join(told)})" if told else name
+        details.append(f"unlike {usual}: {', '.join(unusual)}")
+    return f"{name} ({'; '.join(details)})" if details else name
 
 
 def present_of(
     settings: Settings, evaluation: "Artifact", heldout: Path | None, heldout_problem: str = ""
-) -> "CurrentState":
-    """Return the current state, to find out whether a verdict is out of date.
+) -> "Conditions":
+    """Return what holds now, as far as it is of no one adapter, to find out whether a verdict is out of date.
 
     Raises:
-        ConfigurationError: There is no such policy, or the benchmark does not hold together.
+        ConfigurationError: There is no such policy, or the benchmark cannot be read.
     """
-    from mens_pipeline.evaluation.benchmark import load_benchmark  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.benchmark import digest_of_benchmark  # noqa: PLC0415 - likewise
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.generation import EvaluationConfig  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.promote import CurrentState  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.conditions import Conditions  # noqa: PLC0415 - likewise
     from mens_pipeline.storage.store import digest_of  # noqa: PLC0415 - most commands judge nothing
     from mens_pipeline.storage.yaml_file import load_model  # noqa: PLC0415 - likewise
 
-    return CurrentState(
+    return Conditions(
         thresholds=thresholds_of(settings),
-        results_sha256=evaluation.outputs[RESULTS],
-        heldout_sha256=digest_of(heldout) if heldout is not None else None,
+        results=evaluation.outputs[RESULTS],
+        heldout=digest_of(heldout) if heldout is not None else None,
         heldout_problem=heldout_problem,
-        benchmark_sha256=load_benchmark(settings.benchmark_dir).digest if settings.benchmark else None,
+        benchmark=digest_of_benchmark(settings.benchmark_dir) if settings.benchmark else None,
         is_benchmark_asked=settings.benchmark,
         decoding=load_model(EVALUATION, EvaluationConfig).decoding,
     )

@@ -47,7 +47,7 @@ def did_you_mean(found: str, known: Iterable[str]) -> str | None:
 
 
 def near_miss(found: str, known: Iterable[str]) -> str | None:
-    """Return a question that names the known word that this one can only be a slip of."""
+    """Return a question that names the one known word that is spelt almost like this one; None without one."""
     words = sorted(known)
     near = get_close_matches(found, words, n=1, cutoff=_SIMILAR) if len(words) <= _MOST_WORDS else []
     return f"Did you mean `{near[0]}`?" if near else None

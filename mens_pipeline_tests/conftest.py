@@ -6,18 +6,21 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
-pytest_plugins = ("mens_pipeline_tests.gpu_page", "mens_pipeline_tests.object_storage")
+pytest_plugins = ("mens_pipeline_tests.durations", "mens_pipeline_tests.gpu_page", "mens_pipeline_tests.object_storage")
 _PASSWORD: Final = "hunter2hunter2"  # noqa: S105 - of a server that lives as long as the tests
 _UNPRIVILEGED: Final = ("postgres", "nobody")
 _MEASURED: Final = {"storage", "language", "corpus"}
@@ -35,9 +38,36 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Let each test begin with the signals of the suite: Dagster leaves SIGTERM as SIGINT was, perhaps ignored."""
+    """Let each test begin with the signals of the suite, and with numbers next to zero.
+
+    Dagster leaves SIGTERM as SIGINT was, perhaps ignored; a job that generates flushes such numbers, as does a bench.
+    """
     for number, handler in _HANDLERS.items():
         signal.signal(number, handler)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_flush_denormal(False)
+
+
+@pytest.fixture(scope="session")
+def seed_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a `mens run --no-train` over the seed data: `store`, `home`, `stdout`, `stderr`, `exit_code`.
+
+    It is run once for all workers. A store that is copied from its `store` has the stages up to the train set made.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if hasattr(request.config, "workerinput") else folder) / "seed_run"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        if not (folder / "exit_code").exists():
+            places = {"DAGSTER_HOME": str(folder / "home"), "MENS_STORE_ROOT": str(folder / "store")}
+            command = [sys.executable, "-m", "mens_pipeline.cli", "run", "--no-train"]
+            with (folder / "stdout").open("w") as stdout, (folder / "stderr").open("w") as stderr:
+                done = subprocess.run(
+                    command, env={**own_environment(), **places}, stdout=stdout, stderr=stderr, check=False
+                )
+            (folder / "exit_code").write_text(str(done.returncode))
+    return folder
 
 
 @pytest.fixture
@@ -46,11 +76,24 @@ def store(tmp_path: Path) -> ArtifactStore:
     return ArtifactStore(tmp_path / "store")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def workers() -> Iterator[BehaviourWorkers]:
-    """Two processes that observe functions, for all tests of a module."""
+    """Two processes that observe functions, for all tests; they start at the first request."""
     with BehaviourWorkers() as found:
         yield found
+
+
+@pytest.fixture(autouse=True)
+def _one_pool_of_workers(workers: BehaviourWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lend these processes to whatever would start such ones, which takes longer than what tests have them do."""
+
+    def settings(pool: BehaviourWorkers) -> tuple[object, ...]:
+        return pool.num_workers, pool.limits, pool._command, pool._seconds  # noqa: SLF001 - what makes pools equal
+
+    def enter(pool: BehaviourWorkers) -> BehaviourWorkers:
+        return workers if settings(pool) == settings(workers) else pool
+
+    monkeypatch.setattr(BehaviourWorkers, "__enter__", enter)
 
 
 @pytest.fixture(scope="session")
@@ -65,6 +108,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from mens_pipeline_tests.delivery.delivered import trained_run  # noqa: PLC0415 - most tests need none of it
 
     return trained_run(tmp_path_factory.mktemp("trained"))
+
+
+@pytest.fixture
+def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do the jobs of commands and assets in this process."""
+    from mens_pipeline_tests.jobs.processes import do_here  # noqa: PLC0415 - most tests need none of it
+
+    for module in ("cli.progress", "orchestration.launchers"):
+        monkeypatch.setattr(f"mens_pipeline.{module}.run_job", do_here)
 
 
 @pytest.fixture(scope="session")

@@ -31,5 +31,5 @@ def _outcomes(stats: dict[str, list[Any]]) -> Iterator[tuple[str, str, float, st
         for report in stats.get(outcome, ()):
             figures = ", ".join(f"{name} {value}" for name, value in report.user_properties)
             reason = str(report.longrepr[2]) if outcome == "skipped" else str(report.longrepr or "").splitlines()[-1:]
-            told = figures or (reason if isinstance(reason, str) else " ".join(reason))
-            yield report.nodeid.rsplit("::", 1)[-1], outcome, report.duration, told.replace("|", "/")
+            details = figures or (reason if isinstance(reason, str) else " ".join(reason))
+            yield report.nodeid.rsplit("::", 1)[-1], outcome, report.duration, details.replace("|", "/")

@@ -72,10 +72,10 @@ def serving(respond: Callable[[dict[str, Any], int], Served]) -> Iterator[ChatSe
             with lock:
                 number = len(running.requests)
                 running.requests.append({"path": self.path, "headers": dict(self.headers), "content": content})
-            answer = respond(content, number)
-            data = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
-            self.send_response(answer.status)
-            for name, value in {"Content-Type": "application/json", **answer.headers}.items():
+            reply = respond(content, number)
+            data = reply.body if isinstance(reply.body, bytes) else json.dumps(reply.body).encode()
+            self.send_response(reply.status)
+            for name, value in {"Content-Type": "application/json", **reply.headers}.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()

@@ -17,12 +17,13 @@ from mens_pipeline.delivery.retention import RetentionPolicy
 from mens_pipeline.feedback.config import FeedbackConfig
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.promotion.policy import GatePolicy
+from mens_pipeline.scratch.tokenizer import COMPOUNDS, CONTROLS, EOS, PAD, UNK, VOCABULARY
 from mens_pipeline.settings import PROJECT_ROOT, Settings
 from mens_pipeline.training.presets import NamedRecipe
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.schemas import DOCUMENTS, SCHEMAS, schema_of
 
-FOLDER: Final = PROJECT_ROOT / "docs" / "reference"
+FOLDER: Final = PROJECT_ROOT / "docs"
 
 _COMMANDS: Final = """\
 # Commands
@@ -68,7 +69,7 @@ _FILES: Final[Mapping[str, tuple[str, type[BaseModel]]]] = {
     "config/recipes.yaml": (_NAMED, NamedRecipe),
     "config/pipeline.yaml": ("Settings of the corpus stages.", PipelineConfig),
     "config/mix.yaml": ("What the train set is mixed of.", MixConfig),
-    "config/evaluation.yaml": ("How models answer, and what is asked beside the exam.", EvaluationConfig),
+    "config/evaluation.yaml": ("How models answer, and what is asked beside the eval suite.", EvaluationConfig),
     "config/feedback.yaml": ("How a model learns from its own answers.", FeedbackConfig),
     "config/gates.yaml": ("What is demanded of data and models.", GatePolicy),
     "config/retention.yaml": ("How long the store and Dagster keep things.", RetentionPolicy),
@@ -161,12 +162,56 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
 
 
-PAGES: Final = {"commands.md": commands_page, "settings.md": settings_page}
+_CONTROL_USES: Final = {PAD: "fills a row up", UNK: "a character without an id", EOS: "the end of a row"}
+_TOKENIZER: Final = """\
+# VoxTokenizer
+
+The tokenizer of the model that is made from scratch: 3 control ids, the 95 printable characters of ASCII
+(id = byte - 29), and 35 compounds. Written by `make docs` from the table itself.
+
+- **Matching** is greedy: at each place the longest compound that matches, else one character. Words have no borders:
+  `fn` is found in `fnord` as well.
+- **What comes back.** Every text of printable ASCII, ends of line and tabs: `decode(encode(text)) == text`.
+- **What does not.** Any other character, such as `é` or a carriage return, gives one `[UNK]`, which comes back as
+  U+FFFD. `num_unknown` counts them. A row whose completion holds one does not train, and is counted as `not_ascii`.
+- **Control ids** are never written by a text: `[EOS]` in a program is five characters.
+- **Which compounds.** Four named words of Vox, the markers of ChatML, layout, and 24 pieces of Vox, each the one that
+  shortened the golden programs most when it was its turn.
+
+`␣` is a blank, `\\n` an end of line, `\\t` a tab.
+
+| id | token | what |
+|---|---|---|
+{table}
+"""
+
+
+def tokenizer_page() -> str:
+    """Return `vox-tokenizer.md`: the table of ids."""
+    rows = [f"| {number} | {_as_code(token)} | {_use_of(number)} |" for number, token in enumerate(VOCABULARY)]
+    return _TOKENIZER.format(table="\n".join(rows))
+
+
+def _as_code(token: str) -> str:
+    written = token.replace("\n", "\\n").replace("\t", "\\t").replace("|", "\\|")
+    return f"`` {written} ``" if "`" in token else f"`{written.replace(' ', '␣')}`"
+
+
+def _use_of(number: int) -> str:
+    if number < len(CONTROLS):
+        return _CONTROL_USES[number]
+    return "compound" if VOCABULARY[number] in COMPOUNDS else "character"
+
+
+PAGES: Final = {
+    "reference/commands.md": commands_page,
+    "reference/settings.md": settings_page,
+    "vox-tokenizer.md": tokenizer_page,
+}
 
 
 def main() -> None:
-    """Write both pages and all schemas."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    """Write the pages and all schemas."""
     for name, page in PAGES.items():
         (FOLDER / name).write_text(page(), encoding="utf-8")
     for name in DOCUMENTS:

@@ -13,7 +13,7 @@ from mens_pipeline.delivery.agreement import MergeManifest, MergeReport
 from mens_pipeline.delivery.gguf_model import GgufReport
 from mens_pipeline.delivery.serving_handoff import ServingHandoff
 from mens_pipeline.evaluation.benchmark import Manifest
-from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer, LocalReport, PassAtK
+from mens_pipeline.evaluation.results import EvalResults, LocalReport, PassAtK, ScoredCompletion
 from mens_pipeline.promotion.receipt import GateFailed, Override, Receipt
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.training.presets import NamedRecipes
@@ -25,7 +25,7 @@ DOCUMENTS: Final[dict[str, type[BaseModel]]] = {
     "eval_results": EvalResults,
     "eval_local_report": LocalReport,
     "benchmark_passatk": PassAtK,
-    "judged_answers": JudgedAnswer,
+    "judged_answers": ScoredCompletion,
     "gate_receipt": Receipt,
     "eval_gate_failed": GateFailed,
     "gate_override": Override,

@@ -20,7 +20,7 @@ _LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)\s]*)?\)")
 
 @pytest.mark.parametrize("name", reference.PAGES)
 def test_the_reference_is_what_the_code_says(name: str) -> None:
-    """A page that is out of date is written anew by `make docs`."""
+    """A page that is out of date is written again by `make docs`."""
     page = (reference.FOLDER / name).read_text(encoding="utf-8")
 
     assert page == reference.PAGES[name](), "run `make docs`, or python -m mens_pipeline_tests.reference, and commit"

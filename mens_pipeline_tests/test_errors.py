@@ -6,7 +6,7 @@ from mens_pipeline.errors import did_you_mean, near_miss
 
 
 @pytest.mark.parametrize(
-    ("found", "answer"),
+    ("found", "completion"),
     [
         ("querry", "Did you mean `query`?"),
         ("mut", "Did you mean `mutation`?"),
@@ -15,9 +15,9 @@ from mens_pipeline.errors import did_you_mean, near_miss
         ("", None),
     ],
 )
-def test_the_nearest_word_is_offered(found: str, answer: str | None) -> None:
+def test_the_nearest_word_is_offered(found: str, completion: str | None) -> None:
     """A similar word, else one that begins so; nothing far-fetched."""
-    assert did_you_mean(found, ["query", "mutation", "server"]) == answer
+    assert did_you_mean(found, ["query", "mutation", "server"]) == completion
 
 
 def test_a_near_miss_is_a_slip_alone() -> None:

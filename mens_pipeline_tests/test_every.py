@@ -22,12 +22,12 @@ def test_every_case_that_disagrees_is_told_with_place_and_cause(tmp_path: Path) 
 
     with pytest.raises(pytest.fail.Exception) as failed:
         test(folder=tmp_path)
-    told = str(failed.value)
+    details = str(failed.value)
 
-    assert told.startswith("3 of 5 cases\nWRONG: line 21, AssertionError\n")
-    assert "\nRAISES: line 17, KeyError\n    'raises'\nSILENT: line 19, Failed" in told
-    assert "GOOD" not in told
-    assert "FINE" not in told
+    assert details.startswith("3 of 5 cases\nWRONG: line 21, AssertionError\n")
+    assert "\nRAISES: line 17, KeyError\n    'raises'\nSILENT: line 19, Failed" in details
+    assert "GOOD" not in details
+    assert "FINE" not in details
 
 
 def test_no_cases_are_no_test() -> None:

@@ -15,6 +15,8 @@ from mens_pipeline_tests.every import every
 
 _PYTHON = sorted([*PROJECT_ROOT.glob("mens_pipeline/**/*.py"), *PROJECT_ROOT.glob("mens_pipeline_tests/**/*.py")])
 _LONGEST_FILE = 400
+_OF_THE_WHOLE = {"e2e", "language/semantics", "security", "soak"}
+"""Folders of tests that are no package's; what `language.semantics` re-exports is tested in one."""
 _TOP_LEVEL = {
     *(
         "pyproject.toml",
@@ -36,6 +38,21 @@ _TOP_LEVEL = {
 def test_files_are_small(path: Path) -> None:
     """One idea a file fits into 400 lines."""
     assert len(path.read_text(encoding="utf-8").splitlines()) <= _LONGEST_FILE
+
+
+def test_tests_lie_where_what_they_test_lies() -> None:
+    """A folder of tests is one of the package or of the whole; no test is named for a module of a folder further in."""
+    package, tests = PROJECT_ROOT / "mens_pipeline", PROJECT_ROOT / "mens_pipeline_tests"
+    places = {path: path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
+    strange = {str(place) for place in places.values() if not (package / place).is_dir()}
+    own = {place: {found.stem for found in (package / place).glob("*")} for place in places.values()}
+    named = [(path, place, path.stem.removeprefix("test_")) for path, place in places.items()]
+    misplaced = [
+        path for path, place, name in named if name not in own[place] and any((package / place).glob(f"*/**/{name}.py"))
+    ]
+
+    assert strange == _OF_THE_WHOLE
+    assert misplaced == []
 
 
 def test_the_top_level_holds_what_was_agreed() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from mens_pipeline_tests.bench import scale
 
-_SIZES = {"store": 200, "table": 20_000, "log": 20_000, "exam": 40, "champions": 50}
+_SIZES = {"store": 200, "table": 20_000, "log": 20_000, "eval_suite": 40, "champions": 50}
 _SLACK = 3
 _MOMENT = 0.5
 """Seconds that a first call may take for what it imports."""

@@ -205,10 +205,10 @@ def test_a_store_that_machines_share_is_asked_for_by_its_url(
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "a"))
     assert open_store(load_settings()).documents.place("k", "latest") == str(tmp_path / "a" / "k" / "latest")
     monkeypatch.setenv("MENS_STORE_URL", store_url)
-    made, _ = open_store(load_settings()).built("k", {}, lambda _folder: {})
+    made, _ = open_store(load_settings()).build("k", {}, lambda _folder: {})
     other = open_store(load_settings(), str(tmp_path / "b"))
     assert other.root == tmp_path / "b"
-    assert other.pointed("k", "latest") == made.key
+    assert other.read_pointer("k", "latest") == made.key
 
     monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.delitem(sys.modules, "mens_pipeline.storage.remote")

@@ -60,43 +60,43 @@ def check_stream(lines: BinaryIO, out: TextIO, default: Mode, *, with_semantics:
         if not line.strip():
             continue
         seen += 1
-        answer = _answer(line, number, default, with_semantics=with_semantics)
-        malformed += "error" in answer
-        rejected += "error" not in answer and not answer["ok"]
-        out.write(json.dumps(answer) + "\n")
+        reply = _reply(line, number, default, with_semantics=with_semantics)
+        malformed += "error" in reply
+        rejected += "error" not in reply and not reply["ok"]
+        out.write(json.dumps(reply) + "\n")
         out.flush()
     return StreamSummary(seen, rejected, malformed)
 
 
-def _answer(line: bytes, number: int, default: Mode, *, with_semantics: bool) -> dict[str, Any]:
+def _reply(line: bytes, number: int, default: Mode, *, with_semantics: bool) -> dict[str, Any]:
     if len(line) > MAX_REQUEST_BYTES:
-        return _malformed(None, number, f"has more than {MAX_REQUEST_BYTES} bytes")
+        return _report_malformed(None, number, f"has more than {MAX_REQUEST_BYTES} bytes")
     try:
         request = json.loads(line)
     except (ValueError, RecursionError) as error:
-        return _malformed(None, number, f"is not JSON ({error})")
+        return _report_malformed(None, number, f"is not JSON ({error})")
     if not isinstance(request, dict):
-        return _malformed(None, number, "is not an object")
+        return _report_malformed(None, number, "is not an object")
     identity = request.get("id")
     source = request.get("source")
     mode = request.get("mode", default)
     if not isinstance(source, str):
-        return _malformed(identity, number, "has no text in `source`")
+        return _report_malformed(identity, number, "has no text in `source`")
     if mode not in tuple(Mode):
-        return _malformed(identity, number, f"has mode {mode!r}; write source, script or ui")
+        return _report_malformed(identity, number, f"has mode {mode!r}; write source, script or ui")
     analysis = analyze(source, Mode(mode))
-    answer = {"id": identity, **verdict_record(analysis)}
+    reply = {"id": identity, **verdict_record(analysis)}
     if with_semantics and analysis.module is not None:
-        answer["semantic"] = semantic_records(semantic_diagnostics(analysis.module, source))
-    return answer
+        reply["semantic"] = semantic_records(semantic_diagnostics(analysis.module, source))
+    return reply
 
 
-def _malformed(identity: object, number: int, problem: str) -> dict[str, Any]:
+def _report_malformed(identity: object, number: int, problem: str) -> dict[str, Any]:
     message = f'line {number} {problem}. Expected {{"id": ..., "source": "...", "mode": "source"}}.'
     return {"id": identity, "ok": False, "declarations": [], "constructs": {}, "diagnostics": [], "error": message}
 
 
-MAX_BYTES: Final = 67_108_864
+_MAX_BYTES: Final = 67_108_864
 """Of a file; a larger one is no program."""
 
 _STDIN: Final = Path("-")
@@ -182,13 +182,26 @@ def _check_lines(path: Path, mode: ModeOption, *, with_semantics: bool) -> int:
     return REFUSED if summary.rejected else 0
 
 
-def _check_file(path: Path, mode: ModeOption, *, with_semantics: bool) -> CheckedFile:
+def read_program(path: Path) -> bytes:
+    """Read the file of a program.
+
+    Raises:
+        typer.BadParameter: It cannot be read.
+    """
     try:
-        data = sys.stdin.buffer.read() if path == _STDIN else read_regular(path, MAX_BYTES)
+        return read_regular(path, _MAX_BYTES)
     except OSError as error:
         raise typer.BadParameter(visible_text(f"{path}: {error.strerror}. Name a readable file.")) from error
-    chosen = mode_of(path.name) if mode is ModeOption.AUTO else Mode(mode)
-    analysis = analyze_bytes(data, chosen)
+
+
+def resolve_mode(path: Path, mode: ModeOption) -> Mode:
+    """Return the mode of a program: that which was asked for, or that of its name."""
+    return mode_of(path.name) if mode is ModeOption.AUTO else Mode(mode)
+
+
+def _check_file(path: Path, mode: ModeOption, *, with_semantics: bool) -> CheckedFile:
+    data = sys.stdin.buffer.read() if path == _STDIN else read_program(path)
+    analysis = analyze_bytes(data, resolve_mode(path, mode))
     module = analysis.module if with_semantics else None
     semantic = semantic_diagnostics(module, data.decode("utf-8")) if module is not None else None
     return CheckedFile("<stdin>" if path == _STDIN else str(path), data, analysis, semantic)
@@ -264,7 +277,6 @@ def _window(line: str, column: int, width: int) -> tuple[str, int, int]:
 
 
 def _cells(character: str) -> int:
-    """Return the columns that a character takes on a terminal."""
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

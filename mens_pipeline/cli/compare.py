@@ -7,7 +7,7 @@ import typer
 from pydantic import TypeAdapter
 
 from mens_pipeline.cli.options import argument, declare_options, option, switch
-from mens_pipeline.cli.terminal import aligned, print_json, say, tell
+from mens_pipeline.cli.terminal import align_columns, log_line, print_json, print_line
 from mens_pipeline.configured import open_store
 from mens_pipeline.settings import load_settings
 
@@ -59,20 +59,20 @@ def compare(
         table = TypeAdapter(Table).dump_python(comparison.table, mode="json")
         print_json({"num_tasks": comparison.num_tasks, "notes": comparison.notes, **table})
     else:
-        for line in aligned([*_lines(comparison)]):
-            say(line)
+        for line in align_columns([*_lines(comparison)]):
+            print_line(line)
     for note in comparison.notes:
-        tell(note)
-    tell(f"page {output}")
+        log_line(note)
+    log_line(f"page {output}")
 
 
 def _entries(names: "Sequence[str]") -> "list[Entry]":
-    """Read the judged answers of paths, and find those of recipes and runs."""
+    """Read the scored completions of paths, and find those of recipes and runs."""
     from mens_pipeline.orchestration.instance import open_instance
     from mens_pipeline.orchestration.recipes import find_entry
-    from mens_pipeline.promotion.report.comparison import find_answers, read_entry
+    from mens_pipeline.promotion.report.comparison import find_completions, read_entry
 
-    paths = {name: find_answers(Path(name)) for name in names}
+    paths = {name: find_completions(Path(name)) for name in names}
     if all(paths.values()):
         return [read_entry(path) for name in names if (path := paths[name])]
     settings = load_settings()

@@ -9,7 +9,7 @@ import typer
 
 from mens_pipeline.cli.options import REQUIRED, argument, declare_options, option, switch
 from mens_pipeline.cli.synthesis import evol
-from mens_pipeline.cli.terminal import say, show, tell, write_report
+from mens_pipeline.cli.terminal import log_line, print_line, show, write_report
 from mens_pipeline.cli.upstream import CorpusGroup
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit, most_frequent, share_text
 from mens_pipeline.corpus.schema.reasons import DropReason, NoBehaviour
@@ -19,8 +19,9 @@ from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.jsonl import open_rows, write_digest, write_jsonl, write_lines, write_text
 
 if TYPE_CHECKING:
+    from mens_pipeline.corpus.curate.heldout_split import SplitReport
     from mens_pipeline.corpus.curate.mix import MixReport
-    from mens_pipeline.corpus.curate.split import SplitReport
+    from mens_pipeline.corpus.infill.rows import InfillRows
 
 app = typer.Typer(name="corpus", cls=CorpusGroup, help="From a Vox workspace to training data.", no_args_is_help=True)
 
@@ -43,8 +44,7 @@ def extract(
 
     Exit code 0: the records are written. 1: the file holds a row that is no record. 2: the command was misused.
     """
-    from mens_pipeline.corpus.extract.source_roots import find_source_roots
-    from mens_pipeline.corpus.extract.sources import commit_of
+    from mens_pipeline.corpus.extract.sources import commit_of, find_source_roots
     from mens_pipeline.corpus.extract.workspace import (
         CarriedRecords,
         carried_records,
@@ -68,11 +68,11 @@ def extract(
 
     written = write_lines(output, lines()) - len(carried.lines)
     if carried.lines:
-        tell(f"{len(carried.lines)} records of other folders of {workspace} stay in {output}")
-    for reason, count in carried.left.most_common():
-        tell(f"{count} records of other folders of {workspace} leave {output}: {reason}")
+        log_line(f"{len(carried.lines)} records of other folders of {workspace} stay in {output}")
+    for reason, count in carried.dropped.most_common():
+        log_line(f"{count} records of other folders of {workspace} leave {output}: {reason}")
     digest = write_digest(output)
-    counts = {**extraction_report(accounts, written), "other_folders": carried.account(), "output_sha256": digest}
+    counts = {**extraction_report(accounts, written), "other_folders": carried.as_json(), "output_sha256": digest}
     write_report(report, {**counts, "drops": [asdict(drop) for drop in drops]})
     show(counts, _extraction_lines(accounts, written, output), as_json=as_json)
 
@@ -108,8 +108,7 @@ def validate(
     Exit code 0: the good rows are written. 1: strict, and a row is not kept. 2: the command was misused.
     """
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-    from mens_pipeline.corpus.curate.repetition import Repetition
-    from mens_pipeline.corpus.curate.validate import Quarantined, ValidationReport, validate_rows
+    from mens_pipeline.corpus.curate.validate import Quarantined, Repetition, ValidationReport, validate_rows
 
     repetition = Repetition(load_pipeline_config(PIPELINE_CONFIG).validate_)
     is_strict = load_settings().strict_jsonl
@@ -161,11 +160,46 @@ def pairs(
     account = Account[NoBehaviour]()
     with BehaviourWorkers() as workers:
         written = write_jsonl(output, make_pairs(extracted, workers, account))
-    say(f"{written} pairs in {output}, from {len(extracted)} records")
+    print_line(f"{written} pairs in {output}, from {len(extracted)} records")
     behaviour = behaviour_report(account)
-    say(f"behaviour observed of {share_text(behaviour['observed'], behaviour['functions'])} functions")
+    print_line(f"behaviour observed of {share_text(behaviour['observed'], behaviour['functions'])} functions")
     for reason, count in behaviour["without"].items():
-        say(f"{count:>6}  {reason}")
+        print_line(f"{count:>6}  {reason}")
+
+
+@app.command()
+@declare_options
+def infill(
+    *,
+    rows: Path = argument("Pairs that train, as JSON lines.", metavar="IN"),
+    output: Path = option(REQUIRED, "Where the infill rows go, as JSON lines.", "-o", "--output", metavar="FILE"),
+    heldout: Path | None = option(None, "Held-out pairs; no row asks for a line of them.", metavar="FILE"),
+    per_file: int = option(6, "Holes of one program at most.", metavar="N", ge=1),
+    seed: int = option(0, "Decides which holes.", metavar="N", ge=0),
+    as_json: bool = switch("Print the counts as one JSON document.", "--json"),
+) -> None:
+    """Cut holes in programs: rows that ask for the piece of a program between what stands before and behind it.
+
+    `mens corpus mix` and the pipeline do the same after the split, as config/mix.yaml says; this command shows what
+    comes of it, or makes rows for another trainer. Holes are cut along the syntax tree: the rest of a line, an
+    expression, arguments, statements, a body, a field, a decorator; a third of them begin within a word.
+
+    Exit code 0: the rows are written. 1: IN holds a row that is no pair. 2: the command was misused.
+    """
+    from mens_pipeline.corpus.infill.rows import InfillPolicy, cut_rows
+    from mens_pipeline.corpus.schema.training_pair import read_pairs
+
+    policy = InfillPolicy(per_file=per_file, synthetic_share=1.0, seed=seed)
+    cut = cut_rows(read_pairs(rows), read_pairs(heldout) if heldout is not None else (), policy)
+    write_jsonl(output, cut.rows)
+    show(cut.report().model_dump(), _infill_lines(cut, output), as_json=as_json)
+
+
+def _infill_lines(cut: "InfillRows", output: Path) -> Iterator[str]:
+    for kind, count in cut.report().kinds.items():
+        yield f"{kind:<12} {share_text(count, cut.kept)}"
+    yield from (f"{count:>6}  {reason}" for reason, count in most_frequent(cut.dropped).items())
+    yield f"{cut.kept} rows in {output}"
 
 
 @app.command()
@@ -175,6 +209,9 @@ def mix(
     config: Path | None = option(None, "What is mixed [default: config/mix.yaml].", metavar="FILE"),
     data_dir: Path = option(Path(), "Where the paths of the mix begin.", metavar="DIR"),
     allow_missing_sources: bool = switch("Take every source as optional."),
+    infill_share: float | None = option(
+        None, "Share of rows that complete code at a cursor [default: that of the mix].", metavar="X", ge=0, le=0.95
+    ),
     as_json: bool = switch("Print the report as one JSON document.", "--json"),
 ) -> None:
     """Mix sources of pairs into one train set, in the shares that their weights ask for.
@@ -186,12 +223,11 @@ def mix(
     Exit code 0: the train set is written. 1: a source that is not optional gives nothing. 2: the command was misused.
     """
     from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-    from mens_pipeline.corpus.curate.heldout_split import ASIDE, FAMILIES, HELDOUT, family_pairs
+    from mens_pipeline.corpus.curate.heldout_split import ASIDE, FAMILIES, HELDOUT, family_pairs, split_pairs
     from mens_pipeline.corpus.curate.mix import load_mix_config, mix_sources
-    from mens_pipeline.corpus.curate.mixed_train_set import read_sources, write_mix
+    from mens_pipeline.corpus.curate.mixed_train_set import add_infill_rows, read_sources, write_mix
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-    from mens_pipeline.corpus.curate.repetition import Repetition
-    from mens_pipeline.corpus.curate.split import split_pairs
+    from mens_pipeline.corpus.curate.validate import Repetition
     from mens_pipeline.evaluation.benchmark import protected_pairs
 
     config_path = config or MIX_CONFIG
@@ -199,6 +235,7 @@ def mix(
     if allow_missing_sources:
         optional = tuple(source.model_copy(update={"optional": True}) for source in wanted.sources)
         wanted = wanted.model_copy(update={"sources": optional})
+    wanted = wanted.with_infill_share(infill_share)
     policy = load_pipeline_config(PIPELINE_CONFIG)
     sources = read_sources(wanted, data_dir)
     used = [source.path for source in wanted.sources if source.weight > 0]  # others must not shadow their rows
@@ -208,15 +245,16 @@ def mix(
         split = split_pairs(present, Repetition(policy.validate_), policy.split, workers, protected)
     for path, pairs in split.train.items():
         sources[path].pairs = pairs
+    infill = add_infill_rows(sources, split.heldout, wanted)
     mixed = mix_sources(wanted, sources)
     output = data_dir / wanted.output
     about = {"config_path": str(config_path), "output_path": str(output), "config": wanted.model_dump(mode="json")}
-    report = write_mix(mixed, output, {**about, "split": split.report().model_dump()})
+    report = write_mix(mixed, output, {**about, "infill": infill, "split": split.report().model_dump()})
     write_jsonl(output.with_name(HELDOUT), split.heldout)
     write_jsonl(output.with_name(FAMILIES), family_pairs(policy.split))
     write_jsonl(output.with_name(ASIDE), split.aside)
     if split.shortfall and not as_json:
-        tell(split.shortfall)
+        log_line(split.shortfall)
     show(report, _mix_lines(split.report(), mixed.report(), output), as_json=as_json)
 
 
@@ -284,10 +322,10 @@ def evaluate(
         figures = evaluate_data(lines)
     write_text(output, figures.model_dump_json(indent=2, by_alias=True) + "\n")
     if print_summary:
-        say(f"measured: {figures.measured}")
+        print_line(f"measured: {figures.measured}")
         for name, counts in {"parse rate": figures, **figures.lanes}.items():
             indent = "" if counts is figures else "  "
             coverage = share_text(len(counts.constructs), figures.construct_total)
-            say(f"{indent}{name} {share_text(counts.num_parsed, counts.num_code_rows)}, coverage {coverage}")
-        say(f"missing {', '.join(figures.missing_constructs) or 'none'}")
-        say(f"prose rows {figures.num_prose_rows}, unreadable rows {figures.num_unreadable_rows}")
+            print_line(f"{indent}{name} {share_text(counts.num_parsed, counts.num_code_rows)}, coverage {coverage}")
+        print_line(f"missing {', '.join(figures.missing_constructs) or 'none'}")
+        print_line(f"prose rows {figures.num_prose_rows}, unreadable rows {figures.num_unreadable_rows}")

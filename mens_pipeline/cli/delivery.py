@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from mens_pipeline.cli.options import REQUIRED, argument, declare_options, option, switch
-from mens_pipeline.cli.progress import choose_device, run_and_show, show_answers
-from mens_pipeline.cli.terminal import interruptible, print_json, say, tell
+from mens_pipeline.cli.progress import choose_device, run_and_show, show_completions
+from mens_pipeline.cli.terminal import interruptible, log_line, print_json, print_line
 from mens_pipeline.configured import open_store
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import EvaluationConfig
@@ -55,9 +55,9 @@ def merge(
 ) -> None:
     """Merge an adapter into its base, and prove that what comes out is the model that was judged.
 
-    The adapter is added to the four-bit weights restored, on which it was trained and judged. The folder is loaded anew
-    as any program would, and must write the same tokens to held-out prompts (99.9 %) with the same share of Vox (0.2
-    points); otherwise nothing is handed on. Writes a folder of Hugging Face with card, merge_report.json and
+    The adapter is added to the four-bit weights restored, on which it was trained and evaluated. The folder is loaded
+    again as any program would, and must write the same tokens to held-out prompts (99.9 %) with the same share of Vox
+    (0.2 points); otherwise nothing is handed on. Writes a folder of Hugging Face with card, merge_report.json and
     external_serving_handoff_v1.json; with --gguf a GGUF file and a Modelfile for Ollama. What was merged before is not
     merged again.
 
@@ -85,12 +85,12 @@ def merge(
     gguf_model: Artifact | None = None
     with interruptible("run the same command again"):
         merged, reused = build_merged_model(prepared, store, _launch)
-        tell("nothing has changed since this was merged before" if reused else f"merged into {merged.path}")
+        log_line("nothing has changed since this was merged before" if reused else f"merged into {merged.path}")
         report = refuse_difference(merged.path)
-        tell(report.summary)
+        log_line(report.summary)
         if gguf is not None:
             gguf_model, _ = build_gguf_model(merged, prepared, gguf.value, store, _launch)
-    delivery = Delivery(source, merged, gguf_model, settings.data_licence)
+    delivery = Delivery(source=source, merged=merged, gguf=gguf_model, data_licence=settings.data_licence)
     handoff = build_serving_handoff(delivery, store)[0].path / HANDOFF
     if output is not None:
         handoff = write_folder(delivery, output)
@@ -98,11 +98,11 @@ def merge(
         typer.echo(handoff.read_text(encoding="utf-8"), nl=False)
         return
     verdict = "promoted" if source.promoted is not None else "not promoted"
-    say(f"{source.adapter.manifest.name}, {verdict}: {report.summary}")
-    say(f"model    {output or merged.path}")
+    print_line(f"{source.adapter.manifest.name}, {verdict}: {report.summary}")
+    print_line(f"model    {output or merged.path}")
     if gguf_model is not None:
-        say(f"gguf     {next((output or gguf_model.path).glob('*.gguf'))}")
-    say(f"hand-off {handoff}")
+        print_line(f"gguf     {next((output or gguf_model.path).glob('*.gguf'))}")
+    print_line(f"hand-off {handoff}")
 
 
 def _prepare(  # noqa: PLR0917 - what the command was given
@@ -117,23 +117,27 @@ def _prepare(  # noqa: PLR0917 - what the command was given
     from mens_pipeline.delivery.agreement import NUM_PROMPTS
     from mens_pipeline.delivery.merge_source import prompts_of
     from mens_pipeline.delivery.merged_model import KIND, prepare_merge
-    from mens_pipeline.inference.prepare import Conditions, answer_fits
+    from mens_pipeline.inference.prepare import Conditions, completion_fits
     from mens_pipeline.settings import EVALUATION
     from mens_pipeline.storage.yaml_file import load_model
 
     chosen = choose_device(device, settings)
     decoding = load_model(EVALUATION, EvaluationConfig).decoding
     asked = prompts_of(
-        source, heldout, store, answer_fits(source.adapter.manifest.base_model, decoding), num_prompts or NUM_PROMPTS
+        source,
+        heldout,
+        store,
+        completion_fits(source.adapter.manifest.base_model, decoding),
+        num_prompts or NUM_PROMPTS,
     )
-    tell(f"adapter {source.adapter.digest[:12]} of {source.adapter.path}, {len(asked.tasks)} prompts to compare by")
+    log_line(f"adapter {source.adapter.digest[:12]} of {source.adapter.path}, {len(asked.tasks)} prompts to compare by")
     conditions = Conditions(decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
     work = store.root / KIND / f".work-{time.time_ns()}"
     return prepare_merge(source, asked, conditions, dtype.value if dtype is not None else None, work)
 
 
 def _launch(job_path: Path) -> int:
-    return run_and_show(job_path, show_answers())
+    return run_and_show(job_path, show_completions())
 
 
 class What(StrEnum):
@@ -172,12 +176,12 @@ def push(
     target = hub.Target(repo, revision, "model" if what is What.ADAPTER else "dataset")
     with tempfile.TemporaryDirectory(prefix="mens-push-") as staging:
         plan = _plan_push(what, run_dir, target, settings, into or Path(staging))
-        say(_lines(plan))
+        print_line(_lines(plan))
         if not yes:
-            say("dry run: nothing was sent. Send it with --yes.", err=True)
+            print_line("dry run: nothing was sent. Send it with --yes.", err=True)
             return
         pushed = hub.push(plan, settings.hub_token)
-    say(f"commit {pushed.commit}\n{pushed.url}")
+    print_line(f"commit {pushed.commit}\n{pushed.url}")
 
 
 def _plan_push(what: What, run_dir: Path | None, target: "Target", settings: Settings, staging: Path) -> "PushPlan":
@@ -219,20 +223,20 @@ def lineage(
     if as_json:
         print_json(asdict(found))
         return
-    say(f"adapter    {_format_link(found.adapter)}")
+    print_line(f"adapter    {_format_link(found.adapter)}")
     for link in found.rests_on:
-        say(f"made from  {_format_link(link)}")
+        print_line(f"made from  {_format_link(link)}")
     for name, count in found.rows.items():
-        say(f"rows       {count:>7}  {name}")
+        print_line(f"rows       {count:>7}  {name}")
     most = sorted(found.files.items(), key=lambda item: -item[1])
     for name, count in most[:_SHOWN]:
         lines = ", ".join(f"{first}-{last}" for first, last in found.lines[name])
-        say(f"file       {count:>7}  {name}  lines {lines}")
+        print_line(f"file       {count:>7}  {name}  lines {lines}")
     if len(most) > _SHOWN:
-        say(f"           and {len(most) - _SHOWN} more files: --json")
-    say(f"commits    {', '.join(found.commits) or 'none on record'}")
+        print_line(f"           and {len(most) - _SHOWN} more files: --json")
+    print_line(f"commits    {', '.join(found.commits) or 'none on record'}")
     for link in found.used_by:
-        say(f"used by    {_format_link(link)}")
+        print_line(f"used by    {_format_link(link)}")
 
 
 def _format_link(link: "Link") -> str:

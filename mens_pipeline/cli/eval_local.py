@@ -1,4 +1,4 @@
-"""`mens eval-local`: what base and adapter write, judged side by side."""
+"""`mens eval-local`: what base and adapter write, evaluated side by side."""
 
 import json
 import re
@@ -12,13 +12,12 @@ import typer
 from pydantic import ValidationError
 
 from mens_pipeline.cli.options import Options, option, switch, take_options, values_of
-from mens_pipeline.cli.progress import choose_device, run_and_show, show_answers
-from mens_pipeline.cli.terminal import aligned, interruptible, say, tell
+from mens_pipeline.cli.progress import choose_device, run_and_show, show_completions
+from mens_pipeline.cli.terminal import align_columns, interruptible, log_line, print_line
 from mens_pipeline.configured import engine_of, open_store, thresholds_of
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.inference.generation import EvaluationConfig
-from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.inference.generation import EvaluationConfig, Syntax
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.models.adapter import Adapter
@@ -36,22 +35,31 @@ if TYPE_CHECKING:
 
 def summary_of(results: "EvalResults", page: Path) -> str:
     """Format the figures that most people look for, each with its 95 % interval."""
+    from mens_pipeline.evaluation.infill_results import figures_of_infill
     from mens_pipeline.promotion.report.table import columns_of, table_of
 
     table = table_of([column for column in columns_of(results) if column.name != "champion"])
     found = table.row("coverage").cells[table.models.index("adapter")].text.partition(" ")[0]
-    return "\n".join([*aligned(table.lines_by_suite()), f"constructs in accepted answers: {found}", f"report {page}"])
+    pieces = figures_of_infill(results.infill) if results.infill is not None else {}
+    return "\n".join(
+        [
+            *align_columns(table.lines_by_suite()),
+            f"constructs in accepted answers: {found}",
+            *(f"at the cursor: {name} {text}" for name, text in pieces.items()),
+            f"report {page}",
+        ]
+    )
 
 
-def trial_summary_of(trial: "Trial", answers: Path) -> str:
-    """Format the figures of a model that answered a benchmark alone."""
+def trial_summary_of(trial: "Trial", completions: Path) -> str:
+    """Format the figures of a model that completed a benchmark alone."""
     from mens_pipeline.promotion.report.table import Column, table_of
 
     lines = table_of([Column("model", trial.scores, best_of=trial.best_of)]).lines_by_suite()
     if trial.scores.overall.test_rate.denominator:
         num_errors = trial.scores.overall.execution_errors.get(ErrorClass.RUNTIME, 0)
         lines.append(("", "run-time errors", str(num_errors)))
-    return "\n".join([*aligned(lines), f"answers {answers}", "a trial: no verdict rests on it"])
+    return "\n".join([*align_columns(lines), f"answers {completions}", "a trial: no verdict rests on it"])
 
 
 _KEPT: Final = "run the same command again, finished answers are kept"
@@ -75,6 +83,9 @@ class EvalOptions(Options):
     temperature: float | None = option(None, "0: always the most likely token.", field="temperature")
     max_tokens: int | None = option(None, "Tokens of an answer at most.", field="max_new_tokens")
     seed_base: int | None = option(None, "Start of sampling.", field="seed")
+    holes: int | None = option(
+        None, "Holes in held-out programs that the adapter fills; 0: none.", metavar="N", field="infill_holes"
+    )
     decoding: Syntax | None = option(
         None,
         "constrained: only what can still become a program is written; fallback: where an answer is none.",
@@ -101,9 +112,10 @@ def eval_local(options: EvalOptions) -> None:
     An answer is Vox when the front end accepts it; it passes when it is complete, and declares what was asked for under
     the name that was asked for. Writes eval_results.json, eval_local_report.json, benchmark_passatk.json,
     judged_answers.jsonl and report.html into the folder of the run, and takes a verdict on an earlier evaluation away.
-    Answers are kept: what was asked before is not generated again. By other held-out pairs than those beside the train
-    set a run is judged, but not promoted. Beside the exam the base is asked a sample of it with a description of the
-    language and examples in its prompt, and the adapter synthetic tasks, as config/evaluation.yaml says.
+    Completions are kept: no prompt is completed twice in the same way. With other held-out pairs than those beside the
+    train set a run is evaluated, but not promoted. Beside the eval suite the base completes a sample of it with a
+    description of the language and examples in its prompt, and the adapter synthetic tasks, as config/evaluation.yaml
+    says. An adapter that was shown holes in programs fills some of held-out ones (`infill_completions.jsonl`).
 
     With --endpoint another model answers the benchmark, over HTTP with the key in MENS_EVOL_API_KEY; its replies are
     kept in build/endpoint, so that a command that was cut short pays for nothing twice.
@@ -122,9 +134,9 @@ def eval_local(options: EvalOptions) -> None:
     device = choose_device(options.device, settings)
     conditions = Conditions(config.decoding, device, settings.cache_root / f"{device.kind}.lock", engine_of(settings))
     if options.trial:
-        _try(options.run_dir, _asked_alone(benchmark), conditions, as_json=options.as_json)
+        _try(options, _asked_alone(benchmark), conditions)
     else:
-        _examine(options.run_dir, options.heldout, benchmark, config, conditions, as_json=options.as_json)
+        _examine(options, benchmark, config, conditions)
 
 
 def _asked_alone(benchmark: "Benchmark | None") -> "Benchmark":
@@ -134,76 +146,74 @@ def _asked_alone(benchmark: "Benchmark | None") -> "Benchmark":
 
 
 def _examine(
-    run_dir: Path,
-    heldout: Path | None,
-    benchmark: "Benchmark | None",
-    config: EvaluationConfig,
-    conditions: "Conditions",
-    *,
-    as_json: bool,
+    options: EvalOptions, benchmark: "Benchmark | None", config: EvaluationConfig, conditions: "Conditions"
 ) -> None:
-    """Let base and adapter take the exam, and write what came of it into the folder of the run."""
+    """Let base and adapter take the eval suite, and write what came of it into the folder of the run."""
     from mens_pipeline.evaluation.eval_results import eval_suite
     from mens_pipeline.evaluation.few_shot import few_shot_of
+    from mens_pipeline.evaluation.infill import infill_decoding, infill_suite
     from mens_pipeline.evaluation.run_folder import heldout_beside
-    from mens_pipeline.inference.prepare import answer_fits
-    from mens_pipeline.promotion.benchmark_gate import PAGE, write_page
-    from mens_pipeline.promotion.receipt import results_in
+    from mens_pipeline.inference.prepare import completion_fits
+    from mens_pipeline.promotion.benchmark_gate import write_page
+    from mens_pipeline.promotion.receipt import PAGE, results_in
     from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of
 
-    settings, adapter = load_settings(), Adapter.open(run_dir)
-    manifest, store = adapter.manifest, open_store(settings)
-    fits = answer_fits(manifest.base_model, config.decoding)
-    exam = eval_suite(heldout or heldout_beside(manifest), manifest.train_file, benchmark, fits, config.family_tasks)
+    run_dir, settings = options.run_dir, load_settings()
+    adapter, store = Adapter.open(run_dir), open_store(settings)
+    manifest = adapter.manifest
+    fits = completion_fits(manifest.base_model, config.decoding)
+    piece_fits = completion_fits(manifest.base_model, infill_decoding(config))
+    heldout = options.heldout or heldout_beside(manifest)
+    whole_suite = eval_suite(heldout, manifest.train_file, benchmark, fits, config.family_tasks)
     demands = Demands(thresholds_of(settings), is_benchmark_asked=settings.benchmark)
-    first, *later = rounds_of(exam.tasks, demands.thresholds)
-    exam = replace(
-        exam,
+    first, *later = rounds_of(whole_suite.tasks, demands.thresholds)
+    whole_suite = replace(
+        whole_suite,
         num_base_tasks=config.base_tasks,
         few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, manifest.train_file, manifest.train_sha256),
+        infill=infill_suite(heldout, manifest.train_file, manifest, config, piece_fits),
     )
     more = f", {sum(map(len, later))} more where that cannot tell" if later else ""
-    tell(f"{len(first)} prompts to base and adapter{more}")
-    _tell_too_long(exam.num_too_long, conditions)
-    if exam.num_tests_dropped:
-        tell(f"{exam.num_tests_dropped} prompts lost their hidden tests: their own reference fails them")
+    log_line(f"{len(first)} prompts to base and adapter{more}")
+    _report_too_long(whole_suite.num_too_long, conditions)
+    if whole_suite.num_tests_dropped:
+        log_line(f"{whole_suite.num_tests_dropped} prompts lost their hidden tests: their own reference fails them")
     with interruptible(_KEPT):
         evaluation, reused = evaluate_in_rounds(
             adapter,
-            exam,
+            whole_suite,
             conditions,
             store,
             demands=demands,
             launch=_launch,
-            tell=tell,
+            log_line=log_line,
             work=str(time.time_ns()),
             now=int(time.time()),
         )
     _put_into(run_dir, evaluation)
     write_page(run_dir / PAGE, evaluation.path, run_dir, None)
     results = results_in(run_dir)
-    _print(results.model_dump_json(indent=2) if as_json else None, summary_of(results, run_dir / PAGE))
+    _print(results.model_dump_json(indent=2) if options.as_json else None, summary_of(results, run_dir / PAGE))
     if reused:
-        tell("nothing has changed since this was judged before")
+        log_line("nothing has changed since this was judged before")
 
 
-def _try(run_dir: Path, benchmark: "Benchmark", conditions: "Conditions", *, as_json: bool) -> None:
-    """Ask the adapter alone, and show what came of it; no document of an exam is written."""
+def _try(options: EvalOptions, benchmark: "Benchmark", conditions: "Conditions") -> None:
+    """Ask the adapter alone, and show what came of it; no document of an eval suite is written."""
     from mens_pipeline.evaluation.trial import TRIAL, try_adapter
-    from mens_pipeline.inference.prepare import answer_fits
+    from mens_pipeline.inference.prepare import completion_fits
 
-    store, adapter = open_store(load_settings()), Adapter.open(run_dir)
-    fits = answer_fits(adapter.manifest.base_model, conditions.decoding)
+    store, adapter = open_store(load_settings()), Adapter.open(options.run_dir)
+    fits = completion_fits(adapter.manifest.base_model, conditions.decoding)
     with interruptible(_KEPT):
         tried = try_adapter(adapter, benchmark, fits, conditions, store, launch=_launch)
-    _tell_too_long(tried.num_too_long, conditions)
-    _show(tried, run_dir / TRIAL, as_json=as_json)
+    _report_too_long(tried.num_too_long, conditions)
+    _show(tried, options.run_dir / TRIAL, as_json=options.as_json)
 
 
 def _try_endpoint(options: EvalOptions, url: str, benchmark: "Benchmark", config: EvaluationConfig) -> None:
-    """Ask a model over HTTP, and show what came of it."""
     from mens_pipeline.corpus.evolution.requests import Ledger
-    from mens_pipeline.evaluation.few_shot import described
+    from mens_pipeline.evaluation.few_shot import describe_language
     from mens_pipeline.evaluation.trial import TRIAL, try_generator
     from mens_pipeline.inference.endpoint import Endpoint
 
@@ -211,19 +221,19 @@ def _try_endpoint(options: EvalOptions, url: str, benchmark: "Benchmark", config
     generator = Endpoint(url, name, key, max_new_tokens=config.max_new_tokens, temperature=config.temperature)
     folder = Path("build") / "endpoint" / re.sub(r"[^\w.-]+", "_", name)
     folder.mkdir(parents=True, exist_ok=True)
-    system = described(FEW_SHOT) if options.describe else SYSTEM_PROMPT
+    system = describe_language(FEW_SHOT) if options.describe else SYSTEM_PROMPT
     with interruptible(_KEPT):
         ledger = Ledger(folder / "replies.jsonl")
         tried = try_generator(generator, benchmark, system, config, ledger)
     _show(tried, folder / TRIAL, as_json=options.as_json)
 
 
-def _show(tried: "Trial", answers: Path, *, as_json: bool) -> None:
+def _show(tried: "Trial", completions: Path, *, as_json: bool) -> None:
 
-    write_jsonl(answers, tried.answers)
+    write_jsonl(completions, tried.completions)
     chosen = {} if tried.best_of is None else {"best_of": tried.best_of.model_dump(mode="json")}
     document = json.dumps({**tried.scores.overall.model_dump(mode="json"), **chosen}, indent=2)
-    _print(document if as_json else None, trial_summary_of(tried, answers))
+    _print(document if as_json else None, trial_summary_of(tried, completions))
 
 
 def _print(document: str | None, summary: str) -> None:
@@ -231,22 +241,23 @@ def _print(document: str | None, summary: str) -> None:
     if document is not None:
         typer.echo(document)
     else:
-        say(summary)
+        print_line(summary)
 
 
-def _tell_too_long(number: int, conditions: "Conditions") -> None:
+def _report_too_long(number: int, conditions: "Conditions") -> None:
     if number:
         most = conditions.decoding.max_new_tokens
-        tell(f"{number} not asked: not even their reference fits into {most} tokens (--max-tokens)")
+        log_line(f"{number} not asked: not even their reference fits into {most} tokens (--max-tokens)")
 
 
 def _put_into(run_dir: Path, evaluation: Artifact) -> None:
     """Put the documents of an evaluation in place of earlier ones, and remove the verdict on those."""
+    from mens_pipeline.evaluation.infill_results import INSERTS
     from mens_pipeline.evaluation.run_folder import forget, remember
-    from mens_pipeline.promotion.benchmark_gate import KIND as GATE
     from mens_pipeline.promotion.receipt import FAILED, RECEIPT
+    from mens_pipeline.promotion.receipt import KIND as GATE
 
-    for name in (RECEIPT, FAILED):
+    for name in (RECEIPT, FAILED, INSERTS):
         (run_dir / name).unlink(missing_ok=True)
     forget(run_dir, GATE)
     for name in evaluation.outputs:
@@ -268,4 +279,4 @@ def _config(options: EvalOptions) -> EvaluationConfig:
 
 
 def _launch(prepared: "PreparedGeneration") -> int:
-    return run_and_show(prepared.job_path, show_answers())
+    return run_and_show(prepared.job_path, show_completions())

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mens_pipeline.cli.options import REQUIRED, argument, declare_options, option, switch
-from mens_pipeline.cli.terminal import say, tell
+from mens_pipeline.cli.terminal import log_line, print_line
 from mens_pipeline.language.grammar.export import GrammarFormat, grammar_text
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.jsonl import write_text
 
 if TYPE_CHECKING:
-    from mens_pipeline.evaluation.judge import Judgement
+    from mens_pipeline.evaluation.scores import Score
 
 
 _BENCH = Annotated[
@@ -32,7 +32,7 @@ class Framework(StrEnum):
 @declare_options
 def score(
     *,
-    answers: Path = argument("Answers to tasks of a benchmark, one JSON a line.", metavar="FILE"),
+    completions: Path = argument("Completions of tasks of a benchmark, one JSON a line.", metavar="FILE"),
     bench: _BENCH = None,
 ) -> None:
     """Judge answers that another program let a model write, and run their hidden tests in the sandbox.
@@ -43,28 +43,28 @@ def score(
     Exit code 0: judged, whatever came of it. 1: a line is no answer to a task. 2: the command was misused.
     """
     from mens_pipeline.evaluation.benchmark import load_benchmark
-    from mens_pipeline.evaluation.trial import judge_written, read_written
+    from mens_pipeline.evaluation.trial import read_written, score_written
 
-    written = read_written(answers)
+    written = read_written(completions)
     benchmark = load_benchmark(bench or load_settings().benchmark_dir)
     categories = {task.id: task.spec.category for task in benchmark.tasks}
-    judged = judge_written(benchmark, written)
-    for one, judgement in zip(written, judged, strict=True):
-        typer.echo(json.dumps(_record(judgement, one.task, categories[one.task])))
-    tell(f"{sum(judgement.passed for judgement in judged)} of {len(judged)} answers pass")
+    evaluated = score_written(benchmark, written)
+    for one, completion_score in zip(written, evaluated, strict=True):
+        typer.echo(json.dumps(_record(completion_score, one.task, categories[one.task])))
+    log_line(f"{sum(completion_score.passed for completion_score in evaluated)} of {len(evaluated)} answers pass")
 
 
-def _record(judgement: "Judgement", task: str, asked: str) -> dict[str, Any]:
-    from mens_pipeline.promotion.report.answers import faults_of
+def _record(completion_score: "Score", task: str, asked: str) -> dict[str, Any]:
+    from mens_pipeline.promotion.report.completions import faults_of
 
     return {
         "task": task,
-        "sample": judgement.sample,
-        "passed": judgement.passed,
-        "parses": judgement.parses,
-        "resolves": judgement.resolves,
-        "passes_tests": judgement.passes_tests if judgement.has_tests else None,
-        "faults": list(faults_of(judgement, asked)),
+        "sample": completion_score.sample,
+        "passed": completion_score.passed,
+        "parses": completion_score.parses,
+        "resolves": completion_score.resolves,
+        "passes_tests": completion_score.passes_tests if completion_score.has_tests else None,
+        "faults": list(faults_of(completion_score, asked)),
     }
 
 
@@ -87,8 +87,8 @@ def export_tasks(
 
     benchmark = load_benchmark(bench or load_settings().benchmark_dir)
     write_environment(benchmark, str(to), folder)
-    say(str(folder))
-    tell(f"{len(benchmark.tasks)} tasks; {folder / 'README.md'} says how to run them")
+    print_line(str(folder))
+    log_line(f"{len(benchmark.tasks)} tasks; {folder / 'README.md'} says how to run them")
 
 
 @declare_options
@@ -113,4 +113,4 @@ def grammar(
         return
 
     write_text(output, text)
-    tell(f"{output}: {notation} grammar of {'.vox.ui' if is_ui else '.vox'} files, {text.count(chr(10))} lines")
+    log_line(f"{output}: {notation} grammar of {'.vox.ui' if is_ui else '.vox'} files, {text.count(chr(10))} lines")

@@ -15,7 +15,7 @@ from mens_pipeline.cli.promote import gate, override, promote
 from mens_pipeline.cli.run import improve, run
 from mens_pipeline.cli.serve import serve
 from mens_pipeline.cli.synthesis import generate_data
-from mens_pipeline.cli.terminal import MISUSE, REFUSED, tell
+from mens_pipeline.cli.terminal import MISUSE, REFUSED, log_line
 from mens_pipeline.cli.test import run_files
 from mens_pipeline.cli.train import train
 from mens_pipeline.cli.upstream import AdvisingGroup, TrainCommand
@@ -102,10 +102,10 @@ def main() -> None:
     try:
         app()
     except RefusedError as error:
-        tell(f"mens: {error}")
+        log_line(f"mens: {error}")
         sys.exit(REFUSED)
     except MensError as error:
-        tell(f"mens: {error}")
+        log_line(f"mens: {error}")
         sys.exit(MISUSE)
     except ModuleNotFoundError as error:
         extra = next((extra for extra, names in _EXTRAS.items() if error.name in names), None)
@@ -114,5 +114,5 @@ def main() -> None:
 
         is_checkout = (PROJECT_ROOT / "constraints.txt").exists()
         what = f'-c constraints.txt -e ".[{extra}]"' if is_checkout else f'"mens-pipeline[{extra}]"'
-        tell(f"mens: {error.name}: not installed. Run: pip install {what}")
+        log_line(f"mens: {error.name}: not installed. Run: pip install {what}")
         sys.exit(MISUSE)

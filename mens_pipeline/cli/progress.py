@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.cli.terminal import tell
+from mens_pipeline.cli.terminal import log_line
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.progress import FILE, Follower
 from mens_pipeline.settings import Settings
-from mens_pipeline.training.telemetry_log import format_plan, update_of
+from mens_pipeline.training.telemetry_log import format_plan, step_of
 
 _EVERY_SECONDS: Final = 5.0
 
@@ -18,7 +18,7 @@ _EVERY_SECONDS: Final = 5.0
 def choose_device(choice: DeviceChoice, settings: Settings) -> Device:
     """Return the device of a job, and print which one it is."""
     device = resolve_device(choice, force_cpu=settings.backend == "cpu")
-    tell(f"device {device.kind}: {device.name}")
+    log_line(f"device {device.kind}: {device.name}")
     return device
 
 
@@ -43,30 +43,30 @@ def show_steps() -> Callable[[dict[str, Any]], None]:
         nonlocal shown
         step = line["payload"]
         if line["event"] == "train_start":
-            first = update_of(step["resumed_from"])
-            tell(f"training from step {first} of {step['planned_steps']}")
+            first = step_of(step["resumed_from"])
+            log_line(f"training from step {first} of {step['planned_steps']}")
         elif line["event"] == "plan":
-            tell(f"training: {format_plan(step)}")
+            log_line(f"training: {format_plan(step)}")
         elif line["event"] == "step" and (time.monotonic() - shown > 1 or step["step"] == step["max_steps"]):
             shown = time.monotonic()
             progress = f"step {step['step']}/{step['max_steps']}  loss {step['loss']:.3f}"
             speed = f"gradient {step['grad_norm']:.2f}  {step['tokens_per_second']:.0f} tokens/s"
-            tell(f"{progress}  {speed}  {step['seconds'] / 60:.1f} min, {step['eta_seconds'] / 60:.1f} min to go")
+            log_line(f"{progress}  {speed}  {step['seconds'] / 60:.1f} min, {step['eta_seconds'] / 60:.1f} min to go")
 
     return show
 
 
-def show_answers() -> Callable[[dict[str, Any]], None]:
-    """Return a callback that prints how many answers are done, every few seconds and at the end of each model."""
+def show_completions() -> Callable[[dict[str, Any]], None]:
+    """Return a callback that prints how many completions are done, every few seconds and at the end of each model."""
     from mens_pipeline.inference.generation import progress_of
 
     shown = 0.0
 
     def show(event: dict[str, Any]) -> None:
         nonlocal shown
-        answer = event["payload"]
-        if time.monotonic() - shown > _EVERY_SECONDS or answer["num_done"] == answer["num_answers"]:
+        completion = event["payload"]
+        if time.monotonic() - shown > _EVERY_SECONDS or completion["num_done"] == completion["num_answers"]:
             shown = time.monotonic()
-            tell(f"{answer['model']}: {progress_of(answer)}")
+            log_line(f"{completion['model']}: {progress_of(completion)}")
 
     return show

@@ -9,7 +9,7 @@ import typer
 from pydantic import ValidationError
 
 from mens_pipeline.cli.options import REQUIRED, declare_options, option, switch
-from mens_pipeline.cli.terminal import REFUSED, say, tell
+from mens_pipeline.cli.terminal import REFUSED, log_line, print_line
 from mens_pipeline.configured import open_store, policy_label, present_of, thresholds_of
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest, adapter_digest, refuse_links
@@ -18,8 +18,8 @@ from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.storage.validation import errors_in
 
 if TYPE_CHECKING:
-    from mens_pipeline.promotion.promote import CurrentState
-    from mens_pipeline.promotion.receipt import Override, Receipt
+    from mens_pipeline.promotion.conditions import Conditions
+    from mens_pipeline.promotion.receipt import Receipt
 
 
 @declare_options
@@ -38,24 +38,23 @@ def gate(
 
     Exit code 0: passed. 1: failed, or undecided. 2: the command was misused.
     """
-    from mens_pipeline.evaluation import eval_results
+    from mens_pipeline.evaluation.results import KIND as EVALUATION
     from mens_pipeline.evaluation.results import RESULTS
-    from mens_pipeline.evaluation.run_folder import remember, remembered
-    from mens_pipeline.promotion.benchmark_gate import PAGE, build_benchmark_gate, receipt_in
+    from mens_pipeline.evaluation.run_folder import recall_artifact, remember
+    from mens_pipeline.promotion.benchmark_gate import GateParams, build_benchmark_gate
     from mens_pipeline.promotion.history import baseline_of
-    from mens_pipeline.promotion.receipt import FAILED, RECEIPT
+    from mens_pipeline.promotion.receipt import FAILED, PAGE, RECEIPT, receipt_in
 
     settings = load_settings()
     settings = settings.model_copy(update={"eval_policy": policy or settings.eval_policy})
     store = open_store(settings)
     refuse_links(run_dir)
     advice = f"Run `mens eval-local --run-dir {run_dir}` first."
-    evaluation = remembered(run_dir, eval_results.KIND, RESULTS, store, advice)
+    evaluation = recall_artifact(run_dir, EVALUATION, RESULTS, store, advice)
     baseline = baseline_of(store, adapter_digest(run_dir))
-    judged, _ = build_benchmark_gate(
-        evaluation,
-        run_dir,
-        store,
+    params = GateParams(
+        evaluation=evaluation,
+        adapter=run_dir,
         policy=policy_label(settings),
         thresholds=thresholds_of(settings),
         champion_key=baseline.key if baseline is not None else None,
@@ -63,16 +62,17 @@ def gate(
         strict=settings.eval_strict,
         now=int(time.time()),
     )
+    evaluated, _ = build_benchmark_gate(params, store)
     (run_dir / FAILED).unlink(missing_ok=True)
     for name in (RECEIPT, FAILED, PAGE):
-        if (judged.path / name).is_file():
-            shutil.copy2(judged.path / name, run_dir / name)
-    remember(run_dir, judged)
-    receipt = receipt_in(judged.path)
+        if (evaluated.path / name).is_file():
+            shutil.copy2(evaluated.path / name, run_dir / name)
+    remember(run_dir, evaluated)
+    receipt = receipt_in(evaluated.path)
     if as_json:
         typer.echo(receipt.model_dump_json(indent=2))
     else:
-        say(_lines(receipt))
+        print_line(_lines(receipt))
     raise typer.Exit(0 if receipt.overall_passed else REFUSED)
 
 
@@ -112,39 +112,40 @@ def promote(
     Exit code 0: done. 1: refused; the message names every reason. 2: the command was misused.
     """
     from mens_pipeline.delivery.trackers import track_champion
-    from mens_pipeline.orchestration.champion import report_champion
+    from mens_pipeline.orchestration.instance import report_champion
     from mens_pipeline.promotion import promote as promotion
     from mens_pipeline.promotion.history import history_of, sign_history
     from mens_pipeline.promotion.ledger import sign_ledger
+    from mens_pipeline.promotion.receipt import read_override
 
     settings = load_settings()
     store = open_store(settings)
     if history or sign:
         events = sign_history(store) if sign else history_of(store)
         if not events:
-            tell("no adapter was promoted yet")
+            log_line("no adapter was promoted yet")
         for event in events:
-            say(f"{_when(event.timestamp_unix)}  {event.action:<8}  {event.key[:12]}  {event.reason}")
+            print_line(f"{_when(event.timestamp_unix)}  {event.action:<8}  {event.key[:12]}  {event.reason}")
         for tried in sign_ledger(store) if sign else ():
             about = f"attempt {tried.attempt} on {len(tried.files)} files"
-            say(f"{_when(tried.timestamp_unix)}  try       {tried.adapter_sha256[:12]}  {about}")
+            print_line(f"{_when(tried.timestamp_unix)}  try       {tried.adapter_sha256[:12]}  {about}")
         return
     if rollback:
         done = promotion.roll_back(store, now=int(time.time()), reason=reason)
     else:
         refuse_links(run_dir)
         gate = _gate_of(run_dir, store)
-        record = _read(override_file, settings) if override_file is not None else None
+        record = read_override(override_file, _key(settings)) if override_file is not None else None
         done = promotion.promote(
             gate, run_dir, store, _present(run_dir, store, settings), now=int(time.time()), override=record
         )
     before = f", before it {done.previous[:12]}" if done.previous and done.changed else ""
     note = "" if done.changed else " already"
-    say(f"champion{note}: {done.champion.key[:12]} in {done.champion.path}{before}")
-    track_champion(settings.trackers.get_secret_value(), done.champion, store, tell)
+    print_line(f"champion{note}: {done.champion.key[:12]} in {done.champion.path}{before}")
+    track_champion(settings.trackers.get_secret_value(), done.champion, store, log_line)
     if done.changed and (problem := report_champion(done, store, settings.dagster_home)):
         advice = "The champion is in use all the same; docs/operations.md says how a home is repaired."
-        tell(f"warning: {settings.dagster_home} does not show the change ({problem[:300]}). {advice}")
+        log_line(f"warning: {settings.dagster_home} does not show the change ({problem[:300]}). {advice}")
 
 
 def _when(timestamp_unix: int) -> str:
@@ -165,7 +166,7 @@ def override(
 
     Exit code 0: gate_override.json is written. 1: there is no verdict. 2: the command was misused.
     """
-    from mens_pipeline.promotion.receipt import OVERRIDE, RECEIPT, Override, signed
+    from mens_pipeline.promotion.receipt import OVERRIDE, RECEIPT, Override, sign_override
 
     settings = load_settings()
     refuse_links(run_dir)
@@ -181,37 +182,29 @@ def override(
     except ValidationError as error:
         raise ConfigurationError(f"options: {errors_in(error)}. Say who answers for it, and why.") from error
     path = run_dir / OVERRIDE
-    path.write_text(signed(record, _key(settings)).model_dump_json(indent=2) + "\n", encoding="utf-8")
-    say(f"{path} signed. Use it: mens promote --run-dir {run_dir} --override {path}")
+    path.write_text(sign_override(record, _key(settings)).model_dump_json(indent=2) + "\n", encoding="utf-8")
+    print_line(f"{path} signed. Use it: mens promote --run-dir {run_dir} --override {path}")
 
 
 def _gate_of(run_dir: Path, store: ArtifactStore) -> Artifact:
-    from mens_pipeline.evaluation.run_folder import remembered
-    from mens_pipeline.promotion.benchmark_gate import KIND
-    from mens_pipeline.promotion.receipt import RECEIPT
+    from mens_pipeline.evaluation.run_folder import recall_artifact
+    from mens_pipeline.promotion.receipt import KIND, RECEIPT
 
-    return remembered(run_dir, KIND, RECEIPT, store, f"Run `mens gate --run-dir {run_dir}` first.")
+    return recall_artifact(run_dir, KIND, RECEIPT, store, f"Run `mens gate --run-dir {run_dir}` first.")
 
 
-def _present(run_dir: Path, store: ArtifactStore, settings: Settings) -> "CurrentState":
+def _present(run_dir: Path, store: ArtifactStore, settings: Settings) -> "Conditions":
     """Return the current state: the newest evaluation of the run, and what was held out of its training."""
-    from mens_pipeline.evaluation.eval_results import KIND
-    from mens_pipeline.evaluation.results import RESULTS
-    from mens_pipeline.evaluation.run_folder import heldout_of_training, remembered
+    from mens_pipeline.evaluation.results import KIND, RESULTS
+    from mens_pipeline.evaluation.run_folder import heldout_of_training, recall_artifact
 
-    evaluation = remembered(run_dir, KIND, RESULTS, store, f"Run `mens eval-local --run-dir {run_dir}` first.")
+    evaluation = recall_artifact(run_dir, KIND, RESULTS, store, f"Run `mens eval-local --run-dir {run_dir}` first.")
     heldout, problem = None, ""
     try:
         heldout = heldout_of_training(TrainingManifest.read(run_dir / MANIFEST))
     except RefusedError as error:
         problem = str(error)
     return present_of(settings, evaluation, heldout, problem)
-
-
-def _read(path: Path, settings: Settings) -> "Override":
-    from mens_pipeline.promotion.receipt import read_override
-
-    return read_override(path, _key(settings))
 
 
 def _key(settings: Settings) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from mens_pipeline.cli.options import declare_options, option, switch
-from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, print_json, say, tell
+from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, log_line, print_json, print_line
 from mens_pipeline.language import visible_text
 from mens_pipeline.settings import Settings, load_settings
 
@@ -26,7 +26,7 @@ Launch = Callable[..., "GraphOutcome"]
 """Runs a job, with what it configures of its assets."""
 
 Ended = tuple["GraphOutcome", bool, Mapping[str, Any]]
-"""A run, whether it came to what it was started for, and what was chosen for it."""
+"""A run, whether it reached what it was started for, and the options that were chosen for it."""
 
 Figures = Mapping[str, Mapping[str, Any]]
 """Asset -> its metadata, plain values only."""
@@ -42,7 +42,7 @@ _OF_PRESET: Final = re.compile(r" --(?:preset|more) \S+")
 
 _GO_ON: Final = "interrupted; run the same again: what is done is reused"
 _MINUTES: Final = {"s": 1 / 60, "m": 1.0, "h": 60.0}
-_FIGURES: Final = ("parse rate", "resolve rate", "hidden tests")
+_FIGURES: Final = ("parse rate", "resolve rate", "hidden tests", "exact", "exact lines", "shown half")
 """Figures of a suite that become metadata entries, such as `heldout: parse rate`."""
 
 
@@ -51,7 +51,7 @@ def summary_of(figures: Figures, *, is_good: bool, command: str, options: str = 
     train_set, adapter = figures.get("mixed_train_set", {}), figures.get("qlora_adapter", {})
     results, gate, champion = (figures.get(name, {}) for name in ("eval_results", "benchmark_gate", "promoted_adapter"))
     if train_set:
-        yield f"train set   {train_set['num_distinct']} different pairs{_reused(train_set)}"
+        yield f"train set   {train_set['num_distinct']} different pairs{_note_reuse(train_set)}"
     if adapter:
         yield from _training(adapter)
     for name, value in results.items():
@@ -62,7 +62,7 @@ def summary_of(figures: Figures, *, is_good: bool, command: str, options: str = 
         yield f"missing     {results['missing_constructs']}"
     if gate:
         word = {"passed": "passed", "failed": "refused", "undecided": "undecided, not promoted"}[gate["status"]]
-        yield f"verdict     {word}, policy {gate['policy']}, {gate['attempt']}{_reused(gate)}"
+        yield f"verdict     {word}, policy {gate['policy']}, {gate['attempt']}{_note_reuse(gate)}"
         if not gate["passed"]:
             yield from (f"            {line}" for line in str(gate["reasons"]).splitlines())
             yield f"cause       {gate['likely_cause']}"
@@ -83,7 +83,7 @@ def called_as() -> str:
     return "mens" if shutil.which("mens") == program else program
 
 
-def _reused(figures: Mapping[str, Any]) -> str:
+def _note_reuse(figures: Mapping[str, Any]) -> str:
     return ", nothing had changed" if figures.get("reused") else ""
 
 
@@ -99,7 +99,7 @@ def _training(adapter: Mapping[str, Any]) -> Iterator[str]:
     if adapter["recipe_name"] != _DEFAULT:
         yield f"recipe      {adapter['recipe_name']}, adapter {adapter['adapter_sha256']}"
     losses = f"loss {adapter['first_loss']:.3f} at first, {adapter['last_loss']:.3f} at last"
-    yield f"training    {_updates(adapter)}, {losses}{_reused(adapter)}"
+    yield f"training    {_updates(adapter)}, {losses}{_note_reuse(adapter)}"
     yield f"shown       {adapter['shown']}"
 
 
@@ -156,6 +156,13 @@ def run(
     domain: str | None = option(
         None, "Which rows; config/domains.yaml [default: those of the recipe].", metavar="NAME"
     ),
+    infill_share: float | None = option(
+        None,
+        "Share of the tokens shown that complete code at a cursor; 0 for none [default: that of preset and mix].",
+        metavar="X",
+        ge=0,
+        le=0.95,
+    ),
     force_train: bool = switch("Train although nothing has changed."),
     more: list[str] | None = option(
         None, "Go on after the end of the same run: 10m, 1h. Again for another time.", metavar="TIME"
@@ -189,31 +196,36 @@ def run(
     chosen = [{"recipe": name, **asked} for name in dict.fromkeys(recipe or ())] or [asked]
     if len(chosen) > 1 and not with_training:
         raise typer.BadParameter("--no-train: recipes say how to train. Leave one of the two out.")
+    overrides = {} if infill_share is None else {"infill_share": str(infill_share)}
     for choice in chosen if with_training else ():
-        resolve_choices(settings, Compute().resolve(), overrides={}, **choice)
+        resolve_choices(settings, Compute().resolve(), overrides=overrides, **choice)
     show_progress(PROGRESS_LOGGER)
-    training = {"force_train": force_train, "more_minutes": [_minutes(text) for text in more or ()]}
-    launch = partial(run_graph, defs(), settings)
-    runs = _trained(launch, chosen, training, with_promotion=with_promotion) if with_training else _corpus(launch)
+    more_minutes = [_minutes(text) for text in more or ()]
+    training = {"force_train": force_train, "more_minutes": more_minutes, "overrides": overrides}
+    # Without a share there are no such rows; any other is a matter of what is shown of them.
+    mixing = {"mixed_train_set": {"infill_share": 0.0}} if infill_share == 0 else {}
+    launch = partial(_launch, partial(run_graph, defs(), settings), mixing)
+    runs = _train_recipes(launch, chosen, training, with_promotion=with_promotion) if with_training else _corpus(launch)
     outcomes, verdicts = [], []
     for outcome, is_good, trained in runs:
         if outcome.is_interrupted:
-            tell(_GO_ON)
+            log_line(_GO_ON)
             raise typer.Exit(INTERRUPTED)
         outcomes.append(outcome)
         verdicts.append(is_good)
         if not as_json:
             options = where + "".join(f" --{name} {value}" for name, value in trained.items())
+            options += "" if infill_share is None else f" --infill-share {infill_share:g}"
             options += "".join(f" --more {text}" for text in more or ())
             _show(outcome, options, is_good=is_good)
     if as_json:
-        told = [asdict(outcome) for outcome in outcomes]
-        print_json(told if len(chosen) > 1 else told[0])
+        details = [asdict(outcome) for outcome in outcomes]
+        print_json(details if len(chosen) > 1 else details[0])
     raise typer.Exit(0 if verdicts[-1] or (any(verdicts) and not with_promotion) else REFUSED)
 
 
 def _settings(source_root: Path | None) -> Settings:
-    """Return the environment, with the workspace of this run."""
+    """Return the settings, with the workspace of this run."""
     settings = load_settings()
     if source_root is not None:
         settings = settings.model_copy(update={"source_root": source_root})
@@ -223,40 +235,46 @@ def _settings(source_root: Path | None) -> Settings:
     return settings
 
 
+def _launch(
+    run_graph: Launch, always: Mapping[str, Any], job: str, configs: Mapping[str, Any] | None = None
+) -> "GraphOutcome":
+    """Run a job with what is configured for its assets, and with what is configured for every run of a command."""
+    return run_graph(job, {**always, **(configs or {})})
+
+
 def _corpus(launch: Launch) -> Iterator[Ended]:
     outcome = launch("train_set")
     yield outcome, outcome.success, {}
 
 
-def _trained(
+def _train_recipes(
     launch: Launch, chosen: Sequence[Mapping[str, Any]], training: Mapping[str, Any], *, with_promotion: bool
 ) -> Iterator[Ended]:
     """Run the graph for each recipe; of several, promote the best at the end."""
     promotes_each = with_promotion and len(chosen) == 1
-    judged, has_passed = [], False
+    evaluated, has_passed = [], False
     for choice in chosen:
         configs = {"qlora_adapter": {**choice, **training}, "promoted_adapter": {"promote": promotes_each}}
         outcome = launch("whole_graph", configs)
         verdict = outcome.figures.get("benchmark_gate", {})
         passes = outcome.success and verdict.get("passed") is True
-        judged += [outcome.run_id] if verdict else []
+        evaluated += [outcome.run_id] if verdict else []
         has_passed = has_passed or passes
         yield outcome, outcome.is_promoted if promotes_each else passes, choice
     if has_passed and with_promotion and not promotes_each:
-        outcome = launch("promote_best", {"promoted_adapter": {"best_of": judged}})
+        outcome = launch("promote_best", {"promoted_adapter": {"best_of": evaluated}})
         yield outcome, outcome.is_promoted, {}
 
 
 def _show(outcome: "GraphOutcome", options: str, *, is_good: bool) -> None:
-    """Print checks, summary and verdict of a run."""
     for check in outcome.checks:
-        say(f"{'passed ' if check.passed else 'FAILED ' if check.blocks else 'warning'}  {check.name}")
+        print_line(f"{'passed ' if check.passed else 'FAILED ' if check.blocks else 'warning'}  {check.name}")
         for key, value in check.figures.items() if not check.passed else ():
-            say(f"         {key}: {value}")
+            print_line(f"         {key}: {value}")
     for line in summary_of(outcome.figures, is_good=is_good, command=called_as(), options=options):
-        say(line)
+        print_line(line)
     verdict = "promoted" if outcome.is_promoted else "passed" if is_good else "refused"
-    say(f"{verdict} in {outcome.seconds:.1f} s, run {outcome.run_id}")
+    print_line(f"{verdict} in {outcome.seconds:.1f} s, run {outcome.run_id}")
 
 
 def _minutes(text: str) -> float:
@@ -317,11 +335,11 @@ def improve(
         for found, is_kept in run_rounds(defs(), load_settings(), Plan(rounds, minutes, control, seed)):
             done.append(found)
             for line in () if as_json else lines_of(found):
-                say(line)
+                print_line(line)
             if is_kept and not as_json:
-                say("  it was run before")
+                print_line("  it was run before")
     except InterruptedRoundError:
-        tell(_GO_ON)
+        log_line(_GO_ON)
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
         print_json([found.model_dump(mode="json") for found in done])

@@ -17,7 +17,7 @@ from mens_pipeline.cli.options import (
     values_of,
 )
 from mens_pipeline.cli.progress import choose_device, run_and_show, show_steps
-from mens_pipeline.cli.terminal import interruptible, print_json, say, tell
+from mens_pipeline.cli.terminal import interruptible, log_line, print_json, print_line
 from mens_pipeline.cli.train import Resume
 from mens_pipeline.configured import artifact_commit
 from mens_pipeline.jobs.device import DeviceChoice
@@ -115,10 +115,10 @@ def _prepare(options: ScratchOptions) -> "PreparedScratch":
     )
     data = run.preflight["data"]
     skipped = ", ".join(f"{count} {reason}" for reason, count in data["skipped"].items() if count)
-    tell(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
-    tell(f"{recipe.config}: {run.preflight['num_parameters']:,} values, 133 ids, from random weights")
-    tell(f"{data['num_shown']}/{data['num_rows']} rows are shown" + (f", skipped {skipped}" if skipped else ""))
-    tell(f"{data['num_train']} rows train, {data['num_tokens']} tokens, {run.preflight['num_steps']} steps")
+    log_line(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
+    log_line(f"{recipe.config}: {run.preflight['num_parameters']:,} values, 133 ids, from random weights")
+    log_line(f"{data['num_shown']}/{data['num_rows']} rows are shown" + (f", skipped {skipped}" if skipped else ""))
+    log_line(f"{data['num_train']} rows train, {data['num_tokens']} tokens, {run.preflight['num_steps']} steps")
     return run
 
 
@@ -127,7 +127,7 @@ def _train(run: "PreparedScratch") -> "ScratchManifest":
 
     vcs_sha = artifact_commit(load_settings())
     if run.is_done:
-        tell("this very run is complete; nothing is trained again")
+        log_line("this very run is complete; nothing is trained again")
         return finish_scratch(run, vcs_sha, ExitCode.DONE)
     with interruptible("run the same command to go on from the newest checkpoint"):
         code = run_and_show(run.job_path, show_steps(), grace_seconds=_GRACE_SECONDS)
@@ -164,8 +164,8 @@ def merge_weights(
     models = scratch_sources(sources, last)
     manifest = merge_scratch(models, output_dir)
     for model in models:
-        say(f"from {model}", err=True)
+        print_line(f"from {model}", err=True)
     if as_json:
         print_json(manifest.as_json())
     else:
-        say(f"mean of {len(models)} models in {output_dir}, SHA-256 {manifest.model_sha256[:12]}")
+        print_line(f"mean of {len(models)} models in {output_dir}, SHA-256 {manifest.model_sha256[:12]}")

@@ -1,16 +1,17 @@
 """`mens serve`: the model in use, over HTTP."""
 
 from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.cli.options import Options, option, switch, take_options
 from mens_pipeline.cli.progress import choose_device
-from mens_pipeline.cli.terminal import tell
+from mens_pipeline.cli.terminal import log_line
 from mens_pipeline.configured import open_store
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.jobs.device import Device, DeviceChoice, exclusive
 from mens_pipeline.jobs.environment import go_offline
 from mens_pipeline.models.adapter import Adapter
@@ -25,6 +26,13 @@ _NEEDED: Final = ("fastapi", "uvicorn", "torch", "transformers", "peft")
 _TOKEN: Final = "MENS_SERVE_TOKEN"  # noqa: S105 - the name of a variable
 
 
+class EngineName(StrEnum):
+    """Name of an inference engine."""
+
+    MENS = "mens"
+    LLAMA_CPP = "llama.cpp"
+
+
 class ServeOptions(Options):
     """Options of `mens serve`."""
 
@@ -35,6 +43,10 @@ class ServeOptions(Options):
     port: int = option(8080, "0: any that is free.", ge=0, le=65_535)
     token_env: str = option(_TOKEN, "The variable that holds the token.", metavar="NAME")
     device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place.")
+    engine: EngineName = option(
+        EngineName.MENS,
+        "What computes the model: mens, or llama.cpp on the CPU with weights of 8 bits (extra `llama`).",
+    )
     decoding: Syntax = option(
         Syntax.FALLBACK, "fallback: what is no Vox is written once more, by tokens that lead to a program."
     )
@@ -43,8 +55,14 @@ class ServeOptions(Options):
         "Where the parser steers, refuse fields and methods that the type of a value does not have.",
         "--names/--no-names",
     )
-    best_of: int = option(1, "Answers that are drawn to a request, of which one is given.", ge=1, le=1_024)
-    max_concurrent: int = option(4, "Answers that are written at once.", ge=1, le=1_024)
+    best_of: int = option(1, "Completions that are drawn to a request, of which one is given.", ge=1, le=1_024)
+    show_all: bool = switch("At a cursor, also send pieces that the model is unsure of.")
+    record_accepted: Path | None = option(
+        None,
+        "An SQLite file for pieces that clients report as accepted, redacted; a night can train on it.",
+        metavar="FILE",
+    )
+    max_concurrent: int = option(4, "Completions that are written at once.", ge=1, le=1_024)
     max_request_bytes: int = option(1_048_576, "Of the body of a request.", ge=256)
     timeout: float = option(120.0, "Seconds from a request to its last token.", ge=0.1, le=86_400)
     max_new_tokens: int = option(1_024, "Tokens of an answer at most.", ge=1, le=131_072)
@@ -55,14 +73,26 @@ def serve(options: ServeOptions) -> None:
     """Serve a model over HTTP, in the shapes of OpenAI and Ollama.
 
     Paths: /v1/chat/completions, /v1/completions, /v1/models, /api/generate, /api/chat, /api/tags, /api/show,
-    /api/version, and for those who look after it /health and /ready. The model is told what it was told in training,
-    unless a request says otherwise, and answers as it was judged, always with the most likely token, unless a request
-    asks for a temperature. It is called `mens` whatever its own name is. What a request asks for beyond what there is
-    room for, and settings that change nothing here, are named in the header X-Mens-Warning of the answer.
+    /api/version, at a cursor /infill, /completion and /v1/fim/completions with what clients of llama.cpp (/props) and
+    Tabby (/v1/health) ask first, and for those who look after it /health and /ready. The
+    model gets the system text of its training, unless a request has another, and completes as in its evaluation,
+    always with the most likely token, unless a request asks for a temperature. It is called `mens` whatever its own
+    name is. What a request asks for beyond what there is room for, and settings that change nothing here, are named in
+    the header X-Mens-Warning of the answer.
 
     With --best-of, or `best_of` in a request of OpenAI's shape, the answer is chosen by the parser, the examples that
     the request states, what most answers return, and how likely the model holds it. Requests for several answers or a
     temperature of 0 are answered without a choice.
+
+    At a cursor, a piece is withheld where the whole is no program with it, or where the model is less sure of it than
+    its evaluation asks; --show-all sends the latter. The header says why nothing came.
+
+    /v1/feedback takes what a person accepted of a piece (`id`, `accepted`), and /metrics counts it. With
+    --record-accepted it becomes a row, with what stands around the cursor; keys, passwords and addresses are redacted
+    before it is written.
+
+    With --engine llama.cpp the tokens are computed by llama.cpp on the CPU, from a GGUF file with weights of 8 bits
+    that is written into the cache once for an adapter. Checks, constraint and all else are as with our own engine.
 
     With MENS_SIGNING_KEY or MENS_VERIFY_KEY the champion must be signed, as must the verdict on a candidate; a folder
     that is named with --run-dir or --model is served as it is.
@@ -90,6 +120,7 @@ def serve(options: ServeOptions) -> None:
         )
         raise ConfigurationError(f"{message} Raise --max-concurrent, or choose of fewer.")
 
+    from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
     from mens_pipeline.serving import server
     from mens_pipeline.serving.completions import Defaults
     from mens_pipeline.serving.queue import Limits
@@ -102,11 +133,18 @@ def serve(options: ServeOptions) -> None:
     go_offline()
     chosen = choose_device(options.device, settings)
     served = _choose_model(options, store, chosen)
-    tell(f"loading {served.name}, {served.fingerprint}, from {served.judged.adapter_path or served.judged.base_path}")
+    if options.engine is EngineName.LLAMA_CPP:
+        from mens_pipeline.serving.llama_cpp import with_llama_cpp
+
+        served = with_llama_cpp(served, settings.cache_root)
+    path = served.evaluated.adapter_path or served.evaluated.base_path
+    by = "" if served.gguf is None else f", computed by {options.engine} with weights of 8 bits"
+    log_line(f"loading {served.name}, {served.fingerprint}, from {path}{by}")
     limits = Limits(options.max_concurrent, options.max_request_bytes, options.timeout, options.max_new_tokens)
-    defaults = Defaults(options.decoding, options.best_of, options.names)
+    defaults = Defaults(options.decoding, options.best_of, options.names, options.show_all)
+    accepted = None if options.record_accepted is None else AcceptedPieces(options.record_accepted)
     with _holding(chosen, settings.cache_root, options.port):
-        server.ModelServer(served, address, access, limits, defaults, tell).run()
+        server.ModelServer(served, address, access, limits, defaults, log_line, accepted).run()
 
 
 def _holding(device: Device, cache: Path, port: int) -> AbstractContextManager[None]:
@@ -117,12 +155,7 @@ def _holding(device: Device, cache: Path, port: int) -> AbstractContextManager[N
 
 
 def _choose_model(options: ServeOptions, store: ArtifactStore, device: Device) -> "ServedModel":
-    from mens_pipeline.serving.served_model import (
-        adapter_model,
-        candidate_model,
-        champion_model,
-        merged_model,
-    )
+    from mens_pipeline.serving.served_model import adapter_model, candidate_model, champion_model, merged_model
 
     if options.model is not None:
         return merged_model(options.model, device)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from mens_pipeline.cli.options import declare_options, option, switch
-from mens_pipeline.cli.terminal import say, tell
+from mens_pipeline.cli.terminal import log_line, print_line
 from mens_pipeline.configured import open_store
 from mens_pipeline.settings import RETENTION, link_pages_at, load_settings
 
@@ -37,7 +37,7 @@ def prune(
     from mens_pipeline.delivery import retention
 
     def show(plan: "Plan") -> None:
-        say(_json(plan, applied=apply) if as_json else _text(plan, applied=apply))
+        print_line(_json(plan, applied=apply) if as_json else _text(plan, applied=apply))
 
     store = open_store(load_settings())
     retention.prune(store, retention.load_retention(RETENTION), time.time(), apply=apply, show=show)
@@ -59,11 +59,11 @@ def pages(
 
     Exit code 0: ended. 2: the command was misused. Else that of the command.
     """
-    from mens_pipeline.delivery.pages import ADDRESS, PageServer, listening
+    from mens_pipeline.delivery.pages import ADDRESS, PageServer, open_socket
 
-    at, settings, parent = listening(port), load_settings(), os.getpid()
+    at, settings, parent = open_socket(port), load_settings(), os.getpid()
     address = f"http://{ADDRESS}:{at.getsockname()[1]}"
-    tell(f"pages of verdicts at {address}/benchmark_gate/KEY/report.html")
+    log_line(f"pages of verdicts at {address}/benchmark_gate/KEY/report.html")
     if command and os.fork():
         at.close()
         link_pages_at(address)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from mens_pipeline.cli.options import REQUIRED, Options, argument, declare_options, option, switch, take_options
-from mens_pipeline.cli.terminal import interruptible, print_json, say, tell, write_report
+from mens_pipeline.cli.terminal import interruptible, log_line, print_json, print_line, write_report
 from mens_pipeline.corpus.schema.account import share_text
 from mens_pipeline.corpus.schema.training_pair import read_pairs, read_records
 from mens_pipeline.errors import ConfigurationError, RefusedError
@@ -18,7 +18,7 @@ from mens_pipeline.storage.jsonl import open_rows, write_jsonl
 
 if TYPE_CHECKING:
     from mens_pipeline.corpus.evolution.evolve import EvolutionAccount
-    from mens_pipeline.corpus.evolution.seeds import Seeds
+    from mens_pipeline.corpus.evolution.examine import Seeds
     from mens_pipeline.language import Mode
     from mens_pipeline.language.interpreter import ProgramReport
 
@@ -61,7 +61,7 @@ def generate_data(
         now = time.monotonic()
         if now - shown >= _EVERY_SECONDS:
             shown, rate = now, number / (now - begun)
-            tell(f"{number} of {limit} pairs, {rate:.0f} a second, {(limit - number) / rate / 60:.1f} min to go")
+            log_line(f"{number} of {limit} pairs, {rate:.0f} a second, {(limit - number) / rate / 60:.1f} min to go")
 
     account = write_synthetic(output, records, policy, workers=load_settings().num_workers, progress=progress)
     write_report(report, account)
@@ -69,15 +69,15 @@ def generate_data(
         print_json(account)
         return
     for kind, share in account["kinds"].items():
-        say(f"{kind:<12} {share_text(share['count'], limit)}")
-    say("construct         before  made")
+        print_line(f"{kind:<12} {share_text(share['count'], limit)}")
+    print_line("construct         before  made")
     for name, share in account["constructs"].items():
-        say(f"{name:<16} {share['before']:>7}  {share_text(share['count'], limit)}")
+        print_line(f"{name:<16} {share['before']:>7}  {share_text(share['count'], limit)}")
     drops = {"failing_tests": "a test of their own does not pass", "semantic_errors": "an error in names or types"}
-    for reason, told in drops.items():
+    for reason, details in drops.items():
         if account[reason]:
-            tell(f"{sum(account[reason].values())} more were not kept: {told}")
-    say(f"{account['num_pairs']} pairs in {output}")
+            log_line(f"{sum(account[reason].values())} more were not kept: {details}")
+    print_line(f"{account['num_pairs']} pairs in {output}")
 
 
 _CLOSED: Final = (
@@ -97,7 +97,7 @@ class EvolOptions(Options):
     generations: int = option(2, "How often what was kept is evolved again.", ge=1, le=8)
     seed: int = option(0, "Decides the order of seeds and what is done to each.", ge=0)
     temperature: float = option(0.7, "0: always the most likely token.", ge=0, le=2)
-    max_answer_tokens: int = option(1024, "Tokens of a reply at most.", ge=16, le=8192)
+    max_reply_tokens: int = option(1024, "Tokens of a reply at most.", ge=16, le=8192)
     concurrency: int = option(4, "Requests to the endpoint at once.", ge=1, le=64)
     max_requests: int = option(400, "Requests at most; two make a row.", ge=0)
     max_tokens: int = option(1_000_000, "Tokens at most, of requests and replies.", ge=0)
@@ -128,10 +128,10 @@ def evol(options: EvolOptions) -> None:
         raise ConfigurationError(f"{options.output}: the seeds stand there. Name another file for the new pairs.")
     with interruptible("run the same command to go on, what was answered is in the ledger"):
         seeds, account = _evolve(options, settings)
-    assert account.adds_up(), "an attempt was neither kept nor dropped"  # noqa: S101 - our own impossibility
-    write_jsonl(options.output, account.kept)
+    account.check()
+    write_jsonl(options.output, account.rows)
     if options.dropped is not None:
-        write_jsonl(options.dropped, account.dropped)
+        write_jsonl(options.dropped, account.failures)
     not_seeds = {str(reason): count for reason, count in sorted(seeds.dropped.items())}
     document = {"num_seeds": len(seeds.pairs), "not_seeds": not_seeds, **account.as_json()}
     typer.echo(json.dumps(document, indent=2) if options.as_json else _summary(document, options.output))
@@ -141,22 +141,21 @@ def _evolve(options: EvolOptions, settings: Settings) -> "tuple[Seeds, Evolution
     """Evolve the seeds of a file with the model behind an endpoint; tests run where they can reach nothing."""
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
     from mens_pipeline.corpus.evolution.evolve import Budget, Plan, Session, evolve
-    from mens_pipeline.corpus.evolution.examine import Reading
+    from mens_pipeline.corpus.evolution.examine import Neighbours, Reading, sort_seeds
     from mens_pipeline.corpus.evolution.requests import Ledger
-    from mens_pipeline.corpus.evolution.seeds import Neighbours, sort_seeds
     from mens_pipeline.evaluation.benchmark import protected_pairs
-    from mens_pipeline.evaluation.execution import FEATURES
+    from mens_pipeline.evaluation.judge import FEATURES
     from mens_pipeline.inference.endpoint import Endpoint
     from mens_pipeline.language.interpreter import Sandbox
 
     url, model = options.endpoint or settings.evol_url, options.name or settings.evol_model
     if url is None or model is None:
         raise ConfigurationError(_WHO)
-    key, length = settings.evol_api_key, options.max_answer_tokens
+    key, length = settings.evol_api_key, options.max_reply_tokens
     generator = Endpoint(url, model, key, length, options.temperature, concurrency=options.concurrency)
     policy = load_pipeline_config(PIPELINE_CONFIG)
     seeds = sort_seeds(read_pairs(options.pairs), policy.split, options.seed)
-    tell(f"{len(seeds.pairs)} seeds, {generator.name} ({generator.digest[:40]})")
+    log_line(f"{len(seeds.pairs)} seeds, {generator.name} ({generator.digest[:40]})")
     protected = [*protected_pairs(settings.benchmark_dir), *(read_pairs(options.heldout) if options.heldout else ())]
     neighbours = Neighbours(seeds, protected, policy.validate_.near_duplicate_threshold, policy.split)
     budget = Budget.model_validate(options.model_dump(include=set(Budget.model_fields)))

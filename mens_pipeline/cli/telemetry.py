@@ -52,11 +52,7 @@ def import_rows(
 
     Exit code 0: the pairs are written. 1: no row trains, and nothing is written. 2: the command was misused.
     """
-    from mens_pipeline.corpus.telemetry.table import (
-        TelemetryAccount,
-        read_telemetry,
-        telemetry_pairs,
-    )
+    from mens_pipeline.corpus.telemetry.table import TelemetryAccount, read_telemetry, telemetry_pairs
 
     columns = {"query_column": query_column, "response_column": response_column, "rating_column": rating_column}
     query = _query(url, table=table, **columns, order_column=order_column, limit=limit)
@@ -83,7 +79,7 @@ def _query(url: str | None, **parts: Any) -> "TelemetryQuery":
 
 
 def _at_least_one(pairs: Iterator[TrainingPair], account: "TelemetryAccount", table: str) -> Iterator[TrainingPair]:
-    """Yield the pairs; raise where there is none, which leaves the target as it was."""
+    """Yield the pairs; raise where there is none, which leaves the target unchanged."""
     yield from pairs
     if not account.kept:
         dropped = ", ".join(f"{count} {reason}" for reason, count in account.dropped.items()) or "the table is empty"

@@ -17,7 +17,7 @@ INTERRUPTED: Final = 130
 """The exit code of a command that a person ended: 128 and the number of SIGINT, as shells have it."""
 
 
-def say(text: str, *, err: bool = False) -> None:
+def print_line(text: str, *, err: bool = False) -> None:
     """Print a line for people; escape sequences and other characters that do not show become marks.
 
     A text with colours of our own is printed by `typer.echo`, made of parts that were cleaned.
@@ -25,9 +25,9 @@ def say(text: str, *, err: bool = False) -> None:
     typer.echo(visible_text(text), err=err)
 
 
-def tell(line: str) -> None:
+def log_line(line: str) -> None:
     """Print a line about what is done, beside the results: on stderr."""
-    say(line, err=True)
+    print_line(line, err=True)
 
 
 def show(document: dict[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
@@ -36,7 +36,7 @@ def show(document: dict[str, Any], lines: Iterable[str], *, as_json: bool) -> No
         print_json(document)
         return
     for line in lines:
-        say(line)
+        print_line(line)
 
 
 def print_json(document: Any) -> None:
@@ -56,11 +56,11 @@ def interruptible(advice: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        tell(f"interrupted; {advice}")
+        log_line(f"interrupted; {advice}")
         raise typer.Exit(INTERRUPTED) from None
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def align_columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield a line for each row of cells, its columns as wide as their widest cells."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

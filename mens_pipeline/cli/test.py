@@ -7,11 +7,11 @@ from typing import Annotated, Final
 
 import typer
 
-from mens_pipeline.cli.check import MAX_BYTES, ModeOption, render
+from mens_pipeline.cli.check import ModeOption, read_program, render, resolve_mode
 from mens_pipeline.cli.options import declare_options, option, switch
-from mens_pipeline.cli.terminal import MISUSE, REFUSED, print_json, tell
+from mens_pipeline.cli.terminal import MISUSE, REFUSED, log_line, print_json
 from mens_pipeline.corpus.extract.sources import vox_files
-from mens_pipeline.language import Mode, SourceText, analyze_bytes, mode_of, visible_text
+from mens_pipeline.language import SourceText, analyze_bytes, visible_text
 from mens_pipeline.language.interpreter import (
     CaseResult,
     Features,
@@ -21,7 +21,6 @@ from mens_pipeline.language.interpreter import (
     Sandbox,
     report_record,
 )
-from mens_pipeline.storage.files import read_regular
 
 _COLOURS: Final = {Outcome.UNSUPPORTED: typer.colors.YELLOW}
 
@@ -60,19 +59,15 @@ def run_files(
     features = Features(check_contracts=contracts, database=database)
     with Sandbox(1, features=features, seed=seed) as sandbox:
         if open_ways := [f"{what} ({why})" for what, why in sandbox.kept_out().items() if why]:
-            tell(f"warning: the system does not keep these programs from: {', '.join(open_ways)}")
-        tested = list(_tested(paths, mode, sandbox))
+            log_line(f"warning: the system does not keep these programs from: {', '.join(open_ways)}")
+        tested = list(_test_files(paths, mode, sandbox))
     (_print_json if as_json else _print_text)(tested)
     raise typer.Exit(_exit_code([file.report for file in tested]))
 
 
-def _tested(paths: Sequence[Path], mode: ModeOption, sandbox: Sandbox) -> Iterator[TestedFile]:
+def _test_files(paths: Sequence[Path], mode: ModeOption, sandbox: Sandbox) -> Iterator[TestedFile]:
     for path in paths:
-        try:
-            data = read_regular(path, MAX_BYTES)
-        except OSError as error:
-            raise typer.BadParameter(visible_text(f"{path}: {error.strerror}. Name a readable file.")) from error
-        chosen = mode_of(path.name) if mode is ModeOption.AUTO else Mode(mode)
+        data, chosen = read_program(path), resolve_mode(path, mode)
         try:
             source = data.decode("utf-8")
         except UnicodeDecodeError:

@@ -10,7 +10,7 @@ import typer
 
 from mens_pipeline.cli.options import Options, option, switch, take_options, values_of
 from mens_pipeline.cli.progress import choose_device, run_and_show, show_steps
-from mens_pipeline.cli.terminal import INTERRUPTED, say, tell
+from mens_pipeline.cli.terminal import INTERRUPTED, log_line, print_line
 from mens_pipeline.configured import artifact_commit
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.jobs.device import DeviceChoice
@@ -74,6 +74,9 @@ class TrainOptions(Options):
     warmup: int | None = option(None, "warmup_steps.", field="warmup_steps")
     seed: int | None = option(None, "Start of the adapter, order of rows.", field="seed")
     min_rating: int | None = option(None, "Rows with a lower rating do not train.", field="min_rating")
+    infill_share: float | None = option(
+        None, "Share of the tokens shown that complete code at a cursor.", metavar="X", field="infill_share"
+    )
     curriculum: bool | None = option(None, "Easy rows first.", field="curriculum")
     trajectory_weighting: bool | None = option(
         None, "Rows weigh differently in the loss.", field="trajectory_weighting"
@@ -120,10 +123,10 @@ def train(options: TrainOptions) -> None:
     _refuse_what_is_not_offered(options)
     run, resolved = _prepare(options)
     if options.dry_run:
-        say(json.dumps(run.preflight, indent=2) if options.as_json else "\n".join(_table(run.preflight)))
+        print_line(json.dumps(run.preflight, indent=2) if options.as_json else "\n".join(_table(run.preflight)))
         return
     manifest = _train(run, resolved)
-    say(json.dumps(manifest.as_json(), indent=2) if options.as_json else _summary(manifest, run.job.run_dir))
+    print_line(json.dumps(manifest.as_json(), indent=2) if options.as_json else _summary(manifest, run.job.run_dir))
 
 
 def _refuse_old_spellings(options: TrainOptions) -> None:
@@ -158,9 +161,8 @@ def _prepare(options: TrainOptions) -> "tuple[PreparedRun, ResolvedRecipe]":
     from mens_pipeline.models.card import format_kinds
     from mens_pipeline.promotion.policy import load_gate_policy
     from mens_pipeline.training.examples import format_too_long
-    from mens_pipeline.training.prepare import prepare_run
+    from mens_pipeline.training.prepare import by_id, point_latest, prepare_run
     from mens_pipeline.training.presets import load_named, resolve_recipe
-    from mens_pipeline.training.run_dir import by_id, point_latest
 
     settings = load_settings()
     presets, domains = load_named(PRESETS), load_named(DOMAINS)
@@ -186,24 +188,24 @@ def _prepare(options: TrainOptions) -> "tuple[PreparedRun, ResolvedRecipe]":
         device,
         cache=settings.cache_root,
         min_rows=min_rows,
-        say=tell,
+        log_line=log_line,
         is_new=options.force_restart or options.resume is Resume.NEVER,
         is_trial=options.dry_run,
     )
     if options.output_dir is None and not options.dry_run:
         point_latest(run.job.run_dir)
     data = run.preflight["data"]
-    tell(f"preset {resolved.preset}" + (f", domain {options.domain}" if options.domain else ""))
-    tell(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
-    tell(f"base model {run.base.name} from {run.base.origin}, SHA-256 {run.base.sha256[:12]}")
-    tell(f"{data['num_train']} rows, {data['num_tokens']} tokens, {run.preflight['num_steps']} steps")
+    log_line(f"preset {resolved.preset}" + (f", domain {options.domain}" if options.domain else ""))
+    log_line(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
+    log_line(f"base model {run.base.name} from {run.base.origin}, SHA-256 {run.base.sha256[:12]}")
+    log_line(f"{data['num_train']} rows, {data['num_tokens']} tokens, {run.preflight['num_steps']} steps")
     kinds = run.preflight["kinds"]
     shown = format_kinds({name: ShownKind.model_validate(kind) for name, kind in kinds.items()})
-    tell(f"all {run.preflight['num_steps']} steps show: {shown}")
+    log_line(f"all {run.preflight['num_steps']} steps show: {shown}")
     if too_long := format_too_long(kinds):
-        tell(f"longer than max_length, {resolved.recipe.max_length} tokens (--seq-len): {too_long}")
+        log_line(f"longer than max_length, {resolved.recipe.max_length} tokens (--seq-len): {too_long}")
     for note in run.preflight["notes"]:
-        tell(f"warning: {note}")
+        log_line(f"warning: {note}")
     return run, resolved
 
 
@@ -231,9 +233,9 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> TrainingManifest:
         raise ConfigurationError(f"{message} Set it to ray, with RAY_ADDRESS, or to local.")
     commit = artifact_commit(settings)
     if run.is_done:
-        tell("this very run is complete; nothing is trained again")
+        log_line("this very run is complete; nothing is trained again")
         return finish_run(run, resolved, commit, ExitCode.DONE, settings.backend)
-    trackers = Trackers(settings.trackers.get_secret_value(), run.job_path, tell)
+    trackers = Trackers(settings.trackers.get_secret_value(), run.job_path, log_line)
     try:
         code = run_and_show(
             run.job_path,
@@ -244,7 +246,7 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> TrainingManifest:
         )
     except KeyboardInterrupt:
         trackers.end(ExitCode.INTERRUPTED)
-        tell("interrupted; run the same command to go on from the newest checkpoint")
+        log_line("interrupted; run the same command to go on from the newest checkpoint")
         raise typer.Exit(INTERRUPTED) from None
     trackers.end(code)
     return finish_run(run, resolved, commit, code, settings.backend)

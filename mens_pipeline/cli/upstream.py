@@ -49,7 +49,7 @@ TRAIN_OPTIONS: Final[Mapping[str, str]] = {
     "--qlora-max-skip-rate": "No row is skipped while it trains; those that are too long are counted before.",
     "--qlora-ce-last-k": f"The loss is on the whole answer. {_ALWAYS}",
     "--optimizer-experiment-mode": "There is one optimiser, AdamW; --lr, --warmup and --set weight_decay=X set it.",
-    "--data-mode": "Data are read as they are; `mens run` makes them anew when sources change.",
+    "--data-mode": "Data are read as they are; `mens run` makes them again when sources change.",
     "--fast-corpus": "`mens train` mixes nothing: it reads --data-dir/train.jsonl and names its SHA-256.",
     "--require-gpu": "Write --device cuda: a device that is not there is a refusal.",
     "--allow-cpu-fallback": "Write --device best to take what there is; it says what it took.",

@@ -1,16 +1,19 @@
 """Whether two models write the same: tokens, programs, verdicts of the front end."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
-from mens_pipeline.delivery.merge_job import NAME, Comparison, Dtype, Written
+from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, NAME, Comparison, Dtype, Written
 from mens_pipeline.evaluation.judge import judge
 from mens_pipeline.evaluation.statistics import Rate, rate_of
 from mens_pipeline.evaluation.tasks import Task
-from mens_pipeline.inference.generation import Answer
-from mens_pipeline.storage.validation import Document, Strict
+from mens_pipeline.inference.generation import Completion
+from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline.storage.validation import Document, Renamed, Strict, Versioned
 
 NUM_PROMPTS: Final = 12
 """Requests that are compared: about a minute for the smallest base on two CPU cores."""
@@ -24,15 +27,17 @@ class Demand(Strict):
     max_parse_difference: float = Field(ge=0, le=1, description="Between the parse rates.")
 
 
-class Agreement(Strict):
+class Agreement(Strict, Renamed):
     """Differences between two models. An answer that differs at one token counts as different from there on."""
+
+    former_names: ClassVar[Mapping[str, str]] = {"num_same_answers": "num_same_completions"}
 
     num_prompts: int = Field(ge=0)
     num_tokens: int = Field(ge=0, description="Of the longer answer of each pair.")
     num_same_tokens: int = Field(ge=0, description="The same at the same place.")
     num_led_tokens: int = Field(ge=0, description="Most likely to both, teacher-forced along what the reference wrote.")
     num_reference_tokens: int = Field(ge=0, description="That the reference wrote.")
-    num_same_answers: int = Field(ge=0, description="To the last token.")
+    num_same_completions: int = Field(ge=0, description="To the last token.")
     num_same_prompts: int = Field(ge=0, description="Requests that became the same tokens on both sides.")
     token_agreement: float = Field(ge=0, le=1)
     led_agreement: float = Field(ge=0, le=1)
@@ -51,17 +56,17 @@ STRICT: Final = Demand(min_token_agreement=0.999, min_led_agreement=0.999, max_p
 """Thresholds for a merged model with the same weights in the same precision."""
 
 ROUNDED: Final = Demand(min_token_agreement=0.0, min_led_agreement=0.98, max_parse_difference=0.10)
-"""Thresholds for a model stored in float32 that was judged in 16 or 4 bits: its reference is rounded.
+"""Thresholds for a model stored in float32 that was evaluated in 16 or 4 bits: its reference is rounded.
 
 Teacher-forced along the same 721 tokens, a model of 135 million weights and itself in bfloat16 agreed on 98.9 %.
-Writing freely, the first close call that turns makes another answer; over twelve requests, one program is 8 points.
+Writing freely, the first close call that turns makes another completion; over twelve requests, one program is 8 points.
 """
 
 
 def agreement_of(
     comparisons: Iterable[Comparison], tasks: Mapping[str, Task], largest_logit_difference: float
 ) -> Agreement:
-    """Compare the greedy answers of two models."""
+    """Compare the greedy completions of two models."""
     pairs = list(comparisons)
     same = [sum(map(int.__eq__, c.reference.tokens, c.candidate.tokens)) for c in pairs]
     num_led, num_reference = sum(c.num_led for c in pairs), sum(len(c.reference.tokens) for c in pairs)
@@ -72,7 +77,7 @@ def agreement_of(
         num_same_tokens=sum(same),
         num_led_tokens=num_led,
         num_reference_tokens=num_reference,
-        num_same_answers=sum(c.reference.tokens == c.candidate.tokens for c in pairs),
+        num_same_completions=sum(c.reference.tokens == c.candidate.tokens for c in pairs),
         num_same_prompts=sum(c.same_prompt for c in pairs),
         token_agreement=sum(same) / total if total else 0.0,
         led_agreement=num_led / num_reference if num_reference else 0.0,
@@ -103,6 +108,13 @@ def reasons_against(found: Agreement, demand: Demand) -> tuple[str, ...]:
     return tuple(reasons)
 
 
+def compare_written(run_dir: Path, tasks: Iterable[Task]) -> tuple[Agreement, dict[str, Any]]:
+    """Compare what a child process of delivery wrote, and return that with the figures that only it can measure."""
+    figures: dict[str, Any] = json.loads((run_dir / FIGURES).read_text(encoding="utf-8"))
+    comparisons = read_models(run_dir / COMPARISONS, Comparison)
+    return agreement_of(comparisons, {task.id: task for task in tasks}, figures["largest_logit_difference"]), figures
+
+
 def spread(tasks: Sequence[Task], number: int) -> tuple[Task, ...]:
     """Choose so many tasks evenly from first to last, or all: files stand in order, so neighbours are alike."""
     if number >= len(tasks):
@@ -111,8 +123,10 @@ def spread(tasks: Sequence[Task], number: int) -> tuple[Task, ...]:
 
 
 def _parses(task: Task, written: Written) -> bool:
-    answer = Answer(task=task.id, sample=0, text=written.text, num_tokens=len(written.tokens), stopped=written.stopped)
-    return judge(task, answer).parses
+    completion = Completion(
+        task=task.id, sample=0, text=written.text, num_tokens=len(written.tokens), stopped=written.stopped
+    )
+    return judge(task, completion).parses
 
 
 MERGE_MANIFEST: Final = "merge_manifest.json"
@@ -136,8 +150,10 @@ class MergedInto(Document):
     )
 
 
-class MergeManifest(Document):
+class MergeManifest(Document, Versioned, Renamed):
     """Base, adapter and data types of a merged model."""
+
+    former_names: ClassVar[Mapping[str, str]] = {"num_values": "num_parameters"}
 
     schema_: Literal["mens_merge_manifest_v1"] = Field(default="mens_merge_manifest_v1", alias="schema")
     name: str = Field(pattern=NAME)
@@ -148,13 +164,13 @@ class MergeManifest(Document):
     adapter_sha256: str = Field(pattern=_SHA256, description="Of the adapter's weights.")
     merged_into: MergedInto
     dtype: Dtype = Field(description="What the weights are stored in.")
-    num_values: int = Field(ge=1, description="Of all weights.")
+    num_parameters: int = Field(ge=1, description="Of all weights.")
     contract_digest: str = Field(pattern=_SHA256, description="Of the training run.")
     system_prompt: str
     libraries: dict[str, str] = Field(description="Versions that made it.")
 
 
-class MergeReport(Document):
+class MergeReport(Document, Versioned):
     """Whether a merged folder answers as the judged model does."""
 
     schema_: Literal["mens_merge_report_v1"] = Field(default="mens_merge_report_v1", alias="schema")
@@ -174,6 +190,6 @@ class MergeReport(Document):
         """One line for people."""
         found = self.agreement
         tokens = f"{found.num_same_tokens}/{found.num_tokens} tokens ({100 * found.token_agreement:.2f} %)"
-        answers = f"{found.num_same_answers}/{found.num_prompts} answers"
+        completions = f"{found.num_same_completions}/{found.num_prompts} answers"
         rates = f"{found.candidate_parse_rate.short}, before {found.reference_parse_rate.short}"
-        return f"{tokens} and {answers} the same, parse rate {rates}"
+        return f"{tokens} and {completions} the same, parse rate {rates}"

@@ -4,11 +4,11 @@ import json
 import shutil
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.evaluation.benchmark import MANIFEST, Benchmark, BenchmarkTask
+from mens_pipeline.evaluation.benchmark import MANIFEST, Benchmark
 from mens_pipeline.storage.documents import draft_folder
 from mens_pipeline.storage.jsonl import write_lines, write_text
 
@@ -46,9 +46,10 @@ def write_environment(benchmark: Benchmark, framework: str, folder: Path) -> Non
 
 
 def _fill(draft: Path, benchmark: Benchmark, framework: str) -> None:
-    write_lines(draft / "prompts.jsonl", (json.dumps(_row(task), ensure_ascii=False) for task in benchmark.tasks))
-    named = {name for task in benchmark.tasks for name in task.spec.files()}
-    for name in sorted({MANIFEST, *named}):
+    specs = [task.spec for task in benchmark.tasks]
+    rows = ({"id": s.id, "system": SYSTEM_PROMPT, "prompt": s.description, "tests": s.tests} for s in specs)
+    write_lines(draft / "prompts.jsonl", (json.dumps(row, ensure_ascii=False) for row in rows))
+    for name in sorted({MANIFEST, *(name for spec in specs for name in spec.files())}):
         target = draft / "benchmark" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(benchmark.folder / name, target)
@@ -56,11 +57,6 @@ def _fill(draft: Path, benchmark: Benchmark, framework: str) -> None:
     for template, name in ((f"{framework}.py.txt", "vox_tasks.py"), ("judge.py.txt", "vox_judge.py")):
         write_text(draft / name, (templates / template).read_text(encoding="utf-8"))
     write_text(draft / "README.md", _readme(benchmark, framework))
-
-
-def _row(task: BenchmarkTask) -> dict[str, Any]:
-    spec = task.spec
-    return {"id": spec.id, "system": SYSTEM_PROMPT, "prompt": spec.description, "tests": spec.tests}
 
 
 def _readme(benchmark: Benchmark, framework: str) -> str:

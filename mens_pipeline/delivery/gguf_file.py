@@ -28,6 +28,8 @@ from mens_pipeline.delivery.merge_job import MODEL, GgufJob, GgufType
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.progress import FILE, TelemetryLog
 from mens_pipeline.models.chat import encode_prompt
+from mens_pipeline.models.infill import marks_of
+from mens_pipeline.models.tokenizer_file import FileTokenizer
 
 _TYPES: Final = {
     "f32": (GGMLQuantizationType.F32, LlamaFileType.ALL_F32),
@@ -93,9 +95,23 @@ def _add_tokenizer(writer: GGUFWriter, merged: Path, config: dict[str, Any]) -> 
     special = SpecialVocab(merged, load_merges=False, special_token_types=("bos", "eos", "unk", "pad"))
     for kind, number in special.special_token_ids.items():
         getattr(writer, f"add_{kind}_token_id")(number)
+    for part, number in _cursor_tokens(merged).items():
+        writer.add_uint32(f"tokenizer.ggml.fim_{part}_token_id", number)
     # The template begins with a control token itself; another one before it would be one that never trained.
     writer.add_add_bos_token(value=False)
     writer.add_chat_template((merged / "chat_template.jinja").read_text(encoding="utf-8"))
+
+
+def _cursor_tokens(merged: Path) -> dict[str, int]:
+    """Return the tokens that stand before prefix, suffix and middle at a cursor, by which `/infill` of llama.cpp asks.
+
+    None where the marks are words, or no token each.
+    """
+    tokenizer = FileTokenizer(merged)
+    marks = marks_of(tokenizer)
+    found = {"pre": marks.prefix, "suf": marks.suffix, "mid": marks.middle}
+    ids = {part: tokenizer.encode(mark, add_special_tokens=False) for part, mark in found.items()}
+    return {part: number for part, (number, *_) in ids.items()} if all(len(each) == 1 for each in ids.values()) else {}
 
 
 def _tokens(tokenizer: dict[str, Any], size: int) -> tuple[list[str], list[TokenType]]:
@@ -133,17 +149,17 @@ def _tensors(merged: Path, config: dict[str, Any]) -> Iterator[tuple[str, Matrix
                     raise RefusedError(f"{file}: {name} has no place in GGUF. Report this with config.json.")
                 values = content.get_tensor(name).float().numpy()
                 layer = name.split(".")[-2]
-                yield mapped, _interleaved(values, heads[layer]) if layer in heads else values
+                yield mapped, _interleave(values, heads[layer]) if layer in heads else values
 
 
-def _interleaved(values: Matrix, num_heads: int) -> Matrix:
+def _interleave(values: Matrix, num_heads: int) -> Matrix:
     """Reorder the rows of a query or key matrix: llama.cpp turns neighbours where Hugging Face turns halves."""
     rows, *rest = values.shape
     return values.reshape(num_heads, 2, rows // num_heads // 2, *rest).swapaxes(1, 2).reshape(values.shape)
 
 
 def export(job: GgufJob) -> None:
-    """Write the file, read it back with another program's reader, and let both models answer.
+    """Write the file, read it back with another program's reader, and let both models complete some prompts.
 
     Raises:
         RefusedError: A tensor has no place in the layout.

@@ -4,21 +4,21 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from mens_pipeline.delivery.agreement import Agreement, Demand, agreement_of, reasons_against, spread
-from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, GGUF_NAME, MODEL, Comparison, GgufJob, GgufType
+from mens_pipeline.delivery.agreement import Agreement, Demand, compare_written, reasons_against, spread
+from mens_pipeline.delivery.merge_job import GGUF_NAME, MODEL, GgufJob, GgufType
 from mens_pipeline.delivery.merged_model import PreparedMerge, manifest_in
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.jobs.local import refuse_failure
 from mens_pipeline.jobs.protocol import JOB
-from mens_pipeline.models.chat import IM_END, IM_START
-from mens_pipeline.storage.jsonl import read_models
-from mens_pipeline.storage.stage import Stage
+from mens_pipeline.models.chat import CHATML, ChatFormat
+from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Parent, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.storage.validation import Document
+from mens_pipeline.storage.validation import Document, Versioned, read_document
 from mens_pipeline.training.prepare import library_versions
 
 ARCHITECTURE: Final = "LlamaForCausalLM"
@@ -75,32 +75,27 @@ def splitter_of(merged: Path) -> str:
     steps = tokenizer["pre_tokenizer"] or {}
     found = steps.get("pretokenizers", [steps])
     for name, wanted in _SPLITTERS:
-        if len(found) == len(wanted) and all(map(_says, found, wanted)):
+        if len(found) == len(wanted) and all(said | asked == said for said, asked in zip(found, wanted, strict=True)):
             return name
     kinds = ", ".join(str(step.get("type")) for step in found)
     raise RefusedError(f"{path}: splits text by {kinds}, which has no name in GGUF here. {_NOT_AS_GGUF}")
 
 
-def _says(step: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    return all(step.get(key) == value for key, value in wanted.items())
-
-
 KIND: Final = "gguf_model"
-STAGE: Final = Stage(KIND, (__name__, "mens_pipeline.delivery.gguf_file"))
 MODELFILE: Final = "Modelfile"
 GGUF_REPORT: Final = "gguf_report.json"
 NUM_PROMPTS: Final = 4
 
 DEMANDS: Final[dict[GgufType, Demand]] = {
     "f32": Demand(min_token_agreement=0.999, min_led_agreement=0.999, max_parse_difference=0.002),
-    # Rounding turns close calls, and an answer that turns once is another one from there on; teacher-forced, it is not.
+    # Rounding turns close calls, and what turns once is another completion from there on; teacher-forced, it is not.
     "f16": Demand(min_token_agreement=0.0, min_led_agreement=0.99, max_parse_difference=1.0),
     "q8_0": Demand(min_token_agreement=0.0, min_led_agreement=0.95, max_parse_difference=1.0),
 }
 """Type -> how far the file may be from the merged model; what is rounded is coarser than what is not."""
 
 
-class GgufReport(Document):
+class GgufReport(Document, Versioned):
     """Whether a GGUF file answers as the merged model does."""
 
     schema_: Literal["mens_gguf_report_v1"] = Field(default="mens_gguf_report_v1", alias="schema")
@@ -113,6 +108,48 @@ class GgufReport(Document):
     reasons: tuple[str, ...] = Field(description="Why it does not pass, a sentence each.")
 
 
+class GgufParams(Params):
+    """A merged model, the prompts that it is compared by, and the process that writes it."""
+
+    merged: Parent
+    file_type: GgufType
+    job: Annotated[GgufJob, DecidedBy(lambda job: [job.reference.model_dump(include={"requests", "device"})])]
+    libraries: dict[str, str]
+    tasks: Helper[tuple[Task, ...]]
+    launch: Helper[Callable[[Path], int]]
+
+
+def write_gguf_model(folder: Path, params: GgufParams) -> dict[str, Any]:
+    """Write a merged model as GGUF, with `gguf_report.json`; refused where what is read back is another model."""
+    job, demand = params.job, DEMANDS[params.file_type]
+    shutil.rmtree(job.run_dir, ignore_errors=True)
+    job.run_dir.mkdir(parents=True)
+    job_path = job.run_dir / JOB
+    job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    refuse_failure(job.run_dir, params.launch(job_path), "GGUF")
+    found, figures = compare_written(job.run_dir, params.tasks)
+    reasons = [*reasons_against(found, demand)]
+    if figures["num_tokens_changed"]:
+        reasons.append(f"{figures['num_tokens_changed']} tokens of the vocabulary are not read back as they were.")
+    if reasons:
+        raise RefusedError(f"{job.file_name}: not the merged model. {' '.join(reasons)} Report this.")
+    shutil.move(job.run_dir / MODEL / job.file_name, folder / job.file_name)
+    report = GgufReport(
+        file_name=job.file_name,
+        file_type=params.file_type,
+        num_tokens_changed=figures["num_tokens_changed"],
+        demand=demand,
+        agreement=found,
+        passed=not reasons,
+        reasons=tuple(reasons),
+    )
+    (folder / GGUF_REPORT).write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return {"name": manifest_in(params.merged.path).name}
+
+
+STAGE: Final = Stage(KIND, (__name__, "mens_pipeline.delivery.gguf_file"), write_gguf_model)
+
+
 def build_gguf_model(
     merged: Artifact,
     prepared: PreparedMerge,
@@ -120,10 +157,7 @@ def build_gguf_model(
     store: ArtifactStore,
     launch: Callable[[Path], int],
 ) -> tuple[Artifact, bool]:
-    """Write a merged model as GGUF, unless the very same was written before.
-
-    Returns:
-        The file with `gguf_report.json`, and whether it was reused.
+    """Write a merged model as GGUF, and return the file with its report, and whether it was written before.
 
     Raises:
         RefusedError: The architecture, the tokenizer or the system prompt is not supported, the process did not come
@@ -133,46 +167,26 @@ def build_gguf_model(
     refuse_unsupported(merged.path)
     refuse_unquotable(manifest_in(merged.path).system_prompt)
     job = _job(merged, prepared, file_type, store)
-    tasks = {task.id: task for task in prepared.prompts.tasks}
-    params = {
-        "file_type": file_type,
-        "requests": [request.model_dump() for request in job.reference.requests],
-        "computed_on": job.reference.device,
-        "libraries": library_versions(),
-    }
-
-    def write(folder: Path) -> dict[str, Any]:
-        job_path = _written(job)
-        refuse_failure(job.run_dir, launch(job_path), "GGUF")
-        figures = json.loads((job.run_dir / FIGURES).read_text(encoding="utf-8"))
-        comparisons = read_models(job.run_dir / COMPARISONS, Comparison)
-        found = agreement_of(comparisons, tasks, figures["largest_logit_difference"])
-        reasons = [*reasons_against(found, DEMANDS[file_type])]
-        if figures["num_tokens_changed"]:
-            reasons.append(f"{figures['num_tokens_changed']} tokens of the vocabulary are not read back as they were.")
-        if reasons:
-            raise RefusedError(f"{job.file_name}: not the merged model. {' '.join(reasons)} Report this.")
-        shutil.move(job.run_dir / MODEL / job.file_name, folder / job.file_name)
-        report = GgufReport(
-            file_name=job.file_name,
-            file_type=file_type,
-            num_tokens_changed=figures["num_tokens_changed"],
-            demand=DEMANDS[file_type],
-            agreement=found,
-            passed=not reasons,
-            reasons=tuple(reasons),
-        )
-        (folder / GGUF_REPORT).write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        return {"name": manifest_in(merged.path).name}
-
-    gguf, reused = STAGE.build(store, [merged], params, write)
+    params = GgufParams(
+        merged=merged,
+        file_type=file_type,
+        job=job,
+        libraries=library_versions(),
+        tasks=prepared.prompts.tasks,
+        launch=launch,
+    )
+    gguf, reused = STAGE.build(store, params)
     shutil.rmtree(job.run_dir, ignore_errors=True)
     return gguf, reused
 
 
 def gguf_report_in(folder: Path) -> GgufReport:
-    """Read the report on a GGUF file."""
-    return GgufReport.model_validate_json((folder / GGUF_REPORT).read_text(encoding="utf-8"))
+    """Read the report on a GGUF file.
+
+    Raises:
+        RefusedError: It is none, or written by a newer version.
+    """
+    return read_document(folder / GGUF_REPORT, GgufReport, "GGUF report", "Delete this folder, and merge again.")
 
 
 def _job(merged: Artifact, prepared: PreparedMerge, file_type: GgufType, store: ArtifactStore) -> GgufJob:
@@ -192,15 +206,6 @@ def _job(merged: Artifact, prepared: PreparedMerge, file_type: GgufType, store: 
     )
 
 
-def _written(job: GgufJob) -> Path:
-    """Write the job to a file in an empty folder, and return its path."""
-    shutil.rmtree(job.run_dir, ignore_errors=True)
-    job.run_dir.mkdir(parents=True)
-    job_path = job.run_dir / JOB
-    job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    return job_path
-
-
 def refuse_unquotable(system: str) -> None:
     """Check that a system prompt can stand in the Modelfile of Ollama, which knows no way to escape a quote.
 
@@ -212,24 +217,28 @@ def refuse_unquotable(system: str) -> None:
         raise RefusedError(f"{MODELFILE}: {found}. Merge without --gguf, or train with another system prompt.")
 
 
-def modelfile(gguf: str, system: str, context_length: int) -> str:
-    """Write what Ollama needs to serve a GGUF file beside it: form, stop token, system prompt; greedy, as judged.
+def modelfile(gguf: str, system: str, context_length: int, chat: ChatFormat = CHATML) -> str:
+    """Write what Ollama needs to serve a GGUF file beside it: form, stop token, system prompt; greedy, as evaluated.
 
     Raises:
         RefusedError: The system prompt would end its place in the file early, and go on as instructions.
     """
     refuse_unquotable(system)
+    before, behind = chat.user
+    shown = "{{ .System }}\n\n" if chat.system is None else "{{ .System }}".join(chat.system)
+    system_turn = f"{{{{ if .System }}}}{shown}{{{{ end }}}}"
+    if chat.system is None:
+        before, system_turn = before + system_turn, ""
     template = (
-        f"{{{{ if .System }}}}{IM_START}system\n{{{{ .System }}}}{IM_END}\n{{{{ end }}}}"
-        f"{{{{ if .Prompt }}}}{IM_START}user\n{{{{ .Prompt }}}}{IM_END}\n{{{{ end }}}}"
-        f"{IM_START}assistant\n{{{{ .Response }}}}{IM_END}\n"
+        f"{system_turn}{{{{ if .Prompt }}}}{before}{{{{ .Prompt }}}}{behind}{{{{ end }}}}"
+        f"{chat.opening}{{{{ .Response }}}}{chat.end}{chat.behind}"
     )
+    stops = dict.fromkeys((chat.end, *reversed([text for text in chat.markers if text != chat.bos])))
     lines = (
         f"FROM ./{gguf}",
         f'TEMPLATE """{template}"""',
         f'SYSTEM """{system}"""',
-        f'PARAMETER stop "{IM_END}"',
-        f'PARAMETER stop "{IM_START}"',
+        *(f'PARAMETER stop "{stop}"' for stop in stops),
         "PARAMETER temperature 0",
         f"PARAMETER num_ctx {context_length}",
     )

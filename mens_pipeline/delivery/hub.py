@@ -16,7 +16,7 @@ from mens_pipeline.corpus.curate.mixed_train_set import write_parquet
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
 from mens_pipeline.delivery.merge_source import MergeSource, card_of_source
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.evaluation.benchmark import MANIFEST, Benchmark, BenchmarkTask, load_benchmark
+from mens_pipeline.evaluation.benchmark import MANIFEST, BenchmarkTask, load_benchmark
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.models.adapter import ADAPTER, CARD, CONFIGURATION, WEIGHTS
 from mens_pipeline.models.base import find_recorded_base, shapes_in
@@ -28,13 +28,13 @@ _LAYERS: Final = "layers."
 
 
 def name_as_published(weights: Path, base: Path) -> bool:
-    """Give the matrices of an adapter, written anew, the names of their layers in the base; tell whether they differed.
+    """Name the matrices of an adapter, written again, as their layers in the base; return whether they differed.
 
     Raises:
         RefusedError: A layer has no one place in the checkpoint.
     """
     published = {name for file in base.glob("*.safetensors") for name in shapes_in(file)}
-    names = {name: _published(name, published, weights) for name in shapes_in(weights)}
+    names = {name: _find_published(name, published, weights) for name in shapes_in(weights)}
     if all(name == new for name, new in names.items()):
         return False
     from safetensors.numpy import load_file, save_file  # noqa: PLC0415 - comes with the deep learning stack
@@ -44,7 +44,7 @@ def name_as_published(weights: Path, base: Path) -> bool:
     return True
 
 
-def _published(name: str, published: set[str], weights: Path) -> str:
+def _find_published(name: str, published: set[str], weights: Path) -> str:
     """Return the name of a matrix, with the words that the checkpoint puts before `layers.`."""
     layer, half = name.removeprefix(_HEAD).rsplit(".lora_", 1)
     if f"{layer}.weight" in published:
@@ -111,7 +111,7 @@ class Pushed:
 
 
 def plan_push(source: MergeSource, target: Target, data_licence: str | None, staging: Path) -> PushPlan:
-    """Gather what would be sent: the adapter as it was promoted, its card, its figures; nothing names this machine.
+    """Gather what would be sent: the promoted adapter, unchanged, its card, its figures; nothing names this machine.
 
     The staging folder is empty.
 
@@ -170,7 +170,7 @@ def push(plan: PushPlan, token: SecretStr | None) -> Pushed:
 
 
 def _name_base(path: Path, name: str) -> None:
-    """Call the base what it is called elsewhere: training leaves the path of one that is a folder on this machine."""
+    """Write the public name of the base into a configuration: training leaves the path of a folder on this machine."""
     config = json.loads(path.read_text(encoding="utf-8"))
     text = json.dumps({**config, "base_model_name_or_path": name}, indent=2, sort_keys=True)
     path.write_text(text + "\n", encoding="utf-8")
@@ -199,11 +199,10 @@ def plan_train_set(
     """
     stated = _require_licence(licence)
     if source.promoted is None:
-        raise RefusedError(
-            f"{source.adapter.path}: not promoted. Only the train set of a promoted adapter goes to the Hub."
-        )
+        advice = "Only the train set of a promoted adapter goes to the Hub."
+        raise RefusedError(f"{source.adapter.path}: not promoted. {advice}")
     manifest = source.adapter.manifest
-    path = store.located(manifest.train_file)
+    path = store.locate(manifest.train_file)
     if not path.is_file() or digest_of(path) != manifest.train_sha256:
         found = "changed since" if path.is_file() else "gone"
         raise RefusedError(f"{path}: the train set of this adapter is {found}. Restore it, or train and promote again.")
@@ -237,8 +236,8 @@ def plan_benchmark(folder: Path, target: Target, licence: str | None, staging: P
     staging.mkdir(parents=True, exist_ok=True)
     for benchmark in benchmarks:
         text = "".join(json.dumps(_row(task), ensure_ascii=False) + "\n" for task in benchmark.tasks)
-        (staging / _file_of(benchmark)).write_text(text, encoding="utf-8")
-    configs = [_config(found.folder.name, "test", _file_of(found)) for found in benchmarks]
+        (staging / f"{benchmark.folder.name}.jsonl").write_text(text, encoding="utf-8")
+    configs = [_config(found.folder.name, "test", f"{found.folder.name}.jsonl") for found in benchmarks]
     rows = [
         (plain(found.folder.name), f"{len(found.tasks)} tasks, SHA-256 `{found.digest}`. {plain(found.description)}")
         for found in benchmarks
@@ -256,10 +255,6 @@ def _require_licence(licence: str | None) -> str:
 
 def _config(name: str, split: str, file: str) -> dict[str, Any]:
     return {"config_name": name, "data_files": [{"split": split, "path": file}]}
-
-
-def _file_of(benchmark: Benchmark) -> str:
-    return f"{benchmark.folder.name}.jsonl"
 
 
 def _row(task: BenchmarkTask) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from mens_pipeline.corpus.schema.records import Source
 from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.delivery.retention import Item, read_store
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.promotion.history import CHAMPION, champion_key
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 _Ref = tuple[str, str]
 _Edges = Mapping[_Ref, AbstractSet[_Ref]]
@@ -65,9 +65,9 @@ def lineage_of(store: ArtifactStore, name: str) -> Lineage:
         RefusedError: There is no such adapter, or more than one; or a row of its train set is none.
     """
     items = {(item.kind, item.key): item for item in read_store(store).items if item.is_artifact}
-    start = _named(store, items, name)
+    start = _find_adapter(store, items, name)
     parents = {ref: item.parents for ref, item in items.items()}
-    rests_on = _reached(parents, start)
+    rests_on = _walk(parents, start)
     trained = next((ref for ref in (start, *rests_on) if ref[0] == ADAPTER), start)
     mixed = next((store.get(*ref) for ref in rests_on if ref[0] == MIXED), None)
     pairs = list(read_pairs(mixed.path / TRAIN)) if mixed is not None else []
@@ -80,7 +80,7 @@ def lineage_of(store: ArtifactStore, name: str) -> Lineage:
         files=dict(sorted(Counter(source.path for source in sources).items())),
         lines=_passages(sources),
         commits=tuple(sorted({source.commit for source in sources if source.commit is not None})),
-        used_by=tuple(_link(items, ref) for ref in _reached(turned(parents), trained)),
+        used_by=tuple(_link(items, ref) for ref in _walk(reverse_edges(parents), trained)),
     )
 
 
@@ -96,7 +96,7 @@ def _passages(sources: Iterable[Source]) -> dict[str, list[tuple[int, int]]]:
     return passages
 
 
-def turned(edges: _Edges) -> _Edges:
+def reverse_edges(edges: _Edges) -> _Edges:
     """Return the same edges the other way round."""
     back: defaultdict[_Ref, set[_Ref]] = defaultdict(set)
     for start, ends in edges.items():
@@ -105,7 +105,7 @@ def turned(edges: _Edges) -> _Edges:
     return back
 
 
-def _named(store: ArtifactStore, items: Mapping[_Ref, Item], name: str) -> _Ref:
+def _find_adapter(store: ArtifactStore, items: Mapping[_Ref, Item], name: str) -> _Ref:
     key = champion_key(store) if name == CHAMPION else name
     if key is None:
         raise RefusedError(f"{store.root}: no adapter was promoted yet. Run `mens run`, or name the key of an adapter.")
@@ -116,7 +116,7 @@ def _named(store: ArtifactStore, items: Mapping[_Ref, Item], name: str) -> _Ref:
     return found[0]
 
 
-def _reached(edges: _Edges, start: _Ref) -> list[_Ref]:
+def _walk(edges: _Edges, start: _Ref) -> list[_Ref]:
     """Return what a walk along edges reaches, level by level, without its start."""
     reached = {start: None}
     waiting = [start]

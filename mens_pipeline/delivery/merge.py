@@ -1,8 +1,8 @@
-"""From an adapter to a merged folder, and what it writes beside what was judged. For a process of delivery alone.
+"""From an adapter to a merged folder, and what it writes beside what was evaluated. For a process of delivery alone.
 
-The adapter was trained on four-bit weights, and judged on them restored. It is merged into those restored weights, not
-into the ones that the base came with: the difference between the two is larger than many adapters are. What was judged
-is loaded as it was for judging, in that precision; the folder as any program loads it.
+The adapter was trained on four-bit weights, and evaluated on them restored. It is merged into those restored weights,
+not into the ones that the base came with: the difference between the two is larger than many adapters are. What was
+evaluated is loaded as for its evaluation, in that precision; the folder as any program loads it.
 """
 
 import gc
@@ -14,7 +14,7 @@ from typing import Any
 
 from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, Comparison, MergeJob, Written
 from mens_pipeline.inference.generation import GenerationJob
-from mens_pipeline.inference.model import load_judged, save_merged
+from mens_pipeline.inference.model import load_evaluated, save_merged
 from mens_pipeline.jobs.progress import FILE, TelemetryLog
 from mens_pipeline.jobs.protocol import as_document
 from mens_pipeline.models.chat import control_tokens, encode_prompt, escape
@@ -25,7 +25,7 @@ _READABLE = 0o644
 
 
 def merge(job: MergeJob) -> None:
-    """Merge, save, load what was saved as anybody would, and let it answer beside the model that was judged.
+    """Merge, save, load what was saved as anybody would, and let it write beside the model that was evaluated.
 
     Raises:
         RefusedError: The adapter does not fit the base.
@@ -39,11 +39,11 @@ def merge(job: MergeJob) -> None:
     _save(job)
     gc.collect()
 
-    judged = load_judged(reference_job)
+    evaluated = load_evaluated(reference_job)
     tokenizer = AutoTokenizer.from_pretrained(reference_job.base_path, trust_remote_code=False)
     asked = {r.task: encode_prompt(tokenizer, reference_job.system_prompt, r.prompt) for r in reference_job.requests}
-    reference = complete("judged", judged, tokenizer, asked, reference_job, log)
-    del judged
+    reference = complete("judged", evaluated, tokenizer, asked, reference_job, log)
+    del evaluated
     gc.collect()
     if reference_job.device == "cuda":
         torch.cuda.empty_cache()
@@ -57,20 +57,20 @@ def merge(job: MergeJob) -> None:
         for task, chat in chats.items()
     }
     candidate = complete("merged", merged, own_tokenizer, prompts, reference_job, log, along=reference)
-    num_values = sum(parameter.numel() for parameter in merged.parameters())
-    write_comparison(job.run_dir, reference, candidate, num_values=num_values)
+    num_parameters = sum(parameter.numel() for parameter in merged.parameters())
+    write_comparison(job.run_dir, reference, candidate, num_parameters=num_parameters)
 
 
 def _save(job: MergeJob) -> None:
     """Save the merged model as a plain folder: weights, configuration, tokenizer, template."""
     from transformers import AutoTokenizer
 
-    from mens_pipeline.inference.generate import vocabulary_of  # noqa: PLC0415 - loads torch as well
+    from mens_pipeline.inference.generate import stop_tokens  # noqa: PLC0415 - loads torch as well
 
     reference, folder = job.reference, job.run_dir / MODEL
-    model = load_judged(_dense(reference).model_copy(update={"compute_dtype": job.dtype}))
+    model = load_evaluated(_dense(reference).model_copy(update={"compute_dtype": job.dtype}))
     tokenizer = AutoTokenizer.from_pretrained(reference.adapter_path, trust_remote_code=False)
-    stop = sorted(vocabulary_of(tokenizer, model).stop)
+    stop = sorted(stop_tokens(tokenizer, model))
     model.generation_config.eos_token_id = stop if len(stop) > 1 else stop[0]
     save_merged(model, reference.base_path, folder)
     tokenizer.chat_template = job.chat_template
@@ -82,7 +82,7 @@ def _save(job: MergeJob) -> None:
 
 
 def _dense(reference: GenerationJob) -> GenerationJob:
-    """Hold what was judged so that it can be merged: on the CPU where the memory of the GPU is too small."""
+    """Hold what was evaluated so that it can be merged: on the CPU where the memory of the GPU is too small."""
     if reference.held == "dense":
         return reference
     return reference.model_copy(update={"held": "dense", "device": "cpu"})
@@ -130,12 +130,16 @@ def complete(  # noqa: PLR0913, PLR0917 - all that a completion rests on
     """
     import torch
 
-    from mens_pipeline.inference.decode import Row, decode  # noqa: PLC0415 - loads torch as well
-    from mens_pipeline.inference.generate import CompletionCounter, vocabulary_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.generate import (  # noqa: PLC0415 - loads torch as well
+        CompletionCounter,
+        complete_rows,
+        new_row,
+        stop_tokens,
+    )
 
-    rows = [Row(task, 0, prompt) for task, prompt in prompts.items()]
-    counter = CompletionCounter(log, name, len(rows))
-    decode(model, rows, vocabulary_of(tokenizer, model), job.decoding, lambda row: counter.count(len(row.tokens)))
+    rows = [new_row(task, 0, prompt, job.decoding) for task, prompt in prompts.items()]
+    counter, stop = CompletionCounter(log, name, len(rows)), stop_tokens(tokenizer, model)
+    complete_rows(model, rows, stop, job.decoding.batch_tokens, lambda row: counter.count(len(row.tokens)))
     written = {
         row.name: Written(
             tokens=tuple(row.tokens),

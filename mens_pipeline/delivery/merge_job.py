@@ -29,10 +29,10 @@ GGUF_NAME: Final = r"^[0-9A-Za-z._-]{1,140}\.gguf$"
 
 
 class MergeJob(Job):
-    """Merge an adapter, and compare what comes out with what was judged."""
+    """Merge an adapter, and compare what comes out with what was evaluated."""
 
     kind: Literal["merge"] = "merge"
-    reference: GenerationJob = Field(description="The model as it was judged, and what it is asked.")
+    reference: GenerationJob = Field(description="The evaluated model, and its prompts.")
     dtype: Dtype = Field(description="What the merged weights are stored in.")
     chat_template: str = Field(description="The template of the merged folder.")
 
@@ -41,7 +41,7 @@ class GgufJob(Job):
     """Write a merged model as GGUF, and compare what is read back with the merged model."""
 
     kind: Literal["gguf"] = "gguf"
-    reference: GenerationJob = Field(description="The model as it was judged, and what it is asked.")
+    reference: GenerationJob = Field(description="The evaluated model, and its prompts.")
     merged_path: Path = Field(description="The merged folder.")
     file_type: GgufType
     file_name: str = Field(pattern=GGUF_NAME, description="Of the GGUF file.")
@@ -50,7 +50,7 @@ class GgufJob(Job):
 
 
 class Written(Strict):
-    """Greedy answers of a model."""
+    """Greedy completions of a model."""
 
     tokens: tuple[int, ...]
     text: str

@@ -17,10 +17,9 @@ from mens_pipeline.evaluation.tasks import Suite, Task, heldout_tasks
 from mens_pipeline.models.adapter import MANIFEST, Adapter, read_adapter_config
 from mens_pipeline.models.base import Shape, find_recorded_base, shapes_in
 from mens_pipeline.models.card import Form, Score, Standing, data_sources, model_card
-from mens_pipeline.promotion.benchmark_gate import receipt_in
 from mens_pipeline.promotion.history import KIND as PROMOTED
-from mens_pipeline.promotion.history import champion_of, history_of, withdrawn
-from mens_pipeline.promotion.receipt import RECEIPT, Receipt, read_results
+from mens_pipeline.promotion.history import champion_of, find_withdrawn, history_of
+from mens_pipeline.promotion.receipt import RECEIPT, Receipt, read_results, receipt_in
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
@@ -45,14 +44,14 @@ def refuse_misfit(adapter: Adapter) -> None:
     config = read_adapter_config(adapter.folder)
     weights = adapter.weights
     shapes = {name: shape for file in sorted(path.glob("*.safetensors")) for name, shape in shapes_in(file).items()}
-    reasons = list(_objections(shapes_in(weights), shapes, config.r))
+    reasons = list(_find_reasons(shapes_in(weights), shapes, config.r))
     if reasons:
         shown = "; ".join(reasons[:_SHOWN])
         more = f"; and {len(reasons) - _SHOWN} more" if len(reasons) > _SHOWN else ""
         raise RefusedError(f"{weights}: does not fit {base.name}: {shown}{more}. {_ADVICE}")
 
 
-def _objections(adapter: dict[str, Shape], base: dict[str, Shape], rank: int) -> Iterator[str]:
+def _find_reasons(adapter: dict[str, Shape], base: dict[str, Shape], rank: int) -> Iterator[str]:
     """Yield a reason for everything that does not fit, a phrase each."""
     halves: dict[str, dict[str, Shape]] = {}
     for name, shape in adapter.items():
@@ -91,19 +90,15 @@ class MergeSource:
     """An adapter that can be merged.
 
     Attributes:
-        promoted: The same adapter as it was promoted; None when it was not, or was taken out of use since.
+        promoted: The same adapter in its promoted state; None when it was not promoted, or was taken out of use since.
         receipt: The verdict on this very adapter; None without one.
+        verdict_sha256: Of its file, hexadecimal; likewise.
     """
 
     adapter: Adapter
     promoted: Artifact | None
     receipt: Receipt | None
-    receipt_path: Path | None
-
-    @property
-    def verdict_sha256(self) -> str | None:
-        """SHA-256 of the verdict, hexadecimal; None without one."""
-        return digest_of(self.receipt_path) if self.receipt_path is not None else None
+    verdict_sha256: str | None
 
 
 def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
@@ -127,12 +122,8 @@ def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
     promoted = promoted_of(store, adapter.digest)
     where = promoted.path if promoted is not None else folder
     receipt = _verdict_on(adapter.digest, where)
-    return MergeSource(
-        adapter=adapter,
-        promoted=promoted,
-        receipt=receipt,
-        receipt_path=where / RECEIPT if receipt is not None else None,
-    )
+    verdict_sha256 = digest_of(where / RECEIPT) if receipt is not None else None
+    return MergeSource(adapter=adapter, promoted=promoted, receipt=receipt, verdict_sha256=verdict_sha256)
 
 
 def lane_of(folder: Path) -> str | None:
@@ -143,7 +134,7 @@ def lane_of(folder: Path) -> str | None:
             try:
                 found = json.loads(path.read_text(encoding="utf-8"))
             except (OSError, ValueError, RecursionError):
-                return None  # whoever reads the manifest for what it says refuses it with the place
+                return None  # the reader of the manifest refuses it with the place
             if not isinstance(found, dict):
                 return None  # likewise
             if found.get("kind") == _SCRATCH_KIND:
@@ -154,8 +145,8 @@ def lane_of(folder: Path) -> str | None:
 
 
 def promoted_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
-    """Return an adapter as it was promoted; None when it never was, or a rollback took it out of use."""
-    if adapter_sha256 in withdrawn(store):
+    """Return an adapter in its promoted state; None when it was not promoted, or a rollback took it out of use."""
+    if adapter_sha256 in find_withdrawn(store):
         return None
     events = (event for event in reversed(history_of(store)) if event.adapter_sha256 == adapter_sha256)
     return next((found for event in events if (found := store.get(PROMOTED, event.key)) is not None), None)
@@ -172,7 +163,7 @@ def _verdict_on(adapter_sha256: str, folder: Path) -> Receipt | None:
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """Held-out prompts that two models answer, and the digest of their file."""
+    """Held-out prompts that two models complete, and the digest of their file."""
 
     tasks: tuple[Task, ...]
     heldout_sha256: str
@@ -181,7 +172,7 @@ class Prompts:
 def prompts_of(
     source: MergeSource, named: Path | None, store: ArtifactStore, fits: Callable[[str], bool], number: int
 ) -> Prompts:
-    """Return held-out prompts of a run whose answer fits, evenly spread; of a named file, or of that of the run.
+    """Return held-out prompts of a run whose completion fits, evenly spread; of a named file, or of that of the run.
 
     Raises:
         RefusedError: The held-out pairs are not to be found, or hold nothing to ask.
@@ -194,8 +185,8 @@ def prompts_of(
 
 
 def _heldout_of(source: MergeSource, store: ArtifactStore) -> Path:
-    """Find the held-out pairs that the run was judged by; of one that was not judged, those beside its train set."""
-    beside = store.located(source.adapter.manifest.train_file).with_name(HELDOUT)
+    """Find the held-out pairs that the run was evaluated by; of one that was not, those beside its train set."""
+    beside = store.locate(source.adapter.manifest.train_file).with_name(HELDOUT)
     subject = source.receipt.subject if source.receipt is not None else None
     if subject is None:
         if beside.is_file():
@@ -221,37 +212,26 @@ def card_of_source(source: MergeSource, form: Form, data_licence: str | None) ->
         sources=data_sources(source.adapter.manifest),
         standing=_standing(source),
         data_licence=data_licence,
+        tokenizer_in=source.adapter.folder,
     )
 
 
 def _standing(source: MergeSource) -> Standing | None:
     """Return the evaluation results of this very adapter; None without them."""
     folder = source.promoted.path if source.promoted is not None else source.adapter.path
-    results = _results_in(folder, source.adapter.digest)
-    if results is None:
+    results = read_results(folder / RESULTS)
+    if results is None or results.subject.adapter_sha256 != source.adapter.digest:
         return None
-    receipt = source.receipt
+    receipt, decoding = source.receipt, results.decoding
+    at_random = f"at temperature {decoding.temperature:g}, {decoding.num_samples} times"
     return Standing(
         scores=tuple(_scores(results)),
-        how=_how(results),
+        how="greedily" if decoding.temperature == 0 else at_random,
         missing=results.adapter.overall.coverage.missing,
         policy=receipt.policy if receipt is not None else None,
         passed=receipt.overall_passed if receipt is not None else None,
         verdict_sha256=source.verdict_sha256,
     )
-
-
-def _how(results: EvalResults) -> str:
-    decoding = results.decoding
-    if decoding.temperature == 0:
-        return "greedily"
-    return f"at temperature {decoding.temperature:g}, {decoding.num_samples} times"
-
-
-def _results_in(folder: Path, adapter_sha256: str) -> EvalResults | None:
-    path = folder / RESULTS
-    results = read_results(path) if path.is_file() else None
-    return results if results is not None and results.subject.adapter_sha256 == adapter_sha256 else None
 
 
 def _scores(results: EvalResults) -> Iterator[Score]:

@@ -1,38 +1,39 @@
 """A merged model as an artifact: merged and compared once for one adapter."""
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from mens_pipeline.delivery.agreement import (
     MERGE_MANIFEST,
     MERGE_REPORT,
     ROUNDED,
     STRICT,
-    Demand,
+    Agreement,
     MergedInto,
     MergeManifest,
     MergeReport,
-    agreement_of,
+    compare_written,
     reasons_against,
 )
-from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, Comparison, Dtype, MergeJob
+from mens_pipeline.delivery.merge_job import COMPARISONS, MODEL, Dtype, MergeJob
 from mens_pipeline.delivery.merge_source import MergeSource, Prompts
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.prepare import Conditions, prepare_generation
 from mens_pipeline.jobs.local import refuse_failure
 from mens_pipeline.models.card import base_name
-from mens_pipeline.models.chat import template_in, template_with
-from mens_pipeline.storage.jsonl import read_models
-from mens_pipeline.storage.stage import Stage
+from mens_pipeline.models.chat import format_of
+from mens_pipeline.models.tokenizer_file import template_in
+from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline.storage.validation import read_document
 from mens_pipeline.training.prepare import library_versions
 
 KIND: Final = "merged_model"
-STAGE: Final = Stage(KIND, (__name__, "mens_pipeline.delivery.merge"), by_content=True)
+_ADVICE: Final = "Delete this folder, and merge again."
 _HOW: Final = {"dense": "restored, adapter merged", "nf4": "as it is, adapter beside it"}
 
 
@@ -50,7 +51,7 @@ class PreparedMerge:
 def prepare_merge(
     source: MergeSource, prompts: Prompts, conditions: Conditions, dtype: Dtype | None, run_dir: Path
 ) -> PreparedMerge:
-    """Prepare a merge in an emptied folder; without a dtype weights are stored in what the judged model computes in.
+    """Prepare a merge in an emptied folder; without a dtype weights are stored in what the evaluated model computes in.
 
     Raises:
         RefusedError: The run is not complete, or its base is gone or another one.
@@ -59,7 +60,7 @@ def prepare_merge(
     conditions = Conditions(greedy, conditions.device, conditions.lock_path)
     requests = [task.request for task in prompts.tasks]
     reference = prepare_generation("adapter", source.adapter, requests, conditions, run_dir)
-    template = template_with(source.adapter.manifest.system_prompt, template_in(reference.job.base_path))
+    template = format_of(template_in(reference.job.base_path)).template(source.adapter.manifest.system_prompt)
     chosen = dtype if dtype is not None else reference.job.compute_dtype
     job = MergeJob(
         run_dir=reference.job.run_dir,
@@ -70,7 +71,7 @@ def prepare_merge(
     )
     reference.job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
     inputs = {
-        "reference": reference.inputs,
+        "reference": reference.inputs.model_dump(mode="json"),
         "dtype": chosen,
         "chat_template": template,
         "heldout_sha256": prompts.heldout_sha256,
@@ -79,48 +80,69 @@ def prepare_merge(
     return PreparedMerge(job, reference.job_path, source, prompts, inputs)
 
 
+class MergeParams(Params):
+    """A prepared merge, and the process that does it."""
+
+    prepared: Annotated[PreparedMerge, DecidedBy(attrgetter("inputs"))]
+    launch: Helper[Callable[[Path], int]]
+
+
+def write_merged_model(folder: Path, params: MergeParams) -> dict[str, Any]:
+    """Merge an adapter and compare the outcome with what was evaluated.
+
+    The folder gets what `AutoModelForCausalLM.from_pretrained` reads, with `merge_manifest.json` and
+    `merge_report.json`, also where the report says that it is not the same model.
+    """
+    prepared, run_dir = params.prepared, params.prepared.job.run_dir
+    refuse_failure(run_dir, params.launch(prepared.job_path), "merging")
+    shutil.copytree(run_dir / MODEL, folder, dirs_exist_ok=True)
+    shutil.copy2(run_dir / COMPARISONS, folder / COMPARISONS)
+    found, figures = compare_written(run_dir, prepared.prompts.tasks)
+    report = _report(prepared, found)
+    for name, document in ((MERGE_MANIFEST, _manifest(prepared, figures["num_parameters"])), (MERGE_REPORT, report)):
+        (folder / name).write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return {"name": prepared.source.adapter.manifest.name, "passed": report.passed}
+
+
+STAGE: Final = Stage(KIND, (__name__, "mens_pipeline.delivery.merge"), write_merged_model)
+
+
 def build_merged_model(
     prepared: PreparedMerge, store: ArtifactStore, launch: Callable[[Path], int]
 ) -> tuple[Artifact, bool]:
-    """Merge an adapter and compare the outcome with what was judged, unless the very same was merged before.
-
-    Returns:
-        The merged model, and whether it was reused. The folder is what `AutoModelForCausalLM.from_pretrained` reads,
-        with `merge_manifest.json` and `merge_report.json`, also where the report says that it is not the same model.
+    """Merge an adapter and compare the outcome with what was evaluated; return it, and whether it was merged before.
 
     Raises:
         RefusedError: The process did not come to its end; the message says why.
         ConfigurationError: The store cannot be written.
     """
-    run_dir = prepared.job.run_dir
-
-    def write(folder: Path) -> dict[str, Any]:
-        refuse_failure(run_dir, launch(prepared.job_path), "merging")
-        shutil.copytree(run_dir / MODEL, folder, dirs_exist_ok=True)
-        shutil.copy2(run_dir / COMPARISONS, folder / COMPARISONS)
-        figures = json.loads((run_dir / FIGURES).read_text(encoding="utf-8"))
-        report = _report(prepared, figures)
-        for name, document in ((MERGE_MANIFEST, _manifest(prepared, figures)), (MERGE_REPORT, report)):
-            (folder / name).write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        return {"name": prepared.source.adapter.manifest.name, "passed": report.passed}
-
-    merged, reused = STAGE.build(store, store.holding(prepared.source.adapter.path), prepared.inputs, write)
-    shutil.rmtree(run_dir, ignore_errors=True)
+    # Beside the adapter a run holds its times: trained again to the same bits, it is not merged again.
+    origins = store.holding(prepared.source.adapter.path)
+    merged, reused = STAGE.build(store, MergeParams(prepared=prepared, launch=launch, origins=origins))
+    shutil.rmtree(prepared.job.run_dir, ignore_errors=True)
     return merged, reused
 
 
 def report_in(merged: Path) -> MergeReport:
-    """Read the report on a merged model."""
-    return MergeReport.model_validate_json((merged / MERGE_REPORT).read_text(encoding="utf-8"))
+    """Read the report on a merged model.
+
+    Raises:
+        RefusedError: It is none, or written by a newer version.
+    """
+    return read_document(merged / MERGE_REPORT, MergeReport, "merge report", _ADVICE)
 
 
 def manifest_in(merged: Path) -> MergeManifest:
-    """Read the manifest of a merged model: what it is made of."""
-    return MergeManifest.model_validate_json((merged / MERGE_MANIFEST).read_text(encoding="utf-8"))
+    """Read the manifest of a merged model, which says what it is made of.
+
+    Raises:
+        RefusedError: It is none, or written by a newer version.
+    """
+    return read_document(merged / MERGE_MANIFEST, MergeManifest, "merge manifest", _ADVICE)
 
 
 def refuse_difference(merged: Path) -> MergeReport:
-    """Raise RefusedError unless a merged model is what was judged, and return the report on it.
+    """Raise RefusedError unless a merged model is what was evaluated, and return the report on it.
 
     Raises:
         RefusedError: It is another model.
@@ -132,12 +154,10 @@ def refuse_difference(merged: Path) -> MergeReport:
     return report
 
 
-def _report(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeReport:
-    reference = prepared.job.reference
-    tasks = {task.id: task for task in prepared.prompts.tasks}
-    comparisons = read_models(prepared.job.run_dir / COMPARISONS, Comparison)
-    found = agreement_of(comparisons, tasks, figures["largest_logit_difference"])
-    demand = _demand_on(prepared.job)
+def _report(prepared: PreparedMerge, found: Agreement) -> MergeReport:
+    job, reference = prepared.job, prepared.job.reference
+    is_finer = (reference.compute_dtype, job.dtype) == ("bfloat16", "float32")
+    demand = ROUNDED if is_finer or reference.held == "nf4" else STRICT
     reasons = reasons_against(found, demand)
     return MergeReport(
         reference=f"base in {reference.quantization} {_HOW[reference.held]}, {reference.compute_dtype}, as judged",
@@ -153,13 +173,7 @@ def _report(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeReport:
     )
 
 
-def _demand_on(job: MergeJob) -> Demand:
-    """Return the thresholds for a folder; looser where the judged model was computed in lower precision."""
-    is_finer = (job.reference.compute_dtype, job.dtype) == ("bfloat16", "float32")
-    return ROUNDED if is_finer or job.reference.held == "nf4" else STRICT
-
-
-def _manifest(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeManifest:
+def _manifest(prepared: PreparedMerge, num_parameters: int) -> MergeManifest:
     manifest, reference = prepared.source.adapter.manifest, prepared.job.reference
     base = manifest.base_model
     return MergeManifest(
@@ -175,7 +189,7 @@ def _manifest(prepared: PreparedMerge, figures: dict[str, Any]) -> MergeManifest
             rounded_to=reference.trained_in,
         ),
         dtype=prepared.job.dtype,
-        num_values=figures["num_values"],
+        num_parameters=num_parameters,
         contract_digest=manifest.contract_digest,
         system_prompt=manifest.system_prompt,
         libraries=library_versions(),

@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
 from mens_pipeline.errors import ConfigurationError, MensError
-from mens_pipeline.promotion.benchmark_gate import KIND as GATE
-from mens_pipeline.promotion.benchmark_gate import PAGE
 from mens_pipeline.promotion.history import KIND as PROMOTED
+from mens_pipeline.promotion.receipt import KIND as GATE
+from mens_pipeline.promotion.receipt import PAGE
 from mens_pipeline.storage.store import ArtifactStore
 
 ADDRESS: Final = "127.0.0.1"
@@ -18,7 +18,7 @@ _HERE: Final = frozenset({"localhost", ADDRESS})
 _PLACE: Final = re.compile(rf"/({GATE}|{PROMOTED})/([0-9a-f]{{64}})/{re.escape(PAGE)}")
 
 
-def listening(port: int) -> socket.socket:
+def open_socket(port: int) -> socket.socket:
     """Return a socket that only this machine reaches.
 
     Raises:
@@ -32,7 +32,7 @@ def listening(port: int) -> socket.socket:
 
 
 class PageServer(ThreadingHTTPServer):
-    """Answers at a socket from a store."""
+    """Serves the pages of a store at a socket."""
 
     daemon_threads = True
 
@@ -57,7 +57,7 @@ class _Request(BaseHTTPRequestHandler):
     timeout = 30
 
     def do_GET(self) -> None:
-        """Answer with a page, or with what is wrong."""
+        """Respond with a page, or with what is wrong."""
         if self.headers.get("Host", "").partition(":")[0] not in _HERE:
             self.send_error(HTTPStatus.FORBIDDEN, f"Ask for http://{ADDRESS}.")
             return

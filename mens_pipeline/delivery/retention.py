@@ -13,19 +13,19 @@ from pydantic import Field
 
 from mens_pipeline.delivery.serving_handoff import KIND as HANDOFF
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
-from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
-from mens_pipeline.promotion.benchmark_gate import KIND as GATE
-from mens_pipeline.promotion.history import CHAMPION, champion_key, changing, history_of
+from mens_pipeline.evaluation.results import KIND as EVALUATION
+from mens_pipeline.models.adapter import KIND as ADAPTER
+from mens_pipeline.promotion.history import CHAMPION, champion_key, history_of, lock_champion
 from mens_pipeline.promotion.history import KIND as PROMOTED
+from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.storage.store import MANIFEST, ArtifactStore
 from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
-from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 _DAY: Final = 86_400
 _KEEPS_PARENTS: Final = frozenset((PROMOTED, GATE, EVALUATION, HANDOFF, ADAPTER))
-"""Kinds whose artifacts keep what they were made from: the answers of a base, or a train set, serve for many nights, so
-their own age says little."""
+"""Kinds whose artifacts keep what they were made from: the completions of a base, or a train set, serve for many
+nights, so their own age says little."""
 
 
 class Days(Strict):
@@ -197,11 +197,11 @@ def prune(
     Raises:
         SourceNotFoundError: There is no store.
         RefusedError: The history of champions is damaged, so nobody knows what it names.
-        ConfigurationError: A folder cannot be removed, or the object storage does not answer; those before it are gone.
+        ConfigurationError: A folder cannot be removed, or the object storage is silent; those before it are gone.
     """
     if store.remote is None and not store.root.is_dir():
         raise SourceNotFoundError(f"{store.root}: no such folder. Set MENS_STORE_ROOT to the store.")
-    with changing(store):
+    with lock_champion(store):
         champion_key(store)
         plan = plan_retention(read_store(store), policy, now)
         show(plan)
@@ -215,13 +215,13 @@ def read_store(store: ArtifactStore) -> Stored:
 
     Raises:
         RefusedError: The history of champions is damaged.
-        ConfigurationError: The object storage does not answer.
+        ConfigurationError: The object storage does not respond.
     """
     folders = sorted(path for path in store.root.iterdir() if path.is_dir()) if store.root.is_dir() else []
     items = {(item.kind, item.key): item for folder in folders for item in _items_of(folder)}
     items |= _shared_items(store, items)
     kinds = sorted({folder.name for folder in folders} | {kind for kind, _ in items})
-    pointers = {(kind, name): key for kind in kinds for name in _POINTERS if (key := store.pointed(kind, name))}
+    pointers = {(kind, name): key for kind in kinds for name in _POINTERS if (key := store.read_pointer(kind, name))}
     history = frozenset(event.key for event in history_of(store))
     return Stored(tuple(items[ref] for ref in sorted(items)), pointers, history)
 
@@ -231,7 +231,7 @@ def _shared_items(store: ArtifactStore, local: Mapping[tuple[str, str], Item]) -
     if store.remote is None:
         return {}
     found = {}
-    for listed in filter(lambda one: _KEY.fullmatch(one.key), store.remote.listed()):
+    for listed in filter(lambda one: _KEY.fullmatch(one.key), store.remote.list_artifacts()):
         ref = (listed.kind, listed.key)
         here = local.get(ref)
         if here is None or not here.is_artifact:
@@ -247,17 +247,13 @@ def _shared_items(store: ArtifactStore, local: Mapping[tuple[str, str], Item]) -
 def _items_of(kind: Path) -> Iterator[Item]:
     """Yield the artifacts of a kind, and its folders that never became one; pointers, locks and logs are no folders."""
     for path in sorted(kind.iterdir()):
-        if path.is_dir() and not path.is_symlink():
-            if _KEY.fullmatch(path.name) and (path / MANIFEST).is_file():
-                yield _artifact(kind.name, path)
-            elif _KEY.fullmatch(path.name) or _WORK.fullmatch(path.name):
-                yield _leftover(kind.name, path)
-
-
-def _artifact(kind: str, path: Path) -> Item:
-    manifest = path / MANIFEST
-    found = _item_of((kind, path.name), path, manifest.read_text(encoding="utf-8"), manifest.stat().st_mtime)
-    return found or _leftover(kind, path)
+        is_key, manifest = _KEY.fullmatch(path.name), path / MANIFEST
+        if path.is_dir() and not path.is_symlink() and (is_key or _WORK.fullmatch(path.name)):
+            found = None
+            if is_key and manifest.is_file():
+                text, made = manifest.read_text(encoding="utf-8"), manifest.stat().st_mtime
+                found = _item_of((kind.name, path.name), path, text, made)
+            yield found or _leftover(kind.name, path)
 
 
 def _item_of(ref: tuple[str, str], path: Path, text: str, made: float) -> Item | None:

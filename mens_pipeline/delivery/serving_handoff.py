@@ -2,10 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
@@ -16,9 +15,10 @@ from mens_pipeline.delivery.merge_source import MergeSource, card_of_source
 from mens_pipeline.delivery.merged_model import manifest_in, refuse_difference
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import CARD
-from mens_pipeline.models.chat import read_tokenizer
+from mens_pipeline.models.chat import FormatName, format_of
+from mens_pipeline.models.tokenizer_file import read_tokenizer, template_in
 from mens_pipeline.storage.files import read_regular
-from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.stage import DecidedBy, Params, Parent, Stage
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.storage.validation import Document
@@ -70,7 +70,7 @@ class MensPart(Document):
 
 
 class ServingHandoff(Document):
-    """A model as it is handed to whoever serves it."""
+    """A model that is handed to a server."""
 
     schema_: Literal["vox_external_serving_handoff_v1"] = Field(
         default="vox_external_serving_handoff_v1", alias="schema"
@@ -80,7 +80,7 @@ class ServingHandoff(Document):
     base_model: str
     tokenizer_source: str = Field(description="Where the tokenizer is, relative to this document.")
     artifact_dir: str = Field(description="The folder of the model, relative to this document.")
-    prompt_format: Literal["qwen_chatml_im_start"] = "qwen_chatml_im_start"
+    prompt_format: FormatName = "qwen_chatml_im_start"
     adapter_path: str | None = Field(default=None, description="Null: the adapter is merged.")
     openai_base_url: str | None = Field(default=None, description="Null: nothing is served yet.")
     notes: str | None = None
@@ -89,13 +89,8 @@ class ServingHandoff(Document):
 
 def handed_files(folder: Path, names: Iterable[str], prefix: str) -> tuple[HandedFile, ...]:
     """Return files of a folder with their hashes; the prefix is the folder relative to the document, or `.`."""
-    paths = ((name, folder / name) for name in sorted(names))
-    return tuple(
-        HandedFile(
-            path=name if prefix == "." else f"{prefix}/{name}", sha256=digest_of(path), num_bytes=path.stat().st_size
-        )
-        for name, path in paths
-    )
+    paths = ((_below(prefix, name), folder / name) for name in sorted(names))
+    return tuple(HandedFile(path=name, sha256=digest_of(path), num_bytes=path.stat().st_size) for name, path in paths)
 
 
 def changed_files(document: Path) -> tuple[str, ...]:
@@ -106,49 +101,53 @@ def changed_files(document: Path) -> tuple[str, ...]:
 
 
 KIND: Final = "serving_handoff"
-STAGE: Final = Stage(KIND, (__name__,))
 _NOT_OF_THE_MODEL: Final = (STORE_MANIFEST, COMPARISONS)
 _SHOWN: Final = 3
 _LONGEST: Final = 10_000_000
 """Bytes of a hand-off."""
 
 _NAME_ANOTHER: Final = "Name an empty folder, or a new one."
-_NOTES: Final = "Ask greedily, as it was judged. Break control tokens in what users write, or they can forge turns."
+_NOTES: Final = (
+    "Ask greedily, as in its evaluation. Break control tokens in what users write, or they can forge turns. "
+    "README.md says in which form to ask at a cursor, where the model was taught that."
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Params):
     """A model that is ready to be handed on, with the adapter that it came from."""
 
-    source: MergeSource
-    merged: Artifact
-    gguf: Artifact | None
+    source: Annotated[
+        MergeSource, DecidedBy(lambda source: (source.verdict_sha256, source.promoted and source.promoted.key))
+    ]
+    merged: Parent
+    gguf: Parent | None
     data_licence: str | None
 
 
-def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Artifact, bool]:
-    """Build the hand-off of a merged model that is what was judged.
+def write_serving_handoff(folder: Path, delivery: Delivery) -> dict[str, Any]:
+    """Write the document, the card, and a Modelfile where there is a GGUF file.
 
-    Returns:
-        The hand-off, and whether it was reused: the document, the card, and a Modelfile where there is a GGUF file.
-        The document names the files of the model relative to itself.
+    The document names the files of the model relative to itself.
+    """
+    merged, gguf = delivery.merged, delivery.gguf
+    up_gguf = f"../../{gguf.kind}/{gguf.key}" if gguf is not None else "."
+    _write_documents(folder, delivery, f"../../{merged.kind}/{merged.key}", up_gguf)
+    return {"name": manifest_in(merged.path).name}
+
+
+STAGE: Final = Stage(KIND, (__name__,), write_serving_handoff)
+
+
+def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Artifact, bool]:
+    """Build the hand-off of a merged model that is what was evaluated, and return it and whether it was reused.
 
     Raises:
-        RefusedError: The merged model is another one than was judged.
+        RefusedError: The merged model is another one than was evaluated.
         ConfigurationError: The store cannot be written.
     """
     refuse_difference(delivery.merged.path)
-    source, gguf = delivery.source, delivery.gguf
-    parents = [part for part in (delivery.merged, gguf, source.promoted) if part is not None]
-    params = {"verdict_sha256": source.verdict_sha256, "data_licence": delivery.data_licence}
-
-    def write(folder: Path) -> dict[str, Any]:
-        up = f"../../{delivery.merged.kind}/{delivery.merged.key}"
-        up_gguf = f"../../{gguf.kind}/{gguf.key}" if gguf is not None else "."
-        _write_documents(folder, delivery, up, up_gguf)
-        return {"name": manifest_in(delivery.merged.path).name}
-
-    return STAGE.build(store, parents, params, write)
+    promoted = delivery.source.promoted
+    return STAGE.build(store, delivery.model_copy(update={"origins": (promoted,) if promoted is not None else ()}))
 
 
 def write_folder(delivery: Delivery, folder: Path) -> Path:
@@ -157,8 +156,8 @@ def write_folder(delivery: Delivery, folder: Path) -> Path:
     The folder is not there, is empty, or holds a hand-off, which it takes the place of.
 
     Raises:
-        RefusedError: The merged model is another one than was judged, or the folder holds something else or cannot be
-            written.
+        RefusedError: The merged model is another one than was evaluated, or the folder holds something else or cannot
+            be written.
     """
     refuse_difference(delivery.merged.path)
     refuse_foreign(folder)
@@ -169,7 +168,7 @@ def write_folder(delivery: Delivery, folder: Path) -> Path:
         for name in _model_files(delivery.merged):
             shutil.copy2(delivery.merged.path / name, draft / name)
         if delivery.gguf is not None:
-            for name in _gguf_files(delivery.gguf):
+            for name in (gguf_report_in(delivery.gguf.path).file_name, GGUF_REPORT):
                 shutil.copy2(delivery.gguf.path / name, draft / name)
         _write_documents(draft, delivery, ".", ".")
         # What was there gives way one by one: the folder itself may be the one that somebody works in.
@@ -208,7 +207,6 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def _draft_of(folder: Path) -> Path:
-    """Return the draft folder that is renamed to a folder when it is complete."""
     return folder.with_name(f".{folder.name}.part")
 
 
@@ -231,32 +229,38 @@ def _foreign_to(folder: Path) -> tuple[str, ...]:
 
 
 def _write_documents(folder: Path, delivery: Delivery, to_model: str, to_gguf: str) -> None:
-    """Return card, Modelfile and hand-off; the last one names the hash of every other file."""
-    merged, gguf = delivery.merged, delivery.gguf
+    """Write card, Modelfile and hand-off; the last one names the hash of every other file."""
+    merged, gguf, part = delivery.merged, delivery.gguf, None
     card = card_of_source(delivery.source, "merged", delivery.data_licence)
     (folder / CARD).write_text(card, encoding="utf-8")
     files = handed_files(merged.path, _model_files(merged), to_model)
     written = [CARD]
     if gguf is not None:
-        files += handed_files(gguf.path, _gguf_files(gguf), to_gguf)
-        path = _below(to_gguf, gguf_report_in(gguf.path).file_name)
-        text = modelfile(path, manifest_in(merged.path).system_prompt, _context_length(merged.path))
+        report = gguf_report_in(gguf.path)
+        files += handed_files(gguf.path, (report.file_name, GGUF_REPORT), to_gguf)
+        path = _below(to_gguf, report.file_name)
+        part = GgufPart(path=path, file_type=report.file_type, led_agreement=report.agreement.led_agreement)
+        chat = format_of(template_in(merged.path))
+        text = modelfile(path, manifest_in(merged.path).system_prompt, _context_length(merged.path), chat)
         (folder / MODELFILE).write_text(text, encoding="utf-8")
         written.append(MODELFILE)
     files += handed_files(folder, written, ".")
-    document = _handoff(delivery, to_model, _gguf_part(gguf, to_gguf), files)
+    document = _handoff(delivery, to_model, part, files)
     (folder / HANDOFF).write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
 def _handoff(delivery: Delivery, to_model: str, gguf: GgufPart | None, files: tuple[HandedFile, ...]) -> ServingHandoff:
     source, merged = delivery.source, delivery.merged.path
     manifest, report = manifest_in(merged), refuse_difference(merged)
-    stop = _stop_ids(merged)
+    named = json.loads((merged / "generation_config.json").read_text(encoding="utf-8"))["eos_token_id"]
+    stop = tuple(named) if isinstance(named, list) else (named,)
+    tokenizer = read_tokenizer(merged / "tokenizer.json")
     return ServingHandoff(
         backend_family="hf-transformers" if gguf is None else "ollama",
         base_model=manifest.base_model,
         tokenizer_source=to_model,
         artifact_dir=to_model,
+        prompt_format=format_of(template_in(merged)).name,
         notes=_NOTES,
         mens=MensPart(
             name=manifest.name,
@@ -274,7 +278,7 @@ def _handoff(delivery: Delivery, to_model: str, gguf: GgufPart | None, files: tu
             token_agreement=report.agreement.token_agreement,
             system_prompt=manifest.system_prompt,
             chat_template=(merged / "chat_template.jinja").read_text(encoding="utf-8"),
-            stop_tokens=_tokens(merged, stop),
+            stop_tokens=tuple(str(tokenizer.id_to_token(number)) for number in stop),
             stop_token_ids=stop,
             context_length=_context_length(merged),
             trained_length=source.adapter.manifest.result.longest,
@@ -284,20 +288,8 @@ def _handoff(delivery: Delivery, to_model: str, gguf: GgufPart | None, files: tu
     )
 
 
-def _gguf_part(gguf: Artifact | None, prefix: str) -> GgufPart | None:
-    if gguf is None:
-        return None
-    report = gguf_report_in(gguf.path)
-    path = _below(prefix, report.file_name)
-    return GgufPart(path=path, file_type=report.file_type, led_agreement=report.agreement.led_agreement)
-
-
 def _model_files(merged: Artifact) -> list[str]:
     return [name for name in merged.outputs if name not in _NOT_OF_THE_MODEL]
-
-
-def _gguf_files(gguf: Artifact) -> Sequence[str]:
-    return (gguf_report_in(gguf.path).file_name, GGUF_REPORT)
 
 
 def _below(prefix: str, name: str) -> str:
@@ -307,13 +299,3 @@ def _below(prefix: str, name: str) -> str:
 def _context_length(merged: Path) -> int:
     config = json.loads((merged / "config.json").read_text(encoding="utf-8"))
     return int(config.get("text_config", config)["max_position_embeddings"])
-
-
-def _stop_ids(merged: Path) -> tuple[int, ...]:
-    named = json.loads((merged / "generation_config.json").read_text(encoding="utf-8"))["eos_token_id"]
-    return tuple(named) if isinstance(named, list) else (named,)
-
-
-def _tokens(merged: Path, ids: tuple[int, ...]) -> tuple[str, ...]:
-    tokenizer = read_tokenizer(merged / "tokenizer.json")
-    return tuple(str(tokenizer.id_to_token(number)) for number in ids)

@@ -1,14 +1,14 @@
 """Listeners that show runs and the champion where teams look for them: MLflow, and files for TensorBoard.
 
 They sit in the process that watches a run, never in the one that trains, which has neither secrets nor the network.
-What one of them cannot do is told, and the run goes on without it.
+What one of them cannot do is logged, and the run goes on without it.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.results import RESULTS
@@ -31,36 +31,18 @@ _RESULT: Final = ("train_loss", "validation_loss", "seconds", "trained_tokens", 
 _FIGURES: Final = ("parse_rate", "resolve_rate", "pass_at_1", "test_rate")
 _STATUS: Final[Mapping[int, str]] = {ExitCode.DONE: "FINISHED", ExitCode.INTERRUPTED: "KILLED"}
 
-Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class TrackedRun:
-    """A training as trackers see it.
-
-    Attributes:
-        contract_digest: What it is; a run that goes on has the one that it began with.
-    """
-
-    contract_digest: str
-    params: Mapping[str, Any]
-
-    @classmethod
-    def of_job(cls, job_path: Path) -> Self:
-        """Return the run of a job."""
-        job = json.loads(job_path.read_text(encoding="utf-8"))
-        return cls(job["contract_digest"], job["recipe"])
+LogLine = Callable[[str], None]
 
 
 class MlflowTracker:
     """A run of MLflow, found again by its contract when it goes on."""
 
-    def __init__(self, uri: str, run: TrackedRun) -> None:
+    def __init__(self, uri: str, contract_digest: str, recipe: Mapping[str, Any]) -> None:
         """Begin a run at a server or `sqlite:///FILE`, or take it up."""
         self._client = _mlflow(uri)
-        self._id = _run_id(self._client, run.contract_digest)
+        self._id = _run_id(self._client, contract_digest)
         self._client.update_run(self._id, status="RUNNING")
-        for name, value in run.params.items():
+        for name, value in recipe.items():
             self._client.log_param(self._id, name, json.dumps(value))
 
     def log(self, figures: Mapping[str, float], step: int) -> None:
@@ -76,12 +58,12 @@ class MlflowTracker:
 class TensorBoardTracker:
     """Event files, a folder for each contract."""
 
-    def __init__(self, folder: str, run: TrackedRun) -> None:
+    def __init__(self, folder: str, contract_digest: str, recipe: Mapping[str, Any]) -> None:
         """Add to the files of a run, below what `tensorboard --logdir` is given."""
         from tensorboardX import SummaryWriter  # noqa: PLC0415 - of an extra
 
-        self._writer = SummaryWriter(str(Path(folder) / run.contract_digest[:12]))
-        self._writer.add_text("recipe", json.dumps(dict(run.params), indent=2))
+        self._writer = SummaryWriter(str(Path(folder) / contract_digest[:12]))
+        self._writer.add_text("recipe", json.dumps(recipe, indent=2))
 
     def log(self, figures: Mapping[str, float], step: int) -> None:
         """Take figures of a step."""
@@ -96,7 +78,6 @@ class TensorBoardTracker:
 
 
 Tracker = MlflowTracker | TensorBoardTracker
-_KINDS: Final[Mapping[str, type[Tracker]]] = {"mlflow": MlflowTracker, "tensorboard": TensorBoardTracker}
 
 
 def parse_trackers(text: str) -> tuple[tuple[str, str], ...]:
@@ -107,25 +88,29 @@ def parse_trackers(text: str) -> tuple[tuple[str, str], ...]:
     """
     pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
     for number, (name, _, place) in enumerate(pairs, start=1):
-        if name not in _KINDS or not place:  # not shown: it may hold a password
+        if name not in {"mlflow", "tensorboard"} or not place:  # not shown: it may hold a password
             raise ConfigurationError(f"MENS_TRACKERS: part {number} is neither mlflow=URI nor tensorboard=FOLDER.")
     return tuple((name, place) for name, _, place in pairs)
 
 
 class Trackers:
-    """All listeners to one run; one that fails is left out from then on, and said to be."""
+    """All listeners to one run; one that fails is left out from then on, with a warning."""
 
-    def __init__(self, setting: str, job_path: Path, tell: Tell) -> None:
+    def __init__(self, setting: str, job_path: Path, log_line: LogLine) -> None:
         """Begin to listen.
 
         Raises:
             ConfigurationError: The setting is wrong.
         """
-        self._tell = tell
+        self._log_line = log_line
         self._trackers: dict[str, Tracker] = {}
         for name, place in parse_trackers(setting):
-            with _Told(name, tell):
-                self._trackers[name] = _KINDS[name](place, TrackedRun.of_job(job_path))
+            _succeeds(name, log_line, partial(self._begin, name, place, job_path))
+
+    def _begin(self, name: str, place: str, job_path: Path) -> None:
+        job = json.loads(job_path.read_text(encoding="utf-8"))
+        kind = MlflowTracker if name == "mlflow" else TensorBoardTracker
+        self._trackers[name] = kind(place, job["contract_digest"], job["recipe"])
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Take an event of the training process as its telemetry has it."""
@@ -140,38 +125,29 @@ class Trackers:
         self._each(lambda tracker: tracker.end(code))
 
     def _each(self, act: Callable[[Tracker], None]) -> None:
-        for name, tracker in tuple(self._trackers.items()):
-            told = _Told(name, self._tell)
-            with told:
-                act(tracker)
-            if told.has_failed:
-                del self._trackers[name]
+        self._trackers = {
+            name: tracker
+            for name, tracker in self._trackers.items()
+            if _succeeds(name, self._log_line, partial(act, tracker))
+        }
 
 
-class _Told:
-    """A block whose failure is told instead of raised."""
-
-    def __init__(self, name: str, tell: Tell) -> None:
-        self._name, self._tell, self.has_failed = name, tell, False
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        """Tell a failure of a tracker; what ends the process passes."""
-        if error is None or not isinstance(error, Exception):
-            return False
-        self.has_failed = True
+def _succeeds(name: str, log_line: LogLine, act: Callable[[], object]) -> bool:
+    """Let a tracker do something; tell a failure instead of raising it, unless it is one that ends the process."""
+    try:
+        act()
+    except Exception as error:  # noqa: BLE001 - of any library; the run goes on without the tracker
         words = (str(error).strip().splitlines() or [""])[0][:300]
-        self._tell(f"warning: {self._name} is left out: {type(error).__name__}: {words}. See MENS_TRACKERS")
-        return True
+        log_line(f"warning: {name} is left out: {type(error).__name__}: {words}. See MENS_TRACKERS")
+        return False
+    return True
 
 
 def _of(group: str, payload: Mapping[str, Any], names: Iterable[str]) -> dict[str, float]:
     return {f"{group}/{name}": float(payload[name]) for name in names if payload.get(name) is not None}
 
 
-def track_champion(setting: str, champion: Artifact, store: ArtifactStore, tell: Tell) -> None:
+def track_champion(setting: str, champion: Artifact, store: ArtifactStore, log_line: LogLine) -> None:
     """Let the registry of MLflow name the adapter in use, with its figures; nothing where no MLflow is set.
 
     Raises:
@@ -179,15 +155,15 @@ def track_champion(setting: str, champion: Artifact, store: ArtifactStore, tell:
     """
     for name, place in parse_trackers(setting):
         if name == "mlflow":
-            with _Told(name, tell):
-                shared = f"{store.remote.url}/{champion.kind}/{champion.key}" if store.remote is not None else None
-                _register(_mlflow(place), champion, shared or champion.path.resolve().as_uri())
+            shared = f"{store.remote.url}/{champion.kind}/{champion.key}" if store.remote is not None else None
+            source = shared or champion.path.resolve().as_uri()
+            _succeeds(name, log_line, partial(_register, place, champion, source))
 
 
-def _register(client: "MlflowClient", champion: Artifact, source: str) -> None:
+def _register(uri: str, champion: Artifact, source: str) -> None:
     from mlflow.exceptions import MlflowException  # noqa: PLC0415 - of an extra
 
-    manifest = TrainingManifest.read(champion.path / MANIFEST)
+    client, manifest = _mlflow(uri), TrainingManifest.read(champion.path / MANIFEST)
     run_id = _run_id(client, manifest.contract_digest)
     for name, value in _figures(champion.path / RESULTS):
         client.log_metric(run_id, name, value)

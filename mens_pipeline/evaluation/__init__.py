@@ -1,1 +1,1 @@
-"""Judging what a model writes."""
+"""What a model writes, scored and compared."""

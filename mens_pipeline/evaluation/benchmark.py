@@ -21,8 +21,13 @@ from mens_pipeline.evaluation.requirements import Requirement, unmet
 from mens_pipeline.language import Analysis, Mode, analyze, difficulty, mode_of
 from mens_pipeline.language.ast import Test
 from mens_pipeline.storage.files import read_regular
+from mens_pipeline.storage.store import digest_of
 
 SCHEMA: Final = "vox_mens_bench_manifest_v1"
+MANIFEST: Final = "manifest.json"
+_LARGEST: Final = 2**26
+"""Bytes of a file that is hashed; those of a benchmark that can be loaded are far smaller."""
+_ADVICE: Final = "Name a folder that holds a benchmark, or restore the file."
 
 _LONGEST_FOUND: Final = 60
 """Characters of a wrong value that a message shows."""
@@ -39,7 +44,7 @@ class Difficulty(StrEnum):
     """Intended difficulty of a task."""
 
     EASY = "easy"
-    """One small declaration, told in one sentence."""
+    """One small declaration, described in one sentence."""
     MEDIUM = "medium"
     """A declaration with behaviour, or two that belong together."""
     HARD = "hard"
@@ -84,8 +89,7 @@ class TaskSpec(_Strict):
 
     def files(self) -> tuple[str, ...]:
         """Return the files it names, as they stand in the manifest."""
-        optional = (self.file, self.tests)
-        return (*(path for path in optional if path is not None), *self.context_files, self.solution, *self.wrong)
+        return tuple(_named_files(vars(self)))
 
 
 class Manifest(_Strict):
@@ -96,25 +100,25 @@ class Manifest(_Strict):
     benchmarks: tuple[TaskSpec, ...] = Field(min_length=1, description="The tasks, in the order of the report.")
 
 
-def read_manifest(content: bytes, mistakes: list[str]) -> tuple[str, tuple[TaskSpec, ...]]:
+def read_manifest(content: bytes, faults: list[str]) -> tuple[str, tuple[TaskSpec, ...]]:
     """Parse a manifest to its description and those of its tasks that are well formed.
 
-    `mistakes` takes one sentence for each mistake: where, what was found, what was expected.
+    `faults` takes one sentence for each mistake: where, what was found, what was expected.
     """
     try:
         data = json.loads(content)
     except (ValueError, RecursionError) as error:
-        mistakes.append(f"the whole: found no JSON ({error}), expected an object.")
+        faults.append(f"the whole: found no JSON ({error}), expected an object.")
         return "", ()
     try:
         manifest = Manifest.model_validate(data)
     except ValidationError as error:
         details = error.errors(include_url=False)
-        mistakes.extend(_sentence(detail) for detail in details)
+        faults.extend(_sentence(detail) for detail in details)
         description, tasks = "", tuple(_sound_tasks(data, details))
     else:
         description, tasks = manifest.description, manifest.benchmarks
-    mistakes.extend(_twice([task.id for task in tasks]))
+    faults.extend(_twice([task.id for task in tasks]))
     return description, tasks
 
 
@@ -133,7 +137,9 @@ def _twice(names: list[str]) -> Iterator[str]:
 
 
 def _sentence(detail: ErrorDetails) -> str:
-    place = ".".join(map(str, detail["loc"])) or "the whole"
+    place, message = ".".join(map(str, detail["loc"])) or "the whole", detail["msg"]
+    for theirs, ours in _WORDINGS.items():
+        message = message.replace(theirs, ours)
     match detail["type"]:
         case "missing":
             return f"{place}: found nothing, expected a value."
@@ -142,13 +148,7 @@ def _sentence(detail: ErrorDetails) -> str:
         case "value_error":
             return f"{place}: {_describe_value(detail)}{detail['msg'].removeprefix('Value error, ').rstrip('.')}."
         case _:
-            return f"{place}: {_describe_value(detail)}{_word_message(detail['msg'])}."
-
-
-def _word_message(message: str) -> str:
-    for theirs, ours in _WORDINGS.items():
-        message = message.replace(theirs, ours)
-    return message
+            return f"{place}: {_describe_value(detail)}{message}."
 
 
 def _describe_value(detail: ErrorDetails) -> str:
@@ -170,29 +170,48 @@ _MAX_BYTES: Final = 4 * MAX_TEXT
 """Of a text of the longest kind, in UTF-8."""
 
 
-def read_files(folder: Path, named: Iterable[tuple[str, str]], mistakes: list[str]) -> dict[str, str]:
+def read_files(folder: Path, named: Iterable[tuple[str, str]], faults: list[str]) -> dict[str, str]:
     """Read the files that can be read: file -> its text, line ends and all else as they stand.
 
-    `named` holds task and file, relative to the folder; `mistakes` takes a sentence for each file that cannot be read.
+    `named` holds task and file, relative to the folder; `faults` takes a sentence for each file that cannot be read.
     """
     texts: dict[str, str] = {}
     for task, name in named:
         try:
             texts[name] = _text(folder, name)
         except OSError as error:
-            mistakes.append(f"task `{task}`: found no file `{name}` ({error.strerror}), expected one. Add it.")
+            faults.append(f"task `{task}`: found no file `{name}` ({error.strerror}), expected one. Add it.")
         except ValueError as error:
-            mistakes.append(f"task `{task}`: {name}: {error}")
+            faults.append(f"task `{task}`: {name}: {error}")
     return texts
 
 
-def digest_of(manifest: bytes, files: Mapping[str, str]) -> str:
-    """Compute the SHA-256 over a manifest and the files it names, hexadecimal."""
-    digest = hashlib.sha256(hashlib.sha256(manifest).digest())
-    for name, text in sorted(files.items()):
-        digest.update(name.encode() + b"\0")
-        digest.update(hashlib.sha256(text.encode()).digest())
+def digest_of_benchmark(folder: Path) -> str:
+    """Compute the digest of a benchmark: SHA-256 over its manifest and the files named in it, hexadecimal.
+
+    Whether they hold together is not looked at: one that was not loaded has the digest of no evaluation.
+
+    Raises:
+        ConfigurationError: The manifest or a file cannot be read.
+    """
+    path = folder / MANIFEST
+    try:
+        tasks = json.loads(path.read_bytes())["benchmarks"]
+        names = sorted({name for task in tasks for name in _named_files(task)})
+        digest = hashlib.sha256(bytes.fromhex(digest_of(path)))
+        for name in names:
+            digest.update(name.encode() + b"\0")
+            digest.update(hashlib.sha256(read_regular(folder / name, _LARGEST)).digest())
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ConfigurationError(f"{path}: no benchmark that can be read ({error}). {_ADVICE}") from error
     return digest.hexdigest()
+
+
+def _named_files(task: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the files that a task of a manifest names."""
+    for key in ("file", "tests", "context_files", "solution", "wrong"):
+        found = task.get(key) or ()
+        yield from (found,) if isinstance(found, str) else found
 
 
 def _text(folder: Path, name: str) -> str:
@@ -210,7 +229,7 @@ def _text(folder: Path, name: str) -> str:
     return text
 
 
-def solution_mistakes(spec: TaskSpec, solution: str, tests: str | None) -> Iterator[str]:
+def find_solution_errors(spec: TaskSpec, solution: str, tests: str | None) -> Iterator[str]:
     """Yield what is wrong with a task, as its own solution and tests show.
 
     Yields:
@@ -221,12 +240,12 @@ def solution_mistakes(spec: TaskSpec, solution: str, tests: str | None) -> Itera
     if (mode_of(spec.solution) is Mode.UI) != (spec.mode is Mode.UI):
         suffix = ".vox.ui" if spec.mode is Mode.UI else ".vox"
         yield f"{spec.solution}: found mode `{spec.mode}`, which expects a file name with `{suffix}`. Rename the file."
-    yield from _answer_mistakes(spec, solution)
+    yield from _find_completion_errors(spec, solution)
     if tests is not None:
-        yield from _test_mistakes(spec, tests)
+        yield from _find_test_errors(spec, tests)
 
 
-def _answer_mistakes(spec: TaskSpec, solution: str) -> Iterator[str]:
+def _find_completion_errors(spec: TaskSpec, solution: str) -> Iterator[str]:
     analysis = analyze(solution, spec.mode)
     if analysis.module is None:
         yield f"{spec.solution}: {_rejection(analysis)}, expected Vox (mode `{spec.mode}`). Correct the solution."
@@ -238,7 +257,7 @@ def _answer_mistakes(spec: TaskSpec, solution: str) -> Iterator[str]:
             yield f"{spec.solution}: found no `{needle}`, which `semantic_expected_contains` expects. Correct either."
 
 
-def _test_mistakes(spec: TaskSpec, tests: str) -> Iterator[str]:
+def _find_test_errors(spec: TaskSpec, tests: str) -> Iterator[str]:
     analysis = analyze(tests)
     if analysis.module is None:
         yield f"{spec.tests}: {_rejection(analysis)}, expected Vox. Correct the tests."
@@ -251,9 +270,6 @@ def _rejection(analysis: Analysis) -> str:
     return f"found an error in line {first.start.line} ({first.message})"
 
 
-MANIFEST: Final = "manifest.json"
-
-
 @dataclass(frozen=True, slots=True)
 class BenchmarkTask:
     """One task with the files that it names.
@@ -262,7 +278,7 @@ class BenchmarkTask:
         solution: The reference solution, which the front end accepts and which meets all that is required.
         tests: `@test` functions that no model sees; None without.
         context: The texts of `file` and `context_files`, in this order.
-        wrong: Answers that look right and that the hidden tests refuse.
+        wrong: Completions that look right and that the hidden tests refuse.
     """
 
     spec: TaskSpec
@@ -279,7 +295,7 @@ class BenchmarkTask:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """Tasks to judge a model by.
+    """Tasks to evaluate a model by.
 
     `digest` is the SHA-256 over the manifest and all files named in it, hexadecimal; the same on every machine.
     """
@@ -300,25 +316,26 @@ def load_benchmark(folder: Path) -> Benchmark:
     try:
         content = path.read_bytes()
     except OSError as error:
-        advice = "Name a folder that holds a benchmark, or restore the file."
-        raise ConfigurationError(f"{path}: {error.strerror}. {advice}") from error
-    mistakes: list[str] = []
-    description, specs = read_manifest(content, mistakes)
-    files = read_files(folder, [(spec.id, name) for spec in specs for name in spec.files()], mistakes)
+        raise ConfigurationError(f"{path}: {error.strerror}. {_ADVICE}") from error
+    faults: list[str] = []
+    description, specs = read_manifest(content, faults)
+    files = read_files(folder, [(spec.id, name) for spec in specs for name in spec.files()], faults)
     tasks = tuple(_task(spec, files) for spec in specs if all(name in files for name in spec.files()))
     for task in tasks:
-        mistakes.extend(f"task `{task.id}`: {text}" for text in solution_mistakes(task.spec, task.solution, task.tests))
-    if mistakes:
-        found = f"{len(mistakes)} mistake{'s' if len(mistakes) > 1 else ''}"
-        lines = "".join(f"\n  {mistake}" for mistake in mistakes)
+        faults.extend(
+            f"task `{task.id}`: {text}" for text in find_solution_errors(task.spec, task.solution, task.tests)
+        )
+    if faults:
+        found = f"{len(faults)} mistake{'s' if len(faults) > 1 else ''}"
+        lines = "".join(f"\n  {fault}" for fault in faults)
         raise ConfigurationError(f"{path}: {found}. Correct the manifest, or the files it names:{lines}")
-    return Benchmark(folder, description, digest_of(content, files), tasks)
+    return Benchmark(folder, description, digest_of_benchmark(folder), tasks)
 
 
 def tasks_as_pairs(benchmark: Benchmark) -> tuple[TrainingPair, ...]:
     """Return the tasks as the training pairs they would be, to keep what is too near to them out of training.
 
-    A solution stands for a whole file (`vox_file`), whose path tells how it is read. That of a script is not told by
+    A solution stands for a whole file (`vox_file`), whose path says how it is read. That of a script does not show in
     its path, so scripts are compared by their words and prompts, not by their structure.
     """
     return tuple(_pair(benchmark.folder.name, task) for task in benchmark.tasks)
@@ -358,7 +375,7 @@ def _pair(folder: str, task: BenchmarkTask) -> TrainingPair:
 
 
 def _task(spec: TaskSpec, files: dict[str, str]) -> BenchmarkTask:
-    named = ((spec.file,) if spec.file is not None else ()) + spec.context_files
+    named = (*([spec.file] if spec.file is not None else ()), *spec.context_files)
     tests = files[spec.tests] if spec.tests is not None else None
     context, wrong = (tuple(files[name] for name in names) for names in (named, spec.wrong))
     return BenchmarkTask(spec, files[spec.solution], tests, context, wrong)

@@ -1,6 +1,6 @@
-"""One of several answers to a prompt, chosen by what the prompt itself says, and what a user comes to who is shown it.
+"""Choose one of several completions by what the prompt itself says, and measure how often the chosen one is right.
 
-Hidden tests have no part in the choice. Each step keeps the best of those that are left: answers that the front end
+Hidden tests have no part in the choice. Each step keeps the best of those that are left: completions that the front end
 accepts; those without an error in names and types; those that pass most of the examples that the prompt states; those
 whose function returns what most others return for drawn arguments; the one that the model holds likeliest.
 
@@ -15,30 +15,27 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
 from time import monotonic
-from types import TracebackType
 from typing import Final, Self
 
 from mens_pipeline.corpus.behaviour.examples import example_tests, shown_code, stated_examples
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.schema.prompts import mentioned_names
-from mens_pipeline.evaluation.execution import FEATURES, completed, errors_beside
-from mens_pipeline.evaluation.judge import Judgement
+from mens_pipeline.evaluation.judge import FEATURES, errors_beside, prepend_given
 from mens_pipeline.evaluation.results import BestOf, BestOfScores
-from mens_pipeline.evaluation.scores import Scores, scores_of_model
-from mens_pipeline.evaluation.statistics import paired
+from mens_pipeline.evaluation.scores import Score, Scores, differences_of, scores_of_model
 from mens_pipeline.evaluation.tasks import Task
-from mens_pipeline.inference.generation import Answer, is_program, program_in
+from mens_pipeline.inference.generation import Completion, is_program, program_in
 from mens_pipeline.language import Mode, analyze, name_of
 from mens_pipeline.language.interpreter import Limits, ProgramStatus, Sandbox, with_given
 
 LIMITS: Final = Limits(
     max_steps=200_000, max_size=100_000, max_allocation=1_000_000, test_seconds=1.0, program_seconds=3.0
 )
-"""Of the examples on one answer; steps end nearly everything far sooner."""
+"""Of the examples on one completion; steps end nearly everything far sooner."""
 _SECONDS: Final = 3.0
-"""Of the drawn calls of one answer; beyond it the process that runs them is ended."""
+"""Of the drawn calls of one completion; beyond it the process that runs them is ended."""
 _STOPPED: Final = -inf
-"""What counts less than anything: an answer that had to be stopped, or that never returns."""
+"""What counts less than anything: a completion that had to be stopped, or that never returns."""
 _NAMED: Final = re.compile(r"`(?:fn )?([a-z_]\w*)")
 _MOST_NAMED: Final = 3
 """Functions that are called."""
@@ -46,7 +43,7 @@ _MOST_NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One of several answers.
+    """One of several completions.
 
     `likelihood` is the mean log-probability of its tokens.
     """
@@ -56,7 +53,7 @@ class Candidate:
 
 
 class Step(StrEnum):
-    """Step that decided a selection: the first after which one answer, or copies of it, was left."""
+    """Step that decided a selection: the first after which one completion, or copies of it, was left."""
 
     PARSER = "parser"
     NAMES = "names"
@@ -67,55 +64,75 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several answers: its place, and the step that chose it."""
+    """One of several completions: its place, and the step that chose it."""
 
     place: int
     step: Step
 
 
-class Selector:
-    """Chooses answers; a context manager, since it runs them in processes of their own.
+def choose_insert(prefix: str, suffix: str, candidates: Sequence[Candidate]) -> int:
+    """Choose one of several pieces at a cursor: of those that stand, one whose names resolve, then the likeliest.
+
+    Args:
+        prefix: What stands before the cursor.
+        suffix: What stands behind it.
+        candidates: Pieces, at least one; an empty one comes last.
+
+    Returns:
+        The place of the piece; of two that are as good, that of the first.
+    """
+
+    def worth(place: int) -> tuple[bool, bool, int, float]:
+        candidate = candidates[place]
+        program = prefix + candidate.text + suffix
+        stands = analyze(program).ok
+        num_errors = len(errors_beside("", program, Mode.SOURCE, frozenset())) if stands else 0
+        return bool(candidate.text), stands, -num_errors, candidate.likelihood
+
+    return max(range(len(candidates)), key=worth)
+
+
+class Selector(ExitStack):
+    """Chooses completions; a context manager, since it runs them in processes of their own.
 
     Processes are started when they are first needed. It may be used from several threads.
     """
 
     def __init__(self, num_workers: int = 2) -> None:
         """Set the number of processes of each kind; nothing is started yet."""
-        self._stack = ExitStack()
+        super().__init__()
         self._sandbox = Sandbox(num_workers, LIMITS, features=FEATURES)
         self._workers = BehaviourWorkers(num_workers, seconds=_SECONDS)
 
     def __enter__(self) -> Self:
         """Start the processes at the first choice."""
-        self._stack.enter_context(self._sandbox)
-        self._stack.enter_context(self._workers)
+        self.enter_context(self._sandbox)
+        self.enter_context(self._workers)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """End the processes."""
-        self._stack.close()
-
     def choose(self, prompt: str, mode: Mode, candidates: Sequence[Candidate], end: float = inf) -> Choice:
-        """Choose one of several answers; the first of those that are as good.
+        """Choose one of several completions; the first of those that are as good.
 
         Examples are run in the usual mode alone. After `end`, on the monotonic clock, no further step begins, and the
         likeliest of what is left is chosen.
         """
-        texts = [candidate.text for candidate in candidates]
+        left, step = self._narrow(prompt, mode, [candidate.text for candidate in candidates], end)
+        return Choice(max(left, key=lambda place: candidates[place].likelihood), step)
+
+    def _narrow(self, prompt: str, mode: Mode, texts: Sequence[str], end: float) -> tuple[list[int], Step]:
+        """Return the places of the best texts, by every step but the last, and the step that decided."""
         programs = [program_in(text) for text in texts]
         left = _best(range(len(texts)), lambda place: is_program(texts[place], mode))
         if _is_one(left, programs):
-            return Choice(self._likeliest(left, candidates), Step.PARSER)
+            return left, Step.PARSER
         if not is_program(texts[left[0]], mode):
-            return Choice(self._likeliest(left, candidates), Step.LIKELIHOOD)
+            return left, Step.LIKELIHOOD
         given, mentioned = shown_code(prompt), frozenset(mentioned_names(prompt))
         left = _best(left, lambda place: not errors_beside(given, programs[place], mode, mentioned))
         if _is_one(left, programs):
-            return Choice(self._likeliest(left, candidates), Step.NAMES)
+            return left, Step.NAMES
         if mode is Mode.SOURCE:
-            whole = {place: completed(programs[place], given, mode) for place in left}
+            whole = {place: prepend_given(programs[place], given, mode) for place in left}
             steps = ((Step.EXAMPLES, self._passed_examples), (Step.OUTPUTS, self._agreement))
             for step, measure in steps:
                 if monotonic() >= end:
@@ -124,8 +141,8 @@ class Selector:
                 by_place = dict(zip(left, figures, strict=True))
                 left = _best(left, by_place.__getitem__)
                 if _is_one(left, programs):
-                    return Choice(self._likeliest(left, candidates), step)
-        return Choice(self._likeliest(left, candidates), Step.LIKELIHOOD)
+                    return left, step
+        return left, Step.LIKELIHOOD
 
     def _passed_examples(self, prompt: str, programs: Sequence[str]) -> list[float]:
         """Count the examples of a prompt that each program passes."""
@@ -156,10 +173,6 @@ class Selector:
                     agreed[place] += sum(votes[n][result] - 1 for n, result in enumerate(some) if result is not None)
         return agreed
 
-    @staticmethod
-    def _likeliest(left: Sequence[int], candidates: Sequence[Candidate]) -> int:
-        return max(left, key=lambda place: candidates[place].likelihood)
-
 
 def _functions_asked(prompt: str, programs: Sequence[str]) -> list[str]:
     """Return the declared functions that a prompt names: in its examples, else in backticks; the first few."""
@@ -181,45 +194,38 @@ def _is_one(places: Sequence[int], programs: Sequence[str]) -> bool:
     return len({programs[place] for place in places}) == 1
 
 
-def best_of(tasks: Sequence[Task], answers: Sequence[Answer], judged: Sequence[Judgement]) -> BestOf | None:
-    """Choose an answer to each prompt, and score what was chosen.
+def best_of(tasks: Sequence[Task], completions: Sequence[Completion], evaluated: Sequence[Score]) -> BestOf | None:
+    """Choose a completion of each prompt, and score what was chosen.
 
-    `answers` are those that are served; `judged` has the same order.
-
-    Returns:
-        The figures; None with one answer to each prompt.
+    `completions` are those that are served; `evaluated` has the same order. None with one completion of each prompt.
     """
-    samples: defaultdict[str, list[tuple[Answer, Judgement]]] = defaultdict(list)
-    for answer, judgement in zip(answers, judged, strict=True):
-        samples[answer.task].append((answer, judgement))
+    samples: defaultdict[str, list[tuple[Completion, Score]]] = defaultdict(list)
+    for completion, score in zip(completions, evaluated, strict=True):
+        samples[completion.task].append((completion, score))
     n = len(samples[tasks[0].id])
     if n <= 1:
         return None
     steps: Counter[str] = Counter()
-    chosen: dict[str, Judgement] = {}
+    chosen: dict[str, Score] = {}
     with Selector() as selector:
         for task in tasks:
-            candidates = [Candidate(answer.text, answer.likelihood or 0.0) for answer, _ in samples[task.id]]
+            candidates = [
+                Candidate(completion.text, completion.likelihood or 0.0) for completion, _ in samples[task.id]
+            ]
             choice = selector.choose(task.prompt, task.mode, candidates)
             steps[choice.step] += 1
             chosen[task.id] = samples[task.id][choice.place][1]
     scores = scores_of_model(tasks, chosen.values())
-    pairs = [(task, samples[task.id][0][1], chosen[task.id]) for task in tasks]
-    tested = [pair for pair in pairs if pair[0].tests is not None]
+    pairs = [(samples[task.id][0][1], chosen[task.id]) for task in tasks]
+    differences = differences_of(pairs, {task.id: task.file for task in tasks})
     return BestOf(
         n=n,
         overall=_scores(scores.overall),
         suites={suite: _scores(of_suite) for suite, of_suite in scores.suites.items()},
         steps=dict(steps),
-        chosen={name: judgement.sample for name, judgement in chosen.items()},
-        pass_difference=paired(
-            [first.passed for _, first, _ in pairs], [best.passed for *_, best in pairs], [t.file for t, *_ in pairs]
-        ),
-        test_difference=paired(
-            [first.passes_tests for _, first, _ in tested],
-            [best.passes_tests for *_, best in tested],
-            [task.file for task, *_ in tested],
-        ),
+        chosen={name: score.sample for name, score in chosen.items()},
+        pass_difference=differences["pass_difference"],
+        test_difference=differences["test_difference"],
     )
 
 

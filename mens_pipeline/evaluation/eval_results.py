@@ -1,11 +1,11 @@
-"""An evaluation as an artifact: figures, documents and every judged answer of base and adapter."""
+"""An evaluation as an artifact: figures, documents and every scored completion of base and adapter."""
 
-import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, get_args
 
 from mens_pipeline.corpus.curate.heldout_split import FAMILIES
 from mens_pipeline.corpus.curate.overlap import refuse_trained_heldout
@@ -13,46 +13,47 @@ from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.evaluate import (
-    Answers,
-    ChampionAnswers,
     Evaluation,
-    evaluate_answers,
+    evaluate_completions,
     local_report,
     pass_at_k_report,
     with_sound_tests,
 )
 from mens_pipeline.evaluation.few_shot import FewShot
-from mens_pipeline.evaluation.judge import Judgement
+from mens_pipeline.evaluation.infill import CHAMPION, INFILL, LINE_MODELS, InfillSuite, score_suite
+from mens_pipeline.evaluation.infill_results import INSERTS
 from mens_pipeline.evaluation.results import (
-    JUDGED_ANSWERS,
+    KIND,
     LOCAL_REPORT,
     PASS_AT_K,
     RESULTS,
-    AnsweringModel,
-    JudgedAnswer,
+    SCORED_COMPLETIONS,
+    ModelRole,
     Progress,
+    ScoredCompletion,
     Subject,
 )
+from mens_pipeline.evaluation.scores import Score
 from mens_pipeline.evaluation.statistics import MOST_TASKS
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, family_tasks, heldout_tasks, sample_with_tests
-from mens_pipeline.inference.generation import ANSWERS, Answer
+from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, Syntax
 from mens_pipeline.inference.prepare import KIND as GENERATIONS
 from mens_pipeline.inference.prepare import (
     Conditions,
     Model,
     PreparedGeneration,
-    all_generated,
+    generate_all,
     prepare_generation,
 )
-from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.storage.jsonl import read_models, write_jsonl
-from mens_pipeline.storage.signing import signed
-from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.signing import add_signature
+from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Parent, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, Details, digest_of
 
-KIND: Final = "eval_results"
-STAGE: Final = Stage(KIND, (__name__,), by_content=True)
+Generations = Mapping[str, PreparedGeneration]
+"""Who completes what: `base`, `adapter`, and if they are asked `champion`, `few_shot` (the base with examples in its
+prompt), `families` (the adapter on synthetic tasks), and those that begin with `infill` (at cursors)."""
 
 
 class EvaluationDetails(Details):
@@ -63,18 +64,19 @@ class EvaluationDetails(Details):
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Tasks of an exam, with what was left out of it.
+    """Tasks of an eval suite, with what was left out of it.
 
     Attributes:
         tasks: Held-out prompts first, then the benchmark.
         heldout_sha256: Of the held-out pairs, hexadecimal.
         benchmark: The benchmark; None when it is left out.
-        num_too_long: Tasks that are left out because not even their reference fits into an answer.
+        num_too_long: Tasks that are left out because not even their reference fits into a completion.
         num_tests_dropped: Tasks without the hidden tests that they had, because their reference fails them.
         num_base_tasks: About how many of the tasks the base is asked, those with hidden tests first; None for all.
         few_shot: What the base is asked with examples in its prompt, if it is.
         families: Synthetic tasks that the adapter alone is asked.
         families_sha256: Of the file they stand in, hexadecimal; None without one.
+        infill: What the adapter is asked at cursors, if it is.
     """
 
     tasks: tuple[Task, ...]
@@ -86,31 +88,13 @@ class Examination:
     few_shot: FewShot | None = None
     families: tuple[Task, ...] = ()
     families_sha256: str | None = None
+    infill: InfillSuite | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Champion:
-    """The adapter that is in use, as it answers.
-
-    `key` is that of the promoted adapter in the store.
-    """
-
-    key: str
-    generation: PreparedGeneration
-
-
-@dataclass(frozen=True, slots=True)
-class Generations:
-    """The generations that an evaluation compares.
-
-    `few_shot` is the base with examples in its prompt, `families` the adapter on synthetic tasks.
-    """
-
-    base: PreparedGeneration
-    adapter: PreparedGeneration
-    champion: Champion | None
-    few_shot: PreparedGeneration | None
-    families: PreparedGeneration | None
+    @property
+    def digests(self) -> tuple[str, str | None, str | None, str | None]:
+        """SHA-256 of the held-out pairs, of the benchmark, of the synthetic tasks, and of the holes."""
+        benchmark = self.benchmark.digest if self.benchmark else None
+        return self.heldout_sha256, benchmark, self.families_sha256, self.infill.digest if self.infill else None
 
 
 def eval_suite(
@@ -124,9 +108,9 @@ def eval_suite(
 
     Args:
         heldout: Held-out pairs, JSON lines. Beside them may lie synthetic tasks in a file `families.jsonl`.
-        train: The train set of the adapter; where it is gone, whether it holds any of them cannot be told.
+        train: The train set of the adapter; where it is gone, nobody knows whether it holds any of them.
         benchmark: The benchmark.
-        fits: Whether a text is short enough for an answer; a task whose reference is not can only be failed.
+        fits: Whether a text is short enough for a completion; a task whose reference is longer cannot pass.
         num_family_tasks: Synthetic tasks of each suite at most.
 
     Raises:
@@ -146,7 +130,8 @@ def eval_suite(
         raise RefusedError(f"{found}. Lower split.heldout_share in config/pipeline.yaml.")
     path = heldout.with_name(FAMILIES)
     is_asked = num_family_tasks > 0 and path.is_file()
-    families, num_unsound = with_sound_tests(_families(path, fits, num_family_tasks) if is_asked else ())
+    synthetic = (pair for pair in read_pairs(path) if fits(pair.response)) if is_asked else ()
+    families, num_unsound = with_sound_tests(family_tasks(synthetic, num_family_tasks))
     return Examination(
         short,
         digest_of(heldout),
@@ -159,10 +144,10 @@ def eval_suite(
 
 
 def refuse_unanswerable(heldout: Path, tasks: Sequence[Task], fits: Callable[[str], bool]) -> None:
-    """Refuse an eval suite that would judge nothing, whoever answers; known before anything is trained.
+    """Refuse an eval suite without a task that can be asked; checked before anything is trained.
 
     Raises:
-        RefusedError: There is no task, or none that could be answered.
+        RefusedError: There is no task, or none whose reference fits.
     """
     if not tasks:
         raise RefusedError(f"{heldout}: no held-out code. Raise split.heldout_share in config/pipeline.yaml.")
@@ -172,22 +157,18 @@ def refuse_unanswerable(heldout: Path, tasks: Sequence[Task], fits: Callable[[st
         )
 
 
-def _families(path: Path, fits: Callable[[str], bool], number: int) -> tuple[Task, ...]:
-    return family_tasks((pair for pair in read_pairs(path) if fits(pair.response)), number)
-
-
-def prepare_generations(  # noqa: PLR0913, PLR0917 - who answers what, and where
+def prepare_generations(  # noqa: PLR0913, PLR0917 - who completes what, and where
     adapter: Adapter,
-    exam: Examination,
+    whole_suite: Examination,
     conditions: Conditions,
     store: ArtifactStore,
     work: str,
-    baseline_of: Callable[[str], Artifact | None],
+    baseline: Artifact | None,
 ) -> Generations:
     """Prepare the generations of base, adapter and champion, and of the base with examples in its prompt.
 
-    `work` names the folders of the jobs; no other evaluation at work may have the same. `baseline_of` finds the
-    promoted adapter to compare with, by the SHA-256 of the candidate's weights.
+    `work` names the folders of the jobs; no other evaluation at work may have the same. `baseline` is the promoted
+    adapter to compare with.
 
     Raises:
         RefusedError: The base is not what it was trained on.
@@ -195,7 +176,7 @@ def prepare_generations(  # noqa: PLR0913, PLR0917 - who answers what, and where
     has_fallback = conditions.decoding.syntax is Syntax.FALLBACK
     free = conditions.decoding.model_copy(update={"syntax": Syntax.FREE}) if has_fallback else conditions.decoding
 
-    def prepared(
+    def prepare(
         role: str, model: Model, source: Adapter, tasks: Sequence[Task], system_prompt: str | None = None
     ) -> PreparedGeneration:
         run_dir = store.root / GENERATIONS / f".work-{work}-{role}"
@@ -204,112 +185,151 @@ def prepare_generations(  # noqa: PLR0913, PLR0917 - who answers what, and where
         requests, label = [task.request for task in tasks], role.replace("_", " ")
         return prepare_generation(model, source, requests, under, run_dir, label=label, system_prompt=system_prompt)
 
-    baseline, few, families = baseline_of(adapter.digest), exam.few_shot, exam.families
-    champion = None
+    tasks, few, families = whole_suite.tasks, whole_suite.few_shot, whole_suite.families
+    generations = {
+        "base": prepare("base", "base", adapter, sample_with_tests(tasks, whole_suite.num_base_tasks)),
+        "adapter": prepare("adapter", "adapter", adapter, tasks),
+    }
     if baseline is not None:
-        champion = Champion(baseline.key, prepared("champion", "adapter", Adapter.open(baseline.path), exam.tasks))
-    return Generations(
-        base=prepared("base", "base", adapter, sample_with_tests(exam.tasks, exam.num_base_tasks)),
-        adapter=prepared("adapter", "adapter", adapter, exam.tasks),
-        champion=champion,
-        few_shot=prepared("base_with_examples", "base", adapter, few.tasks, few.prompt) if few is not None else None,
-        families=prepared("adapter_on_synthetic_tasks", "adapter", adapter, families) if families else None,
+        generations["champion"] = prepare("champion", "adapter", Adapter.open(baseline.path), tasks)
+    if few is not None:
+        generations["few_shot"] = prepare("base_with_examples", "base", adapter, few.tasks, few.prompt)
+    if families:
+        generations["families"] = prepare("adapter_on_synthetic_tasks", "adapter", adapter, families)
+    if whole_suite.infill is not None:
+        generations |= _prepare_infill(whole_suite.infill, adapter, baseline, conditions, store, work)
+    return generations
+
+
+def _prepare_infill(  # noqa: PLR0913, PLR0917 - as above
+    suite: InfillSuite,
+    adapter: Adapter,
+    baseline: Artifact | None,
+    conditions: Conditions,
+    store: ArtifactStore,
+    work: str,
+) -> dict[str, PreparedGeneration]:
+    """Prepare what is written at cursors: by the adapter, by adapter and base without a suffix, and by the champion."""
+    free = suite.decoding.model_copy(update={"syntax": Syntax.FREE})
+
+    def prepare(name: str, model: Model, source: Adapter, decoding: Decoding) -> PreparedGeneration:
+        is_line = name in LINE_MODELS.values()
+        tasks = suite.lines if is_line else suite.tasks
+        requests = [task.request(suite.window, is_prefix_alone=is_line) for task in tasks]
+        run_dir = store.root / GENERATIONS / f".work-{work}-{name}"
+        under = replace(conditions, decoding=decoding)
+        return prepare_generation(model, source, requests, under, run_dir, label=name.replace("_", " "))
+
+    prepared = {INFILL: prepare(INFILL, "adapter", adapter, suite.decoding)}
+    if suite.lines:
+        prepared |= {
+            name: prepare(name, "base" if model == "base" else "adapter", adapter, free)
+            for model, name in LINE_MODELS.items()
+        }
+    if baseline is not None:
+        prepared[CHAMPION] = prepare(CHAMPION, "adapter", Adapter.open(baseline.path), free)
+    return prepared
+
+
+class EvaluationParams(Params):
+    """All completions by who wrote them, what was asked and how often; and what scoring needs.
+
+    Attributes:
+        completions: Name of a model -> its completions, those of each round.
+        champion: Key of the adapter that is in use.
+        first: The generations of the first round.
+    """
+
+    completions: dict[str, tuple[Parent, ...]]
+    progress: Progress
+    champion: str | None
+    whole_suite: Annotated[Examination, DecidedBy(attrgetter("digests"))]
+    first: Helper[Generations]
+    manifest: Helper[TrainingManifest]
+
+
+def write_eval_results(folder: Path, params: EvaluationParams) -> dict[str, Any]:
+    """Score what the models wrote.
+
+    The folder gets `eval_results.json`, `scored_completions.jsonl`, with a benchmark `eval_local_report.json` and
+    `benchmark_passatk.json`, and with holes `infill_completions.jsonl`.
+    """
+    whole_suite, manifest, adapter = params.whole_suite, params.manifest, params.first["adapter"]
+    completions = {name: completions_of(made) for name, made in params.completions.items()}
+    infill = score_suite(whole_suite.infill, completions, params.champion) if whole_suite.infill is not None else None
+    evaluation = evaluate_completions(
+        whole_suite.tasks,
+        completions,
+        Subject(
+            adapter_sha256=adapter.adapter_sha256,
+            base_sha256=manifest.base_model.sha256,
+            base_model=manifest.base_model.name,
+            heldout_sha256=whole_suite.heldout_sha256,
+            benchmark_sha256=whole_suite.digests[1],
+        ),
+        adapter.job.decoding,
+        params.progress,
+        champion=(params.champion, params.first["champion"].adapter_sha256) if params.champion is not None else None,
+        num_too_long=whole_suite.num_too_long,
+        num_tests_dropped=whole_suite.num_tests_dropped,
+        few_shot=whole_suite.few_shot,
+        families=whole_suite.families,
+        infill=infill[0] if infill is not None else None,
     )
+    if infill is not None:
+        write_jsonl(folder / INSERTS, infill[1])
+    write_documents(folder, evaluation, whole_suite.benchmark.folder.name if whole_suite.benchmark is not None else "")
+    return {"name": f"eval-gate-{manifest.vcs_sha}" if manifest.vcs_sha else "eval-gate"}
+
+
+STAGE: Final = Stage(KIND, (__name__,), write_eval_results, sign=add_signature)
 
 
 def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
-    exam: Examination,
+    whole_suite: Examination,
     generations: Sequence[Generations],
     manifest: TrainingManifest,
     store: ArtifactStore,
     launch: Callable[[PreparedGeneration], int],
     *,
+    champion: str | None,
     progress: Progress,
 ) -> tuple[Artifact, bool]:
-    """Let all models answer and judge what they wrote, unless the very same was done before and is as it was.
+    """Let all models write and score what they wrote; the same evaluation, unchanged in the store, is reused.
 
-    `generations` are those of each round; together they are asked what the exam asks. `launch` runs a generation
-    process and returns its exit code.
+    `generations` are those of each round; together they are asked what the eval suite asks. `champion` is the key of
+    the adapter in use; `launch` runs a generation process and returns its exit code.
 
     Returns:
-        The evaluation, and whether it was reused. The folder holds `eval_results.json`, `judged_answers.jsonl`, and
-        with a benchmark `eval_local_report.json` and `benchmark_passatk.json`.
+        The evaluation, and whether it was reused.
 
     Raises:
-        RefusedError: A model could not answer.
+        RefusedError: A generation failed.
         ConfigurationError: The store cannot be written, or there is no key to sign with although one checks.
     """
-    adapter, champion = generations[0].adapter, generations[0].champion
-    answered: defaultdict[str, list[Artifact]] = defaultdict(list)
+    first, completions = generations[0], defaultdict[str, tuple[Artifact, ...]](tuple)
     for asked in generations:
-        for name, answers in all_generated(_by_name(asked), store, launch).items():
-            answered[name].append(answers)
-    params = {
-        "generations": {name: [artifact.key for artifact in artifacts] for name, artifacts in answered.items()},
-        "progress": progress.model_dump(),
-        "champion": champion.key if champion is not None else None,
-        "heldout_sha256": exam.heldout_sha256,
-        "benchmark_sha256": exam.benchmark.digest if exam.benchmark is not None else None,
-        "families_sha256": exam.families_sha256,
-    }
-    subject = Subject(
-        adapter_sha256=adapter.inputs["adapter_sha256"],
-        base_sha256=manifest.base_model.sha256,
-        base_model=manifest.base_model.name,
-        heldout_sha256=exam.heldout_sha256,
-        benchmark_sha256=exam.benchmark.digest if exam.benchmark is not None else None,
+        for name, made in generate_all(asked, store, launch).items():
+            completions[name] += (made,)
+    run = first["adapter"].job.adapter_path
+    params = EvaluationParams(
+        completions=completions,
+        progress=progress,
+        champion=champion,
+        whole_suite=whole_suite,
+        first=first,
+        manifest=manifest,
+        # The completions depend on the adapter by the digest of its weights, wherever it lies.
+        origins=store.holding(run) if run is not None else (),
     )
-
-    def write(folder: Path) -> dict[str, Any]:
-        answers = Answers(
-            base=answers_of(answered["base"]),
-            adapter=answers_of(answered["adapter"]),
-            champion=_champion_answers(champion, answered),
-            few_shot=answers_of(answered["few_shot"]),
-            families=answers_of(answered["families"]),
-        )
-        evaluation = evaluate_answers(
-            exam.tasks,
-            answers,
-            subject,
-            adapter.job.decoding,
-            progress,
-            num_too_long=exam.num_too_long,
-            num_tests_dropped=exam.num_tests_dropped,
-            few_shot=exam.few_shot,
-            families=exam.families,
-        )
-        write_documents(folder, evaluation, exam.benchmark.folder.name if exam.benchmark is not None else "")
-        return {"name": f"eval-gate-{manifest.vcs_sha}" if manifest.vcs_sha else "eval-gate"}
-
-    run = adapter.job.adapter_path
-    parents = [*itertools.chain(*answered.values()), *(store.holding(run) if run is not None else ())]
-    return STAGE.build(store, parents, *signed(store, KIND, params, write))
+    return STAGE.build(store, params)
 
 
-def _by_name(generations: Generations) -> dict[str, PreparedGeneration]:
-    """Map the name of each model that is asked to its generation."""
-    champion = generations.champion
-    asked = {
-        "base": generations.base,
-        "adapter": generations.adapter,
-        "champion": champion.generation if champion is not None else None,
-        "few_shot": generations.few_shot,
-        "families": generations.families,
-    }
-    return {name: generation for name, generation in asked.items() if generation is not None}
-
-
-def _champion_answers(champion: Champion | None, answered: Mapping[str, Sequence[Artifact]]) -> ChampionAnswers | None:
-    if champion is None:
-        return None
-    sha256 = champion.generation.inputs["adapter_sha256"]
-    return ChampionAnswers(champion.key, sha256, answers_of(answered["champion"]))
-
-
-def answers_of(artifacts: Iterable[Artifact]) -> tuple[Answer, ...]:
-    """Read the answers of generations."""
-    return tuple(answer for artifact in artifacts for answer in read_models(artifact.path / ANSWERS, Answer))
+def completions_of(artifacts: Iterable[Artifact]) -> tuple[Completion, ...]:
+    """Read the completions of generations."""
+    return tuple(
+        completion for artifact in artifacts for completion in read_models(artifact.path / COMPLETIONS, Completion)
+    )
 
 
 def write_documents(folder: Path, evaluation: Evaluation, bench: str) -> None:
@@ -325,31 +345,25 @@ def write_documents(folder: Path, evaluation: Evaluation, bench: str) -> None:
     for name, document in documents.items():
         if document is not None:
             (folder / name).write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    write_jsonl(folder / JUDGED_ANSWERS, judged_answers(evaluation))
+    write_jsonl(folder / SCORED_COMPLETIONS, scored_completions(evaluation))
 
 
-def judged_answers(evaluation: Evaluation) -> Iterator[JudgedAnswer]:
-    """Yield every judged answer with its prompt: of the base, that with examples, and the adapter, free and not."""
+def scored_completions(evaluation: Evaluation) -> Iterator[ScoredCompletion]:
+    """Yield every score with its prompt: of the base, that with examples, and the adapter, free and not."""
     by_id = {task.id: task for task in evaluation.tasks}
-    models: Sequence[tuple[AnsweringModel, Any]] = (
-        ("base", evaluation.base),
-        ("few_shot", evaluation.few_shot),
-        ("adapter", evaluation.adapter),
-        ("fallback", evaluation.fallback),
-    )
-    for model, judgements in models:
-        for judgement in judgements:
-            yield judged_answer(model, by_id[judgement.task], judgement)
+    for model in get_args(ModelRole):
+        for score in getattr(evaluation, model):
+            yield scored_completion(model, by_id[score.task], score)
 
 
-def judged_answer(model: AnsweringModel, task: Task, judgement: Judgement) -> JudgedAnswer:
-    """Return an answer with what was asked."""
-    return JudgedAnswer(
+def scored_completion(model: ModelRole, task: Task, score: Score) -> ScoredCompletion:
+    """Return the score on a completion with what was asked."""
+    return ScoredCompletion(
         model=model,
         suite=str(task.suite),
         prompt=task.prompt,
         asked=task.construct,
         difficulty=task.difficulty,
         reference=task.reference,
-        judgement=judgement,
+        score=score,
     )

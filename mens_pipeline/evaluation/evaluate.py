@@ -1,13 +1,13 @@
-"""From answers to the documents of an evaluation."""
+"""From completions to the documents of an evaluation."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mens_pipeline.evaluation.best_of import best_of
-from mens_pipeline.evaluation.execution import completed, run_hidden_tests
 from mens_pipeline.evaluation.few_shot import FewShot
-from mens_pipeline.evaluation.judge import Judgement, judge
+from mens_pipeline.evaluation.infill_results import InfillResults
+from mens_pipeline.evaluation.judge import judge, prepend_given, run_hidden_tests
 from mens_pipeline.evaluation.results import (
     CategoryStats,
     ChampionComparison,
@@ -20,52 +20,20 @@ from mens_pipeline.evaluation.results import (
     Subject,
     TaskResult,
 )
-from mens_pipeline.evaluation.scores import Scores, grouped, scores_of_model
-from mens_pipeline.evaluation.statistics import Paired, paired
+from mens_pipeline.evaluation.scores import Score, Scores, differences_of, group_by_task, scores_of_model
+from mens_pipeline.evaluation.statistics import Paired
 from mens_pipeline.evaluation.tasks import Suite, Task
-from mens_pipeline.inference.generation import Answer, Decoding, as_served
-from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.inference.generation import Completion, Decoding, Syntax, as_served
 from mens_pipeline.language import CONSTRUCTS
 
 
 @dataclass(frozen=True, slots=True)
-class ChampionAnswers:
-    """Answers of the champion.
-
-    `key` is that of the promoted adapter in the store.
-    """
-
-    key: str
-    adapter_sha256: str
-    answers: tuple[Answer, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """Answers of all models; each in the order of the tasks.
-
-    Attributes:
-        base: The base model alone, to some of the tasks.
-        adapter: With the adapter that is judged; second tries, constrained by the parser, come behind all others.
-        champion: With the adapter that is in use, if there is one.
-        few_shot: The base with examples in its prompt, to a sample of the tasks.
-        families: With the adapter, to synthetic tasks.
-    """
-
-    base: tuple[Answer, ...]
-    adapter: tuple[Answer, ...]
-    champion: ChampionAnswers | None = None
-    few_shot: tuple[Answer, ...] = ()
-    families: tuple[Answer, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Everything that is known of two models after they answered.
+    """Everything that is known of two models once their completions are scored.
 
     Attributes:
         tasks: What was asked, synthetic tasks last.
-        base: The judged answers of the base to some of the tasks, in their order.
+        base: The scores of the base on some of the tasks, in their order.
         few_shot: Those of the base with examples in its prompt, to some of the tasks.
         adapter: Those of the adapter.
         fallback: Its second tries, constrained by the parser.
@@ -73,39 +41,57 @@ class Evaluation:
     """
 
     tasks: tuple[Task, ...]
-    base: tuple[Judgement, ...]
-    few_shot: tuple[Judgement, ...]
-    adapter: tuple[Judgement, ...]
-    fallback: tuple[Judgement, ...]
+    base: tuple[Score, ...]
+    few_shot: tuple[Score, ...]
+    adapter: tuple[Score, ...]
+    fallback: tuple[Score, ...]
     results: EvalResults
 
 
-def evaluate_answers(  # noqa: PLR0913 - all that the figures are made from
+def evaluate_completions(  # noqa: PLR0913 - all that the figures are made from
     tasks: Sequence[Task],
-    answers: Answers,
+    completions: Mapping[str, Sequence[Completion]],
     subject: Subject,
     decoding: Decoding,
     progress: Progress,
     *,
+    champion: tuple[str, str] | None = None,
     num_too_long: int = 0,
     num_tests_dropped: int = 0,
     few_shot: FewShot | None = None,
     families: Sequence[Task] = (),
+    infill: InfillResults | None = None,
 ) -> Evaluation:
-    """Judge the answers of all models.
+    """Score the completions of all models.
 
-    At least one of `tasks` is held out; `families` are the synthetic ones that the adapter was asked.
+    Args:
+        tasks: The eval suite; at least one of them is held out.
+        completions: Model -> its completions, in the order of the tasks: `base` of some tasks, `adapter` of all, with
+            second tries, constrained by the parser, behind all others, `champion`, `few_shot`, and `families` of the
+            adapter on synthetic tasks.
+        subject: What is evaluated.
+        decoding: How completions were drawn.
+        progress: The part of the eval suite that was asked.
+        champion: Key of the adapter in use, and the SHA-256 of its weights; None without one.
+        num_too_long: Tasks that are left out because not even their reference fits.
+        num_tests_dropped: Tasks whose hidden tests were dropped.
+        few_shot: What the base was asked with examples in its prompt.
+        families: The synthetic tasks that the adapter was asked.
+        infill: What came of the holes that it was asked to fill.
     """
     has_fallback = decoding.syntax is Syntax.FALLBACK
-    second = [answer for answer in answers.adapter if has_fallback and answer.constrained]
-    first = [answer for answer in answers.adapter if not (has_fallback and answer.constrained)]
-    judged_base, judged_adapter, judged_second = (judge_all(tasks, some) for some in (answers.base, first, second))
-    again = {(judgement.task, judgement.sample): judgement for judgement in judged_second}
-    served = [again.get((judgement.task, judgement.sample), judgement) for judgement in judged_adapter]
-    judged_few_shot, judged_families = judge_all(tasks, answers.few_shot), judge_all(families, answers.families)
-    of_base = {answer.task for answer in answers.base}
+    of_adapter = completions["adapter"]
+    second = [completion for completion in of_adapter if has_fallback and completion.constrained]
+    first = [completion for completion in of_adapter if not (has_fallback and completion.constrained)]
+    evaluated_base, evaluated_adapter, evaluated_second, evaluated_few_shot = (
+        score_completions(tasks, some) for some in (completions["base"], first, second, completions.get("few_shot", ()))
+    )
+    evaluated_families = score_completions(families, completions.get("families", ()))
+    again = {(score.task, score.sample): score for score in evaluated_second}
+    served = [again.get((score.task, score.sample), score) for score in evaluated_adapter]
+    of_base = {completion.task for completion in completions["base"]}
     base_tasks = [task for task in tasks if task.id in of_base]
-    base_scores, adapter_scores = scores_of_model(base_tasks, judged_base), scores_of_model(tasks, judged_adapter)
+    base_scores, adapter_scores = scores_of_model(base_tasks, evaluated_base), scores_of_model(tasks, evaluated_adapter)
     overall = adapter_scores.overall
     heldout = adapter_scores.suites[Suite.HELDOUT]
     parse_rate = _share(heldout.parse_rate.value)
@@ -126,90 +112,83 @@ def evaluate_answers(  # noqa: PLR0913 - all that the figures are made from
         num_tests_dropped=num_tests_dropped,
         base=base_scores,
         adapter=adapter_scores,
-        **_differences(base_tasks, judged_base, [judged for judged in judged_adapter if judged.task in of_base]),
-        champion=_champion(tasks, answers.champion, judged_adapter) if answers.champion else None,
-        few_shot=_few_shot(few_shot, judged_few_shot, judged_adapter) if few_shot is not None else None,
-        fallback=_fallback(tasks, judged_adapter, served, second) if has_fallback else None,
-        best_of=best_of(tasks, as_served(answers.adapter), served),
-        families=scores_of_model(families, judged_families).suites,
+        **_differences(
+            base_tasks, evaluated_base, [evaluated for evaluated in evaluated_adapter if evaluated.task in of_base]
+        ),
+        champion=_champion(tasks, *champion, completions["champion"], evaluated_adapter) if champion else None,
+        few_shot=_few_shot(few_shot, evaluated_few_shot, evaluated_adapter) if few_shot is not None else None,
+        fallback=_fallback(tasks, evaluated_adapter, served, second) if has_fallback else None,
+        best_of=best_of(tasks, as_served(of_adapter), served),
+        families=scores_of_model(families, evaluated_families).suites,
+        infill=infill,
     )
-    asked, of_adapter = (*tasks, *families), (*judged_adapter, *judged_families)
-    return Evaluation(asked, judged_base, judged_few_shot, of_adapter, judged_second, results)
+    asked, all_of_adapter = (*tasks, *families), (*evaluated_adapter, *evaluated_families)
+    return Evaluation(asked, evaluated_base, evaluated_few_shot, all_of_adapter, evaluated_second, results)
 
 
-def _champion(tasks: Sequence[Task], champion: ChampionAnswers, adapter: Iterable[Judgement]) -> ChampionComparison:
-    judged = judge_all(tasks, champion.answers)
+def _champion(
+    tasks: Sequence[Task], key: str, sha256: str, completions: Sequence[Completion], adapter: Iterable[Score]
+) -> ChampionComparison:
+    evaluated = score_completions(tasks, completions)
     return ChampionComparison(
-        key=champion.key,
-        adapter_sha256=champion.adapter_sha256,
-        scores=scores_of_model(tasks, judged),
-        **_differences(tasks, judged, adapter),
+        key=key,
+        adapter_sha256=sha256,
+        scores=scores_of_model(tasks, evaluated),
+        **_differences(tasks, evaluated, adapter),
     )
 
 
-def _few_shot(asked: FewShot, judged: Sequence[Judgement], adapter: Iterable[Judgement]) -> FewShotComparison:
+def _few_shot(asked: FewShot, evaluated: Sequence[Score], adapter: Iterable[Score]) -> FewShotComparison:
     names = {task.id for task in asked.tasks}
     return FewShotComparison(
         prompt=asked.prompt,
-        scores=scores_of_model(asked.tasks, judged),
-        **_differences(asked.tasks, judged, [judgement for judgement in adapter if judgement.task in names]),
+        scores=scores_of_model(asked.tasks, evaluated),
+        **_differences(asked.tasks, evaluated, [score for score in adapter if score.task in names]),
     )
 
 
 def _fallback(
-    tasks: Sequence[Task], free: Sequence[Judgement], served: Sequence[Judgement], answers: Sequence[Answer]
+    tasks: Sequence[Task], free: Sequence[Score], served: Sequence[Score], completions: Sequence[Completion]
 ) -> FallbackComparison:
-    """Score the adapter with its constrained second tries in place of the free answers that are no program."""
+    """Score the adapter with its constrained second tries in place of the free completions that are no program."""
     return FallbackComparison(
         scores=scores_of_model(tasks, served),
-        num_constrained=len(answers),
-        num_forced=sum(answer.forced for answer in answers),
+        num_constrained=len(completions),
+        num_forced=sum(completion.forced for completion in completions),
         **_differences(tasks, free, served),
     )
 
 
-def _differences(tasks: Iterable[Task], first: Iterable[Judgement], second: Iterable[Judgement]) -> dict[str, Paired]:
+def _differences(tasks: Iterable[Task], first: Iterable[Score], second: Iterable[Score]) -> dict[str, Paired]:
     """Compare the first samples of two models on the same tasks, in the same order."""
-    files = {task.id: task.file for task in tasks}
-    both = list(zip(_first(first), _first(second), strict=True))
-
-    def compared(does: Callable[[Judgement], bool], pairs: Sequence[tuple[Judgement, Judgement]] = both) -> Paired:
-        return paired([does(a) for a, _ in pairs], [does(b) for _, b in pairs], [files[a.task] for a, _ in pairs])
-
-    return {
-        "parse_difference": compared(lambda j: j.parses),
-        "pass_difference": compared(lambda j: j.passed),
-        "test_difference": compared(lambda j: j.passes_tests, [pair for pair in both if pair[0].has_tests]),
-    }
+    samples = ([score for score in some if score.sample == 0] for some in (first, second))
+    both = list(zip(*samples, strict=True))
+    return differences_of(both, {task.id: task.file for task in tasks})
 
 
-def judge_all(tasks: Sequence[Task], answers: Iterable[Answer]) -> tuple[Judgement, ...]:
-    """Judge answers, and run those that have hidden tests."""
+def score_completions(tasks: Sequence[Task], completions: Iterable[Completion]) -> tuple[Score, ...]:
+    """Score completions, and run those that have hidden tests."""
     by_id = {task.id: task for task in tasks}
-    judged = [judge(by_id[answer.task], answer) for answer in answers]
-    tested = [(place, tests) for place, j in enumerate(judged) if j.parses and (tests := by_id[j.task].tests)]
-    asked = [by_id[judged[n].task] for n, _ in tested]
-    pairs = zip(asked, tested, strict=True)
-    executions = run_hidden_tests(
-        [(completed(judged[n].program, task.given, task.mode), tests) for task, (n, tests) in pairs]
-    )
-    for (place, _), execution in zip(tested, executions, strict=True):
-        judged[place] = judged[place].model_copy(update={"execution": execution})
-    return tuple(judged)
+    scores = [judge(by_id[completion.task], completion) for completion in completions]
+    programs = {
+        place: (prepend_given(score.program, task.given, task.mode), task.tests)
+        for place, score in enumerate(scores)
+        if score.parses and (task := by_id[score.task]).tests
+    }
+    executions = run_hidden_tests([*programs.values()])
+    for place, execution in zip(programs, executions, strict=True):
+        scores[place] = scores[place].model_copy(update={"execution": execution})
+    return tuple(scores)
 
 
 def with_sound_tests(tasks: Sequence[Task]) -> tuple[tuple[Task, ...], int]:
-    """Take hidden tests away where the reference answer itself does not pass them: they would judge nothing.
-
-    Returns:
-        The tasks in order, and how many of them lost their tests.
-    """
-    answers = [
-        Answer(task=task.id, sample=0, text=task.reference, num_tokens=0, stopped=True)
+    """Take tests away that the reference itself fails; return the tasks in order, and how many of them lost theirs."""
+    completions = [
+        Completion(task=task.id, sample=0, text=task.reference, num_tokens=0, stopped=True)
         for task in tasks
         if task.tests is not None
     ]
-    failed = {j.task for j in judge_all(tasks, answers) if not j.passes_tests}
+    failed = {j.task for j in score_completions(tasks, completions) if not j.passes_tests}
     return tuple(replace(task, tests=None) if task.id in failed else task for task in tasks), len(failed)
 
 
@@ -218,7 +197,7 @@ def local_report(evaluation: Evaluation, bench: str) -> LocalReport | None:
     tasks = [task for task in evaluation.tasks if task.suite is Suite.BENCHMARK]
     if not tasks:
         return None
-    samples = grouped(evaluation.adapter)
+    samples = group_by_task(evaluation.adapter)
     results = tuple(
         TaskResult(
             id=task.id.removeprefix("benchmark/"),
@@ -276,15 +255,10 @@ def _share(value: float | None) -> float:
     return value
 
 
-def _first(judgements: Iterable[Judgement]) -> list[Judgement]:
-    """Return the first sample of every task."""
-    return [judgement for judgement in judgements if judgement.sample == 0]
-
-
-def _richness(task: Task, judgement: Judgement) -> float:
+def _richness(task: Task, score: Score) -> float:
     """Return the number of different constructs of a completion over those that the task asks for, at most 1."""
     asked = {task.construct, *(requirement.construct_ for requirement in task.requires)}
-    return min(1.0, len(judgement.constructs) / len(asked))
+    return min(1.0, len(score.constructs) / len(asked))
 
 
 def _category_stats(results: Sequence[TaskResult]) -> Iterable[CategoryStats]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.records import Lane
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, pair_digest, read_pairs
+from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.tasks import Task, sample_of
 from mens_pipeline.language import CONSTRUCTS, analyze, construct_of
@@ -19,7 +19,7 @@ from mens_pipeline.storage.store import digest_of
 
 _NUM_EXAMPLES: Final = 5
 _LONGEST: Final = 240
-"""Characters of an example, request and answer together: five of them are about 300 tokens."""
+"""Characters of an example, request and completion together: five of them are about 300 tokens."""
 _LONGEST_DESCRIPTION: Final = 20_000
 
 
@@ -27,7 +27,7 @@ _LONGEST_DESCRIPTION: Final = 20_000
 class FewShot:
     """Tasks and system prompt for the base with examples in its prompt.
 
-    `prompt` is what it is told before each request, `tasks` the sample of the exam that it is asked.
+    `prompt` precedes each request, `tasks` the sample of the eval suite that it is asked.
     """
 
     prompt: str
@@ -39,10 +39,8 @@ def few_shot_of(
 ) -> FewShot | None:
     """Build the few-shot baseline: language description, examples from the train set, and a sample of the tasks.
 
-    `number` is how many tasks are asked at most; None for all. `train_sha256` is what the train set was.
-
-    Returns:
-        None where no task is to be asked.
+    `number` is how many tasks are asked at most, None for all; with 0 there is no baseline. `train_sha256` is what the
+    train set was.
 
     Raises:
         ConfigurationError: The description cannot be read.
@@ -58,7 +56,7 @@ def few_shot_of(
     return FewShot(few_shot_prompt(text, examples_among(read_pairs(train))), sample_of(tasks, number))
 
 
-def described(description: Path) -> str:
+def describe_language(description: Path) -> str:
     """Return the system prompt with the description of the language, without examples.
 
     Raises:
@@ -83,11 +81,10 @@ def few_shot_prompt(description: str, examples: Iterable[TrainingPair]) -> str:
 def examples_among(rows: Iterable[TrainingPair]) -> tuple[TrainingPair, ...]:
     """Return five short rows: two functions, those with tests first, and one of each of the most frequent constructs.
 
-    Returns:
-        Fewer where there are fewer; where constructs are few, more of the same. The same rows give the same examples.
+    Fewer where there are fewer; where constructs are few, more of the same. The same rows give the same examples.
     """
     short = [row for row in dict.fromkeys(rows) if _is_short(row)]
-    short.sort(key=lambda row: (row.tests is None, pair_digest(row.prompt, row.response)))
+    short.sort(key=lambda row: (row.tests is None, row.digest))
     frequent = Counter(row.category for row in short)
     constructs = sorted(frequent, key=lambda name: (name != "function", -frequent[name], name))
     rows_of = {name: _first_of(name, short) for name in constructs}
@@ -97,9 +94,11 @@ def examples_among(rows: Iterable[TrainingPair]) -> tuple[TrainingPair, ...]:
 
 
 def _is_short(row: TrainingPair) -> bool:
-    """Return whether a row is a request in one paragraph with a short program as its answer."""
+    """Return whether a row is a request in one paragraph with a short program as its completion."""
     is_code = row.lane is Lane.CODEGEN and row.response_mode == "code_only" and row.category in CONSTRUCTS
-    is_plain = row.lineage is None and "\n" not in row.prompt.strip() and "```" not in row.response
+    is_plain = (
+        row.lineage is None and row.infill is None and "\n" not in row.prompt.strip() and "```" not in row.response
+    )
     return is_code and is_plain and len(row.prompt) + len(row.response) <= _LONGEST
 
 

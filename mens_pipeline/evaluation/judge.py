@@ -1,87 +1,159 @@
-"""One answer against its task: whether it is Vox, and whether it is what was asked for."""
+"""One completion against its task: whether it is Vox, what was asked for, and right beside what the task has already.
 
+A completion is the part of a program that was asked for. The rest exists already: given code, which is put in front;
+names that the prompt shows or mentions; names that only the reference relies on. Of the last two nothing but the name
+is known, so they may have any type.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from mens_pipeline.evaluation.execution import Execution, first_semantic_error
+from mens_pipeline.corpus.schema.prompts import mentioned_names
 from mens_pipeline.evaluation.requirements import names_of, unmet
+from mens_pipeline.evaluation.scores import Execution, Score
 from mens_pipeline.evaluation.tasks import Task
-from mens_pipeline.inference.generation import Answer, has_placeholder, is_refusal, program_in
-from mens_pipeline.language import CONSTRUCTS, LLM_DECORATORS, Diagnostic, analyze, construct_of
-from mens_pipeline.language.ast import Call, Declaration, Function, Ident, Module, Return, Statement
+from mens_pipeline.inference.generation import Completion, has_placeholder, is_refusal, program_in
+from mens_pipeline.language import (
+    CONSTRUCTS,
+    LLM_DECORATORS,
+    Code,
+    DeclarationSpan,
+    Diagnostic,
+    Mode,
+    Position,
+    Severity,
+    analyze,
+    construct_of,
+    declaration_spans,
+)
+from mens_pipeline.language.ast import Call, Declaration, Function, Ident, Return, Statement
+from mens_pipeline.language.interpreter import Features, ProgramReport, ProgramStatus, Sandbox
+from mens_pipeline.language.semantics import semantic_diagnostics
+
+FEATURES: Final = Features(check_contracts=True, database=True)
+"""Features of the interpreter that tests use: contracts hold, and tables are lists of records in memory."""
+
+
+def run_hidden_tests(pairs: Sequence[tuple[str, str]], num_workers: int = 2) -> list[Execution]:
+    """Run programs of a model against hidden tests; nothing they do can hang or harm this process.
+
+    Raises:
+        ConfigurationError: Some tests are rejected by the front end, or there are none.
+    """
+    if not pairs:
+        return []
+    with Sandbox(num_workers, features=FEATURES) as sandbox:
+        return [
+            Execution(
+                num_tests=len(report.tests),
+                num_passed=report.num_passed,
+                error_class=report.error_class,
+                # Halves of a character, which JSON can smuggle in, are escaped: any file can hold the text.
+                message=_message(report).encode("utf-8", "backslashreplace").decode("utf-8"),
+            )
+            for report in sandbox.map_with_tests(pairs)
+        ]
+
+
+def prepend_given(program: str, given: str, mode: Mode) -> str:
+    """Put in front of a program the given declarations that are not its own."""
+    if not given:
+        return program
+    names = {span.name for span in _spans(program, mode)}
+    return "\n\n".join([*(span.cut(given) for span in _spans(given, Mode.SOURCE) if span.name not in names), program])
+
+
+def _spans(text: str, mode: Mode) -> tuple[DeclarationSpan, ...]:
+    module = analyze(text, mode).module
+    assert module is not None, "only accepted programs are run"  # noqa: S101 - our own impossibility
+    return declaration_spans(text, module)
+
+
+def _message(report: ProgramReport) -> str:
+    if report.status is ProgramStatus.REJECTED:
+        return report.diagnostics[0].message if report.diagnostics else report.message
+    if report.status is not ProgramStatus.RAN:
+        return report.message
+    failed = next((test for test in report.tests if not test.passed), None)
+    return f"{failed.name}: {failed.message}" if failed is not None else ""
+
+
+_UNDECLARED: Final = frozenset((Code.UNKNOWN_NAME, Code.UNKNOWN_TYPE, Code.UNKNOWN_VARIANT))
+
+
+def first_semantic_error(task: Task, program: str) -> Diagnostic | None:
+    """Return the first error in names and types of a completion; None where nothing is known to be wrong."""
+    asked = frozenset(name for name in (task.name, *(need.name for need in task.requires)) if name is not None)
+    assumed = _find_assumed(task.prompt, task.reference, task.given, task.mode, asked)
+    return next((error for error, _ in errors_beside(task.given, program, task.mode, assumed)), None)
+
+
+@lru_cache(maxsize=1024)
+def _find_assumed(prompt: str, reference: str, given: str, mode: Mode, asked: frozenset[str]) -> frozenset[str]:
+    """Return the names that are there: the prompt mentions them, or the reference relies on them undeclared.
+
+    What the completion is asked to declare is not there yet, though the prompt has its name.
+    """
+    mentioned = frozenset(mentioned_names(prompt)) - asked
+    left = errors_beside(given, reference, mode, mentioned)
+    return mentioned | {name for error, name in left if error.code in _UNDECLARED}
+
+
+def errors_beside(given: str, program: str, mode: Mode, assumed: frozenset[str]) -> list[tuple[Diagnostic, str]]:
+    """Return the errors in names and types of a program, each with the text at its place.
+
+    `given` are accepted declarations that are there; their own errors are not those of the program. `assumed` are names
+    that are there as well.
+    """
+    text = prepend_given(program, given, mode)
+    module = analyze(text, mode).module
+    if module is None:  # what is given cannot stand in a script: nothing is known
+        return []
+    data = text.encode("utf-8", "surrogatepass")
+    before = text[: len(text) - len(program)]
+    first = Position(len(before.encode("utf-8", "surrogatepass")), before.count("\n"), 0)
+    return [
+        (
+            replace(found, start=_behind(first, found.start), end=_behind(first, found.end)),
+            data[found.start.offset : found.end.offset].decode("utf-8", "surrogatepass"),
+        )
+        for found in semantic_diagnostics(module, text, assumed)
+        if found.severity is Severity.ERROR and found.start.offset >= first.offset
+    ]
+
+
+def _behind(first: Position, place: Position) -> Position:
+    """Return a place as it is counted from the beginning of a line."""
+    return Position(place.offset - first.offset, place.line - first.line, place.column)
+
 
 _BODILESS: Final = LLM_DECORATORS | {"@hole", "@native"}
 """Decorators of functions whose value comes from elsewhere."""
 
 
-class Judgement(BaseModel):
-    """Judgement on one answer. Whatever needs a syntax tree is false where there is none."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    task: str
-    sample: int
-    program: str = Field(description="What was judged: the fenced block of the answer, or all of it.")
-    num_tokens: int
-    stopped: bool = Field(description="The model ended its turn.")
-    empty: bool
-    refusal: bool = Field(description="It says that it will not or cannot, and is no program.")
-    stub: bool = Field(
-        description="A placeholder comment, or a function that promises a value and has no body or only panics."
-    )
-    parses: bool = Field(description="The front end accepts it, and it declares something.")
-    error: str | None = Field(description="The first error, `line:column: code: message`.")
-    error_code: str | None
-    resolves: bool = Field(description="It parses, and nothing is known to be wrong with its names and types.")
-    semantic_error: str | None = Field(
-        description="The first error in names and types of an accepted answer, beside what the task has already."
-    )
-    semantic_code: str | None
-    constructs: dict[str, int] = Field(description="Construct -> declarations, of an accepted answer.")
-    has_construct: bool = Field(description="It declares what was asked for.")
-    has_name: bool | None = Field(description="That has the name that was asked for; None where none was.")
-    unmet: tuple[str, ...] = Field(description="What the task requires and the answer lacks, a sentence each.")
-    has_tests: bool = Field(description="The task has hidden tests.")
-    execution: Execution | None = Field(
-        default=None, description="What its hidden tests gave; null without tests, or where nothing parses."
-    )
-
-    @property
-    def passes_tests(self) -> bool:
-        """It was run, and all hidden tests pass."""
-        return self.execution is not None and self.execution.passed
-
-    @property
-    def passed(self) -> bool:
-        """It is complete Vox of the kind and name that was asked for, meets all that is required, and is no stub.
-
-        Where there are hidden tests, all of them pass.
-        """
-        asked = self.has_construct and self.has_name is not False and not self.unmet
-        works = self.execution is None or self.passes_tests
-        return self.parses and self.stopped and asked and not self.stub and works
-
-
-def judge(task: Task, answer: Answer) -> Judgement:
-    """Judge an answer, without running it."""
-    program = program_in(answer.text)
+def judge(task: Task, completion: Completion) -> Score:
+    """Score a completion, without running it."""
+    program = program_in(completion.text)
     analysis = analyze(program, task.mode)
     module = analysis.module
-    found = _constructs(module) if module is not None else {}
+    declarations = [(construct_of(d).name, d) for d in module.declarations] if module is not None else []
+    found = dict(Counter(construct for construct, _ in declarations))
     parses = bool(found)
-    names = _names_of(task.construct, module) if module is not None else frozenset()
+    names = {name for construct, d in declarations if construct == task.construct for name in names_of(d)}
     first = analysis.errors[0] if analysis.errors else None
     meant = first_semantic_error(task, program) if parses else None
-    return Judgement(
+    return Score(
         task=task.id,
-        sample=answer.sample,
+        sample=completion.sample,
         program=program,
-        num_tokens=answer.num_tokens,
-        stopped=answer.stopped,
+        num_tokens=completion.num_tokens,
+        stopped=completion.stopped,
         empty=not program.strip(),
-        refusal=not parses and is_refusal(answer.text),
-        stub=has_placeholder(program) or (module is not None and any(map(_is_hollow, module.declarations))),
+        refusal=not parses and is_refusal(completion.text),
+        stub=has_placeholder(program) or any(_is_hollow(d) for _, d in declarations),
         parses=parses,
         error=_sentence(first) if first is not None else None if parses else "it declares nothing",
         error_code=str(first.code) if first is not None else None,
@@ -95,19 +167,6 @@ def judge(task: Task, answer: Answer) -> Judgement:
         has_tests=task.tests is not None,
         unmet=unmet(task.requires, module, program) if module is not None else (),
     )
-
-
-def _constructs(module: Module) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for declaration in module.declarations:
-        name = construct_of(declaration).name
-        counts[name] = counts.get(name, 0) + 1
-    return counts
-
-
-def _names_of(construct: str, module: Module) -> frozenset[str | None]:
-    alike = (declaration for declaration in module.declarations if construct_of(declaration).name == construct)
-    return frozenset(name for declaration in alike for name in names_of(declaration))
 
 
 def _is_hollow(declaration: Declaration) -> bool:

@@ -1,45 +1,47 @@
 """The documents of an evaluation: `eval_results.json`, `eval_local_report.json`, `benchmark_passatk.json`."""
 
-from typing import Final, Literal, Self
+from collections.abc import Mapping
+from typing import ClassVar, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from mens_pipeline.evaluation.judge import Judgement
-from mens_pipeline.evaluation.scores import ModelScores, Scores
+from mens_pipeline.evaluation.infill_results import InfillResults
+from mens_pipeline.evaluation.scores import ModelScores, Score, Scores
 from mens_pipeline.evaluation.statistics import Paired, Rate
 from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.storage.validation import Versioned
+from mens_pipeline.storage.validation import Document, Renamed, Versioned
+
+KIND: Final = "eval_results"
+"""In the store: an evaluation."""
 
 RESULTS: Final = "eval_results.json"
 LOCAL_REPORT: Final = "eval_local_report.json"
 PASS_AT_K: Final = "benchmark_passatk.json"  # noqa: S105 - a file name
-JUDGED_ANSWERS: Final = "judged_answers.jsonl"
+SCORED_COMPLETIONS: Final = "judged_answers.jsonl"
 
-AnsweringModel = Literal["base", "few_shot", "adapter", "fallback"]
-"""Whose answers are kept with their judgements.
+ModelRole = Literal["base", "few_shot", "adapter", "fallback"]
+"""Whose completions are kept with their scores.
 
 `few_shot` is the base with examples in its prompt; `fallback` is the adapter constrained by the parser, which is asked
 where what it wrote freely is no program.
 """
 
 
-class _Document(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, serialize_by_alias=True)
+class ScoredCompletion(Document, Renamed, Versioned):
+    """One completion with its prompt and its score: a line of `scored_completions.jsonl`."""
 
+    former_names: ClassVar[Mapping[str, str]] = {"judgement": "score"}
 
-class JudgedAnswer(_Document):
-    """One answer with what was asked: a line of `judged_answers.jsonl`."""
-
-    model: AnsweringModel
+    model: ModelRole
     suite: str
     prompt: str
     asked: str = Field(description="The construct.")
     difficulty: str
     reference: str = Field(description="An answer that is good.")
-    judgement: Judgement
+    score: Score
 
 
-class Subject(_Document):
+class Subject(Document):
     """Hashes of everything that was judged."""
 
     adapter_sha256: str = Field(min_length=64, max_length=64, description="Of the adapter's weights.")
@@ -49,11 +51,11 @@ class Subject(_Document):
     benchmark_sha256: str | None = Field(description="Of the benchmark; null when it was left out.")
 
 
-class Progress(_Document):
-    """Share of the exam that an adapter was asked, and the number of the attempt."""
+class Progress(Document):
+    """Share of the eval suite that an adapter was asked, and the number of the attempt."""
 
     attempt: int = Field(
-        ge=1, description="Evaluations on this exam since it last promoted an adapter, this one included."
+        ge=1, description="Evaluations on this eval suite since it last promoted an adapter, this one included."
     )
     round: int = Field(ge=1, description="Times that an adapter was asked and a verdict was looked for.")
     num_rounds: int = Field(ge=1, description="Times that were planned at most; all but one need undecided gates.")
@@ -69,7 +71,7 @@ class Progress(_Document):
         return self
 
 
-class Comparison(_Document):
+class Comparison(Document):
     """Another model beside the adapter that is judged, over the same prompts; differences are of first samples."""
 
     scores: ModelScores
@@ -86,23 +88,23 @@ class ChampionComparison(Comparison):
 
 
 class FewShotComparison(Comparison):
-    """The base with a description of the language and solved examples in its prompt, on a sample of the exam."""
+    """The base with a description of the language and solved examples in its prompt, on a sample of the eval suite."""
 
     prompt: str = Field(description="What it was told before each prompt.")
 
 
-class FallbackComparison(_Document):
+class FallbackComparison(Document):
     """The adapter as it is served: constrained by the parser where what it writes freely is no program."""
 
     scores: ModelScores
-    num_constrained: int = Field(ge=0, description="Answers that were written once more, constrained.")
+    num_constrained: int = Field(ge=0, description="Completions that were written once more, constrained.")
     num_forced: int = Field(ge=0, description="Of these, ended by the shortest way to a program.")
     parse_difference: Paired = Field(description="Free first, with the fallback second; first samples.")
     pass_difference: Paired
     test_difference: Paired = Field(description="Over the prompts that have hidden tests.")
 
 
-class BestOfScores(_Document):
+class BestOfScores(Document):
     """Figures over answers that were chosen, one to each prompt."""
 
     num_tasks: int = Field(ge=0)
@@ -112,13 +114,13 @@ class BestOfScores(_Document):
     test_rate: Rate = Field(description="All hidden tests pass; over tasks that have any.")
 
 
-class BestOf(_Document):
+class BestOf(Document):
     """Of several answers to each prompt the one chosen by parser, names, stated examples, outputs and likelihood.
 
     The answers are those that are served; hidden tests have no part in the choice.
     """
 
-    n: int = Field(ge=2, description="Answers to each prompt.")
+    n: int = Field(ge=2, description="Completions of each prompt.")
     overall: BestOfScores
     suites: dict[str, BestOfScores]
     steps: dict[str, int] = Field(
@@ -129,15 +131,15 @@ class BestOf(_Document):
     test_difference: Paired = Field(description="Over the prompts that have hidden tests.")
 
 
-class EvalResults(_Document, Versioned):
+class EvalResults(Document, Versioned):
     """Results of base and adapter, side by side; the fields without a description are upstream's."""
 
     schema_: Literal["mens_eval_results_v1"] = Field(default="mens_eval_results_v1", alias="schema")
     run_id: str
     measured: Literal["model"] = Field(default="model", description="Not data: answers of the models.")
     total_samples: int = Field(ge=0)
-    format_validity: float = Field(ge=0, le=1, description="Answers of the adapter that are not empty.")
-    safety_rejection_rate: float = Field(ge=0, le=1, description="Answers that are refusals.")
+    format_validity: float = Field(ge=0, le=1, description="Completions of the adapter that are not empty.")
+    safety_rejection_rate: float = Field(ge=0, le=1, description="Completions that are refusals.")
     vox_parse_rate: float = Field(ge=0, le=1, description="Of the adapter on held-out prompts of the workspace.")
     construct_coverage: int = Field(ge=0)
     construct_total: int = Field(ge=1)
@@ -163,13 +165,16 @@ class EvalResults(_Document, Versioned):
     few_shot: FewShotComparison | None = Field(description="Null when it was not asked.")
     fallback: FallbackComparison | None = Field(description="Null when it was not asked.")
     best_of: BestOf | None = Field(default=None, description="Of the adapter as served; null with one sample.")
+    infill: InfillResults | None = Field(
+        default=None, description="Of pieces at a cursor; null for an adapter that was never shown one."
+    )
     families: dict[str, Scores] = Field(
         description="Of the adapter on synthetic tasks, `new_constants` of a known one and `unknown_task`; not part of "
         "the other figures."
     )
 
 
-class CategoryStats(_Document):
+class CategoryStats(Document):
     """The benchmark by category."""
 
     category: str
@@ -178,17 +183,17 @@ class CategoryStats(_Document):
     passed_at_k: int
 
 
-class TaskResult(_Document):
+class TaskResult(Document):
     """One task of the benchmark."""
 
     id: str
     category: str
     passed_at_1: bool
     passed_at_k: bool
-    samples: tuple[Judgement, ...]
+    samples: tuple[Score, ...]
 
 
-class LocalReport(_Document):
+class LocalReport(Document, Versioned):
     """The benchmark task by task, in upstream's shape."""
 
     schema_: Literal["mens_eval_local_report_v1"] = Field(default="mens_eval_local_report_v1", alias="schema")
@@ -206,7 +211,7 @@ class LocalReport(_Document):
     semantic_task_success: int = Field(description="Tasks whose first answer meets all requirements.")
     anti_stub_task_success: int = Field(description="Tasks whose first answer is no stub.")
     placeholder_event_rate: float = Field(ge=0, le=1)
-    trivial_placeholder_event_rate: float = Field(ge=0, le=1, description="Answers that are empty.")
+    trivial_placeholder_event_rate: float = Field(ge=0, le=1, description="Completions that are empty.")
     construct_richness_mean: float = Field(
         ge=0, le=1, description="Different constructs of an answer over those asked."
     )
@@ -214,7 +219,7 @@ class LocalReport(_Document):
     results: tuple[TaskResult, ...]
 
 
-class PassAtK(_Document):
+class PassAtK(Document, Versioned):
     """The benchmark in a few numbers."""
 
     schema_: Literal["vox_mens_benchmark_passatk_v1"] = Field(default="vox_mens_benchmark_passatk_v1", alias="schema")

@@ -1,4 +1,4 @@
-"""What belongs to the folder of a run: artifacts of the store, by `artifacts.json` in it, and its held-out pairs."""
+"""The artifacts that belong to the folder of a run, which `artifacts.json` names, and its held-out pairs."""
 
 import json
 from pathlib import Path
@@ -23,12 +23,12 @@ def remember(run_dir: Path, artifact: Artifact) -> None:
 
 
 def forget(run_dir: Path, kind: str) -> None:
-    """Note that an artifact belongs to a run no more."""
+    """Remove the note that an artifact of a kind belongs to a run."""
     _write(run_dir, {other: key for other, key in _keys(run_dir).items() if other != kind})
 
 
-def remembered(run_dir: Path, kind: str, document: str, store: ArtifactStore, advice: str) -> Artifact:
-    """Return the artifact of a run; its document in the folder must be as it was written.
+def recall_artifact(run_dir: Path, kind: str, document: str, store: ArtifactStore, advice: str) -> Artifact:
+    """Return the artifact that belongs to a run; its document in the folder must be unchanged.
 
     Raises:
         RefusedError: There is none, or the document was changed.
@@ -76,7 +76,7 @@ def heldout_of_training(manifest: TrainingManifest) -> Path:
     Only of these it is known that they were held out: any other file may hold what the adapter has seen.
 
     Raises:
-        RefusedError: They cannot be told; the message says why.
+        RefusedError: They cannot be found out; the message says why.
     """
     path, expected = manifest.train_file, manifest.train_sha256
     found = digest_of(path) if path.is_file() else None

@@ -1,35 +1,91 @@
-"""The figures of one model over some tasks."""
+"""The score on one completion, and the figures of one model over some tasks."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from mens_pipeline.evaluation.judge import Judgement
-from mens_pipeline.evaluation.statistics import Rate, mean_rate, pass_at_k
-from mens_pipeline.evaluation.tasks import Task
+from mens_pipeline.evaluation.statistics import Paired, Rate, compare_paired, mean_rate, pass_at_k
+from mens_pipeline.evaluation.tasks import Prompt
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.language.interpreter import ErrorClass
+from mens_pipeline.storage.validation import Strict
 
 _USUAL: Final = (1, 5, 10, 20, 50, 100)
-"""Numbers of samples that pass@k is told of, so that runs with different numbers can be compared."""
+"""Numbers k that pass@k is reported for, so that runs with different numbers of samples can be compared."""
 
 
-class Coverage(BaseModel):
+class Execution(Strict):
+    """Result of the hidden tests of a task on one answer."""
+
+    num_tests: int = Field(ge=0, description="Tests that were run.")
+    num_passed: int = Field(ge=0)
+    error_class: ErrorClass | None = Field(description="Of the first test that does not pass; null when all do.")
+    message: str = Field(description="What it says; empty when all pass.")
+
+    @property
+    def passed(self) -> bool:
+        """Whether there are tests and all of them pass."""
+        return self.error_class is None and 0 < self.num_tests == self.num_passed
+
+
+class Score(Strict):
+    """Score on one completion. Whatever needs a syntax tree is false where there is none."""
+
+    task: str
+    sample: int
+    program: str = Field(description="What was judged: the fenced block of the answer, or all of it.")
+    num_tokens: int
+    stopped: bool = Field(description="The model ended its turn.")
+    empty: bool
+    refusal: bool = Field(description="It says that it will not or cannot, and is no program.")
+    stub: bool = Field(
+        description="A placeholder comment, or a function that promises a value and has no body or only panics."
+    )
+    parses: bool = Field(description="The front end accepts it, and it declares something.")
+    error: str | None = Field(description="The first error, `line:column: code: message`.")
+    error_code: str | None
+    resolves: bool = Field(description="It parses, and nothing is known to be wrong with its names and types.")
+    semantic_error: str | None = Field(
+        description="The first error in names and types of an accepted answer, beside what the task has already."
+    )
+    semantic_code: str | None
+    constructs: dict[str, int] = Field(description="Construct -> declarations, of an accepted answer.")
+    has_construct: bool = Field(description="It declares what was asked for.")
+    has_name: bool | None = Field(description="That has the name that was asked for; None where none was.")
+    unmet: tuple[str, ...] = Field(description="What the task requires and the answer lacks, a sentence each.")
+    has_tests: bool = Field(description="The task has hidden tests.")
+    execution: Execution | None = Field(
+        default=None, description="What its hidden tests gave; null without tests, or where nothing parses."
+    )
+
+    @property
+    def passes_tests(self) -> bool:
+        """It was run, and all hidden tests pass."""
+        return self.execution is not None and self.execution.passed
+
+    @property
+    def passed(self) -> bool:
+        """It is complete Vox of the kind and name that was asked for, meets all that is required, and is no stub.
+
+        Where there are hidden tests, all of them pass.
+        """
+        asked = self.has_construct and self.has_name is not False and not self.unmet
+        works = self.execution is None or self.passes_tests
+        return self.parses and self.stopped and asked and not self.stub and works
+
+
+class Coverage(Strict):
     """Constructs of the parser that the accepted answers show."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     present: tuple[str, ...]
     missing: tuple[str, ...]
     share: float = Field(ge=0, le=1)
 
 
-class Scores(BaseModel):
+class Scores(Strict):
     """Rates are over tasks; a task with several samples counts with the share of them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     num_tasks: int = Field(ge=0)
     num_samples: int = Field(ge=0)
@@ -60,10 +116,8 @@ class Scores(BaseModel):
     )
 
 
-class ModelScores(BaseModel):
+class ModelScores(Strict):
     """One model: over everything, and part by part."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     overall: Scores
     suites: dict[str, Scores]
@@ -71,15 +125,12 @@ class ModelScores(BaseModel):
     difficulties: dict[str, Scores]
 
 
-def scores_of_model(tasks: Sequence[Task], judgements: Iterable[Judgement]) -> ModelScores:
-    """Compute the figures of a model.
+def scores_of_model(tasks: Sequence[Prompt], scores: Iterable[Score]) -> ModelScores:
+    """Compute the figures of a model; each task has the same number of scores."""
+    by_task = group_by_task(scores)
+    repeated = _find_repeated(by_task)
 
-    Each task has the same number of answers.
-    """
-    by_task = grouped(judgements)
-    repeated = _repeated(by_task)
-
-    def parts(key: Callable[[Task], str]) -> dict[str, Scores]:
+    def parts(key: Callable[[Prompt], str]) -> dict[str, Scores]:
         names = dict.fromkeys(key(task) for task in tasks)
         return {name: scores_of([t for t in tasks if key(t) == name], by_task, repeated) for name in names}
 
@@ -91,30 +142,50 @@ def scores_of_model(tasks: Sequence[Task], judgements: Iterable[Judgement]) -> M
     )
 
 
-def grouped(judgements: Iterable[Judgement]) -> dict[str, list[Judgement]]:
-    """Group judgements by their tasks."""
-    by_task: defaultdict[str, list[Judgement]] = defaultdict(list)
-    for judgement in judgements:
-        by_task[judgement.task].append(judgement)
+def differences_of(pairs: Sequence[tuple[Score, Score]], files: Mapping[str, str]) -> dict[str, Paired]:
+    """Compare two models by one completion of each to the same prompts.
+
+    A prompt that stands in no file of `files` stands for itself.
+
+    Returns:
+        `parse_difference`, `pass_difference`, and `test_difference` over the prompts that have hidden tests.
+    """
+
+    def compare(does: Callable[[Score], bool], some: Sequence[tuple[Score, Score]] = pairs) -> Paired:
+        units = [files.get(a.task, a.task) for a, _ in some]
+        return compare_paired([does(a) for a, _ in some], [does(b) for _, b in some], units)
+
+    return {
+        "parse_difference": compare(lambda j: j.parses),
+        "pass_difference": compare(lambda j: j.passed),
+        "test_difference": compare(lambda j: j.passes_tests, [pair for pair in pairs if pair[0].has_tests]),
+    }
+
+
+def group_by_task(scores: Iterable[Score]) -> dict[str, list[Score]]:
+    """Group scores by their tasks."""
+    by_task: defaultdict[str, list[Score]] = defaultdict(list)
+    for score in scores:
+        by_task[score.task].append(score)
     return by_task
 
 
 def scores_of(
-    tasks: Sequence[Task], by_task: Mapping[str, Sequence[Judgement]], repeated: frozenset[str] = frozenset()
+    tasks: Sequence[Prompt], by_task: Mapping[str, Sequence[Score]], repeated: frozenset[str] = frozenset()
 ) -> Scores:
     """Compute the figures over some tasks.
 
-    Each task has as many judged answers, at least one; `repeated` are programs that answer more than one task.
+    Each task has as many scores, at least one; `repeated` are programs that were written for more than one task.
     """
-    flat = [judgement for task in tasks for judgement in by_task[task.id]]
-    tested = [task for task in tasks if task.tests is not None]
-    named = [task for task in tasks if task.name is not None]
+    flat = [score for task in tasks for score in by_task[task.id]]
+    tested = [task for task in tasks if by_task[task.id][0].has_tests]
+    named = [task for task in tasks if by_task[task.id][0].has_name is not None]
     k = len(by_task[tasks[0].id]) if tasks else 1
 
-    def mean(value: Callable[[Sequence[Judgement]], float], among: Sequence[Task] = tasks) -> Rate:
+    def mean(value: Callable[[Sequence[Score]], float], among: Sequence[Prompt] = tasks) -> Rate:
         return mean_rate([value(by_task[task.id]) for task in among], [task.file for task in among])
 
-    def share(of: Callable[[Judgement], bool], among: Sequence[Task] = tasks) -> Rate:
+    def share(of: Callable[[Score], bool], among: Sequence[Prompt] = tasks) -> Rate:
         return mean(lambda some: sum(map(of, some)) / len(some), among)
 
     def passing(number: int) -> Rate:
@@ -131,7 +202,7 @@ def scores_of(
         pass_at_1=share(lambda j: j.passed),
         pass_at_k=passing(k),
         k=k,
-        pass_at={number: passing(number) for number in _numbers_up_to(k)},
+        pass_at={number: passing(number) for number in (*(usual for usual in _USUAL if usual < k), k)},
         test_rate=share(lambda j: j.passes_tests, tested),
         empty_rate=share(lambda j: j.empty),
         refusal_rate=share(lambda j: j.refusal),
@@ -145,24 +216,19 @@ def scores_of(
     )
 
 
-def _numbers_up_to(k: int) -> list[int]:
-    """Return the numbers k that pass@k is reported for: the usual ones, and all samples."""
-    return [*(number for number in _USUAL if number < k), k]
-
-
-def _execution_errors(judgements: Iterable[Judgement]) -> dict[str, int]:
-    classes = (ErrorClass.PARSE if j.execution is None else j.execution.error_class for j in judgements)
+def _execution_errors(scores: Iterable[Score]) -> dict[str, int]:
+    classes = (ErrorClass.PARSE if j.execution is None else j.execution.error_class for j in scores)
     return dict(Counter(str(found) for found in classes if found is not None).most_common())
 
 
-def _coverage(judgements: Iterable[Judgement]) -> Coverage:
-    seen = {construct for judgement in judgements for construct in judgement.constructs}
+def _coverage(scores: Iterable[Score]) -> Coverage:
+    seen = {construct for score in scores for construct in score.constructs}
     present = tuple(name for name in CONSTRUCTS if name in seen)
     missing = tuple(name for name in CONSTRUCTS if name not in seen)
     return Coverage(present=present, missing=missing, share=len(present) / len(CONSTRUCTS))
 
 
-def _repeated(by_task: Mapping[str, Sequence[Judgement]]) -> frozenset[str]:
-    """Return programs that more than one task got as its answer; empty ones are counted elsewhere."""
-    answered = Counter(program for some in by_task.values() for program in {j.program for j in some if not j.empty})
-    return frozenset(program for program, count in answered.items() if count > 1)
+def _find_repeated(by_task: Mapping[str, Sequence[Score]]) -> frozenset[str]:
+    """Return programs that were written for more than one task; empty ones are counted elsewhere."""
+    completed = Counter(program for some in by_task.values() for program in {j.program for j in some if not j.empty})
+    return frozenset(program for program, count in completed.items() if count > 1)

@@ -10,10 +10,12 @@ from math import comb
 from typing import Final, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from mens_pipeline.storage.validation import Strict
 
 _ROUNDING: Final = 1e-9
-"""How far a figure that is read may be from what it follows from."""
+"""Largest difference between a figure that is read and the one computed from its parts."""
 
 MOST_TASKS: Final = 20_000
 """As many as the exact test takes seconds for; a document may say anything."""
@@ -29,10 +31,8 @@ _USUAL_WEIGHT: Final = 10
 """As many files as that assumption counts for, beside those that there are."""
 
 
-class Rate(BaseModel):
+class Rate(Strict):
     """A share with a 95 % interval."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     numerator: float = Field(ge=0, description="What counts; a sum of shares where a task has several samples.")
     denominator: int = Field(ge=0, description="Out of how many.")
@@ -103,8 +103,8 @@ def mean_rate(shares: Sequence[float], units: Sequence[str] | None = None) -> Ra
         Jeffreys' interval is advised for small numbers by Brown, Cai and DasGupta 2001. The effective number is that of
         Korn and Graubard 1998, with its correction for few files: tasks over design effect. Franco, Little, Louis and
         Slud 2019 compare such intervals for samples of clusters. The design effect is drawn towards that of an earlier
-        exam, since 21 files alone say little of it. In simulation (`mens_pipeline_tests.bench.gate`) a posterior that
-        takes tasks for independent is too sure twice as often as it says, as is the bootstrap over files; a
+        eval suite, since 21 files alone say little of it. In simulation (`mens_pipeline_tests.bench.gate`) a posterior
+        that takes tasks for independent is too sure twice as often as it says, as is the bootstrap over files; a
         beta-binomial posterior is no better than this one and needs a grid.
     """
     total, size = float(sum(shares)), len(shares)
@@ -128,7 +128,7 @@ def mean_rate(shares: Sequence[float], units: Sequence[str] | None = None) -> Ra
 
 
 def _effective(files: list[list[float]], value: float) -> float:
-    """Return independent tasks that would say as much as those of some files, at a mean share."""
+    """Return the effective number of tasks: as many independent ones would give an interval as wide."""
     from scipy import special  # noqa: PLC0415 - likewise
 
     sizes = np.array([len(shares) for shares in files])
@@ -149,7 +149,7 @@ def _effective(files: list[list[float]], value: float) -> float:
 
 
 def _is_spread(shares: list[float]) -> bool:
-    """Return whether several samples a task say more than one would: enough shares lie beside 0, and beside 1."""
+    """Return whether several samples a task tell more than one would: enough shares are above 0, and below 1."""
     is_rare = min(sum(share > 0 for share in shares), sum(share < 1 for share in shares)) < _FEWEST
     return not is_rare and any(0 < share < 1 for share in shares) and len(set(shares)) > 1
 
@@ -190,10 +190,8 @@ def pass_at_k(num_samples: int, num_passed: int, k: int) -> float:
     return 1 - comb(num_samples - num_passed, k) / comb(num_samples, k)
 
 
-class Paired(BaseModel):
+class Paired(Strict):
     """Two models on the same tasks."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     num_tasks: int = Field(ge=0, le=MOST_TASKS, description="Tasks that both answered.")
     only_first: int = Field(ge=0, le=MOST_TASKS, description="Tasks that the first alone does.")
@@ -229,7 +227,7 @@ class Paired(BaseModel):
         return _chance_of_at_least(self.net_gains)
 
 
-def paired(first: Sequence[bool], second: Sequence[bool], units: Sequence[str] | None = None) -> Paired:
+def compare_paired(first: Sequence[bool], second: Sequence[bool], units: Sequence[str] | None = None) -> Paired:
     """Compare two models task by task.
 
     `units` are the source files of the tasks; without them each stands for itself.
@@ -299,7 +297,7 @@ def power_of_regression(num_tasks: int, drop: float, disagreement: float, p_valu
     The share of tasks that a model does has no part in it: only tasks on which the two models differ count.
 
     Args:
-        num_tasks: Tasks that both answered.
+        num_tasks: Tasks that both were asked.
         drop: Share of the tasks by which the candidate is worse.
         disagreement: Share of the tasks on which two equally good models differ, half of them either way.
         p_value: A drop is called below this, of the two-sided test; each side has half of it.

@@ -1,15 +1,16 @@
-"""Tasks of an exam: a prompt, and what a correct answer shows."""
+"""Tasks of an eval suite: a prompt, and what a correct completion shows."""
 
 import hashlib
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from mens_pipeline.corpus.curate import heldout_split
-from mens_pipeline.corpus.curate.validate import judged_code
+from mens_pipeline.corpus.curate.validate import parsed_code
 from mens_pipeline.corpus.schema.records import Lane
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError
@@ -20,8 +21,8 @@ from mens_pipeline.language import CONSTRUCTS, Mode, analyze, declaration_spans
 from mens_pipeline.language.ast import Forall, Test
 from mens_pipeline.language.interpreter import hidden_module
 
-_EASY_UP_TO: Final = 3
-_MEDIUM_UP_TO: Final = 6
+_EASIER: Final = (3, 6)
+"""Highest difficulties of a pair that count as easy and as medium."""
 
 
 class Suite(StrEnum):
@@ -30,13 +31,13 @@ class Suite(StrEnum):
     HELDOUT = "heldout"
     """A source file of the workspace that never trained."""
     BENCHMARK = "benchmark"
-    """A folder of tasks written to judge by."""
+    """A folder of tasks written to evaluate by."""
     NEW_CONSTANTS = heldout_split.NEW_CONSTANTS
     """Synthetic tasks of families that train, with other constants."""
     UNKNOWN_TASK = heldout_split.UNKNOWN_TASK
     """Synthetic tasks of families that never train."""
     TRAINING = "training"
-    """A row of the train set, which a model may learn from its own answers to; never part of an exam."""
+    """A row of the train set, where a model may learn from its own completions; never part of an eval suite."""
 
 
 FAMILIES: Final = (Suite.NEW_CONSTANTS, Suite.UNKNOWN_TASK)
@@ -44,31 +45,40 @@ FAMILIES: Final = (Suite.NEW_CONSTANTS, Suite.UNKNOWN_TASK)
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """One prompt and what is looked for in its answers.
+class Prompt:
+    """A prompt as figures group it.
 
     Attributes:
         id: Its name, unique in an evaluation: `benchmark/fn_add`.
         suite: Where it comes from.
         file: The source file that it is from, over which chance is counted; any but a held-out task stands for itself.
-        prompt: What the model is asked.
         construct: What is asked for, a name of CONSTRUCTS; or the category that a benchmark of one's own counts by.
-        name: The name that the prompt asks for; None where it leaves that open.
         difficulty: `easy`, `medium` or `hard`.
-        mode: How an answer is read.
-        reference: An answer that is good.
-        requires: What an answer must declare.
-        tests: Hidden `@test` functions.
-        given: Declarations that an answer may rely on without declaring them; they run in front of it.
     """
 
     id: str
     suite: Suite
     file: str
-    prompt: str
     construct: str
-    name: str | None
     difficulty: str
+
+
+@dataclass(frozen=True, slots=True)
+class Task(Prompt):
+    """One prompt and what is looked for in its completions.
+
+    Attributes:
+        prompt: What the model is asked.
+        name: The name that the prompt asks for; None where it leaves that open.
+        mode: How a completion is read.
+        reference: A completion that is good.
+        requires: What a completion must declare.
+        tests: Hidden `@test` functions.
+        given: Declarations that a completion may rely on without declaring them; they run in front of it.
+    """
+
+    prompt: str
+    name: str | None
     mode: Mode
     reference: str
     requires: tuple[Requirement, ...] = ()
@@ -82,9 +92,9 @@ class Task:
 
 
 def heldout_tasks(pairs: Iterable[TrainingPair]) -> tuple[Task, ...]:
-    """Turn held-out pairs of code into tasks; prose is not judged.
+    """Turn held-out pairs of code into tasks; prose is not asked.
 
-    What the tests of a pair declare beside tests is there already for an answer as well: the prompt shows it, or
+    What the tests of a pair declare beside tests is there already for a completion as well: the prompt shows it, or
     names it.
 
     Each prompt stands there once.
@@ -107,7 +117,7 @@ def family_tasks(pairs: Iterable[TrainingPair], number: int) -> tuple[Task, ...]
     tasks: dict[Suite, list[Task]] = {suite: [] for suite in FAMILIES}
     for place, pair in enumerate(pairs):
         if pair.task_family not in tasks:
-            advice = f"Expected {' or '.join(FAMILIES)}; make the split anew."
+            advice = f"Expected {' or '.join(FAMILIES)}; make the split again."
             raise ConfigurationError(f"family task {place}: found task_family {pair.task_family!r}. {advice}")
         suite = Suite(pair.task_family)
         task = _task_of(pair, f"{suite}/{place:04}", suite)
@@ -161,30 +171,27 @@ def sample_with_tests(tasks: Sequence[Task], number: int | None) -> tuple[Task, 
 
 def _task_of(pair: TrainingPair, name: str, suite: Suite) -> Task | None:
     """Convert a pair to a task; None for prose, and where the front end knows no construct to ask for."""
-    code = judged_code(pair)
+    code = parsed_code(pair)
     if pair.lane is not Lane.CODEGEN or code is None or pair.category not in CONSTRUCTS:
         return None
+    # Rows that name no file count as one, since nothing says that they are independent.
+    file = pair.source.path if pair.source is not None else ""
     return Task(
         id=name,
         suite=suite,
-        file=_file_of(pair) if suite is Suite.HELDOUT else name,
+        file=file if suite is Suite.HELDOUT else name,
         prompt=pair.prompt,
         construct=pair.category,
         name=_asked_name(pair, *code),
-        difficulty=_difficulty_of(pair.difficulty),
+        difficulty=("easy", "medium", "hard")[bisect_left(_EASIER, pair.difficulty)],
         mode=code[1],
         reference=pair.response,
         tests=pair.tests,
-        given=_given(name, pair.tests) if pair.tests is not None else "",
+        given=_find_given(name, pair.tests) if pair.tests is not None else "",
     )
 
 
-def _file_of(pair: TrainingPair) -> str:
-    """Return the file of a pair; rows that name none count as one, since nothing says that they are independent."""
-    return pair.source.path if pair.source is not None else ""
-
-
-def _given(task: str, tests: str) -> str:
+def _find_given(task: str, tests: str) -> str:
     """Return the declarations of hidden tests that are no tests themselves."""
     try:
         spans = declaration_spans(tests, hidden_module(tests))
@@ -222,15 +229,5 @@ def _asked_name(pair: TrainingPair, source: str, mode: Mode) -> str | None:
     if module is None:
         return None
     names = [span.name for span in declaration_spans(source, module) if span.construct.name == pair.category]
-    return next((name for name in names if name is not None and _says(pair.prompt, name)), None)
-
-
-def _says(prompt: str, name: str) -> bool:
-    """Return whether a prompt says a name as a whole word; that of an index holds a dot."""
-    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", prompt) is not None
-
-
-def _difficulty_of(difficulty: int) -> str:
-    if difficulty <= _EASY_UP_TO:
-        return "easy"
-    return "medium" if difficulty <= _MEDIUM_UP_TO else "hard"
+    found = (name for name in names if name and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", pair.prompt))
+    return next(found, None)

@@ -1,1 +1,1 @@
-"""Learning from what compiler and tests say of a model's own answers."""
+"""Learning from what compiler and tests say of a model's own completions."""

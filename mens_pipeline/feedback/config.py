@@ -1,4 +1,4 @@
-"""`config/feedback.yaml`: how a model learns from its own answers, and how long that may take."""
+"""`config/feedback.yaml`: how a model learns from its own completions, and how long that may take."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -13,7 +13,7 @@ class Method(StrEnum):
     """Rows that an adapter is trained further on."""
 
     RAFT = "raft"
-    """Accepted answers among rows of the train set: rejection sampling."""
+    """Accepted completions among rows of the train set: rejection sampling."""
     CONTROL = "control"
     """Rows of the train set alone, to compare with."""
 
@@ -22,7 +22,7 @@ class FeedbackConfig(Strict):
     """Settings of sampling, selection and training of a round."""
 
     most_prompts: int = Field(default=250, ge=1, description="Executable prompts of the train set that are asked.")
-    samples: int = Field(default=4, ge=2, le=64, description="Answers to each prompt.")
+    samples: int = Field(default=4, ge=2, le=64, description="Completions of each prompt.")
     temperature: float = Field(default=0.7, gt=0, le=2, description="At which they are drawn.")
     top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability that is sampled from.")
     max_new_tokens: int = Field(

@@ -1,4 +1,4 @@
-"""What is learnt of judged answers: rows of the accepted ones, and the training of the next adapter on them."""
+"""What is learnt of evaluated completions: rows of the accepted ones, and the training of the next adapter on them."""
 
 import hashlib
 from collections import defaultdict
@@ -9,7 +9,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.evolution.seeds import digest_of_pair
 from mens_pipeline.corpus.schema.records import Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import Lineage, TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
@@ -17,24 +16,22 @@ from mens_pipeline.evaluation.tasks import training_tasks
 from mens_pipeline.feedback.config import FeedbackConfig, Method
 from mens_pipeline.feedback.samples import SAMPLES, Sample
 from mens_pipeline.jobs.device import Device
+from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
 from mens_pipeline.storage.jsonl import read_models, write_jsonl
-from mens_pipeline.storage.stage import Stage
-from mens_pipeline.storage.store import Artifact, ArtifactStore, Details, digest_of
-from mens_pipeline.training.prepare import PreparedRun, prepare_run
+from mens_pipeline.storage.stage import Content, Params, Parent, Stage
+from mens_pipeline.storage.store import Artifact, ArtifactStore, Details
+from mens_pipeline.training.prepare import PreparedRun, prepare_run, work_folder
 from mens_pipeline.training.presets import ResolvedRecipe
-from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 from mens_pipeline.training.qlora_adapter import continue_from
 from mens_pipeline.training.recipe import Recipe
-from mens_pipeline.training.run_dir import work_folder
 
 KIND: Final = "feedback_pairs"
-STAGE: Final = Stage(KIND, (f"{__name__}:build_feedback_pairs",))
 FEEDBACK: Final = "feedback"
-"""The kind (`task_family`) of accepted answers among the rows that train."""
+"""The kind (`task_family`) of accepted completions among the rows that train."""
 
 RAFT: Final = "raft.jsonl"
-"""The rows of the train set, and the accepted answers behind them."""
+"""The rows of the train set, and the accepted completions behind them."""
 
 
 class PairsDetails(Details):
@@ -43,54 +40,57 @@ class PairsDetails(Details):
     num_accepted: int
 
 
+class FeedbackPairsParams(Params):
+    """Evaluated completions, the rows they stand beside, and the held-out pairs."""
+
+    samples: Parent
+    train: Content
+    heldout: Content
+    per_prompt: int
+    seed: int
+
+
+def write_feedback_pairs(folder: Path, params: FeedbackPairsParams) -> dict[str, Any]:
+    """Choose what is learnt of evaluated completions, and write it into `raft.jsonl`.
+
+    A completion that is the response of a held-out pair is not learnt either.
+    """
+    rows = {name: pair for name, (_, pair) in training_tasks(read_pairs(params.train)).items()}
+    every = list(read_models(params.samples.path / SAMPLES, Sample))
+    never = {" ".join(pair.response.split()) for pair in read_pairs(params.heldout)}
+    evaluated = [sample for sample in every if " ".join(sample.program.split()) not in never]
+    accepted = list(accepted_rows(evaluated, rows, params.per_prompt, params.seed))
+    write_jsonl(folder / RAFT, chain(read_pairs(params.train), accepted))
+    return {"num_accepted": len(accepted), "num_held_out": len(every) - len(evaluated)}
+
+
+STAGE: Final = Stage(KIND, (f"{__name__}:write_feedback_pairs",), write_feedback_pairs)
+
+
 def build_feedback_pairs(
     samples: Artifact, train: Path, heldout: Path, config: FeedbackConfig, store: ArtifactStore
 ) -> tuple[Artifact, bool]:
-    """Choose what is learnt of judged answers.
-
-    An answer that is the response of a held-out pair is not learnt either.
-
-    Returns:
-        The rows, and whether they were reused. The folder holds `raft.jsonl`.
-
-    Raises:
-        ConfigurationError: The store cannot be written.
-    """
-    config = config.model_copy(update={"seed": samples.inputs["config"]["seed"]})
-    params = {
-        "train_sha256": digest_of(train),
-        "heldout_sha256": digest_of(heldout),
-        "per_prompt": config.per_prompt,
-        "seed": config.seed,
-    }
-
-    def write(folder: Path) -> dict[str, Any]:
-        rows = {name: pair for name, (_, pair) in training_tasks(read_pairs(train)).items()}
-        every = list(read_models(samples.path / SAMPLES, Sample))
-        never = {" ".join(pair.response.split()) for pair in read_pairs(heldout)}
-        judged = [sample for sample in every if " ".join(sample.program.split()) not in never]
-        accepted = list(accepted_rows(judged, rows, config))
-        write_jsonl(folder / RAFT, chain(read_pairs(train), accepted))
-        return {"num_accepted": len(accepted), "num_held_out": len(every) - len(judged)}
-
-    return STAGE.build(store, [samples], params, write)
+    """Return the rows that are learnt of evaluated completions, and whether they were reused."""
+    seed = samples.inputs["config"]["seed"]
+    params = FeedbackPairsParams(samples=samples, train=train, heldout=heldout, per_prompt=config.per_prompt, seed=seed)
+    return STAGE.build(store, params)
 
 
 def accepted_rows(
-    samples: Iterable[Sample], rows: Mapping[str, TrainingPair], config: FeedbackConfig
+    samples: Iterable[Sample], rows: Mapping[str, TrainingPair], per_prompt: int, seed: int
 ) -> Iterator[TrainingPair]:
-    """Yield the accepted answers as rows; of each prompt the first of every structure, a few at most."""
+    """Yield the accepted completions as rows; of each prompt the first of every structure, a few at most."""
     by_task: defaultdict[str, dict[str | None, Sample]] = defaultdict(dict)
     for sample in samples:
         if sample.is_accepted:
             by_task[sample.task].setdefault(sample.structure, sample)
     for task, different in by_task.items():
-        for sample in islice(different.values(), config.per_prompt):
-            yield _row(sample, rows[task], config.seed)
+        for sample in islice(different.values(), per_prompt):
+            yield _row(sample, rows[task], seed)
 
 
 def _row(sample: Sample, row: TrainingPair, seed: int) -> TrainingPair:
-    """Return an accepted answer as a row; it stands where the row of its prompt stands."""
+    """Return an accepted completion as a training row, with the path and the prompt of the row that it completes."""
     program = sample.program.rstrip() + "\n"
     source = row.source and Source(
         path=row.source.path,
@@ -100,7 +100,7 @@ def _row(sample: Sample, row: TrainingPair, seed: int) -> TrainingPair:
         kind=SourceKind.EVOLVED,
     )
     lineage = Lineage(
-        parent=digest_of_pair(row),
+        parent=row.digest.hex(),
         operator=FEEDBACK,
         generation=1,
         generator="adapter",
@@ -114,7 +114,7 @@ def _row(sample: Sample, row: TrainingPair, seed: int) -> TrainingPair:
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """Rows, start and method of a training on judged answers: `run` is of the adapter that wrote them."""
+    """Rows, start and method of a training on evaluated completions: `run` is of the adapter that wrote them."""
 
     method: Method
     run: Path
@@ -124,12 +124,11 @@ class Learning:
 
 
 def prepare_feedback(
-    learning: Learning, store: ArtifactStore, device: Device, cache: Path, say: Callable[[str], None]
+    learning: Learning, store: ArtifactStore, device: Device, cache: Path, log_line: Callable[[str], None]
 ) -> tuple[ResolvedRecipe, PreparedRun]:
-    """Prepare the training of the next adapter: it goes on from the one that answered, with a schedule of its own.
+    """Prepare the training of the next adapter: it goes on from the one that was sampled, with a schedule of its own.
 
-    Raises:
-        RefusedError: There is too little to learn from, or the adapter was trained on another base than is found here.
+    Refuse (`RefusedError`) too few accepted completions, and another base than that of the adapter.
     """
     manifest, rows = TrainingManifest.read(learning.run / MANIFEST), learning.train
     if learning.method is Method.RAFT:
@@ -140,7 +139,7 @@ def prepare_feedback(
             few = f"{num_accepted} accepted answers, {required} are needed to learn from"
             raise RefusedError(f"{learning.pairs.path}: {few}. {advice}")
     resolved = _recipe(manifest, learning)
-    # Other rows than those it was trained on: their order begins anew.
+    # Other rows than those it was trained on: their order begins again.
     before = continue_from(learning.run).model_copy(update={"num_batches": 0})
     run = prepare_run(
         resolved,
@@ -149,7 +148,7 @@ def prepare_feedback(
         device,
         cache=cache,
         min_rows=max(1, learning.config.least_rows),
-        say=say,
+        log_line=log_line,
         continues=before,
     )
     if run.base.sha256 != manifest.base_model.sha256:
@@ -159,7 +158,7 @@ def prepare_feedback(
 
 
 def _recipe(manifest: TrainingManifest, learning: Learning) -> ResolvedRecipe:
-    """Return the recipe of the adapter that answered, with the rate, the shares and the minutes of learning."""
+    """Return the recipe of the adapter that was sampled, with the rate, the shares and the minutes of learning."""
     config, is_raft = learning.config, learning.method is Method.RAFT
     changes = {
         "learning_rate": config.raft_learning_rate,

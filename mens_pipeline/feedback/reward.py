@@ -1,10 +1,10 @@
-"""Reward of an answer to an executable training prompt: tiers, and nothing for what only looks like an answer.
+"""Reward of a completion of an executable training prompt: tiers, and nothing for what only looks like a solution.
 
 What a model could do instead of solving the task, and what it gets:
 
 - Declare the asked name and nothing more, give up, leave a placeholder, write nothing: nothing.
 - Write tests of its own, or leave out those that were asked for: no difference. The hidden tests alone count; they
-  stand in no prompt and in no answer, and are never those of an evaluation: the tasks are rows of the train set.
+  stand in no prompt and in no completion, and are never those of an evaluation: the tasks are rows of the train set.
 - Return a constant, or write the examples of the prompt down as a ladder of `if`: no more than for the right name. The
   share of tests counts from the number that the best constant and the stated examples pass.
 - Redefine what the tests rely on, run for ever, harm the machine: the sandbox fails it.
@@ -19,7 +19,7 @@ from typing import Final
 from pydantic import Field
 
 from mens_pipeline.corpus.behaviour.examples import stated_examples
-from mens_pipeline.evaluation.judge import Judgement
+from mens_pipeline.evaluation.scores import Score
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.language import analyze
 from mens_pipeline.language.ast import Binary, Function, Test, walk
@@ -37,7 +37,7 @@ _UNENDED: Final = 0.1
 
 
 class Tier(StrEnum):
-    """Tiers of an answer, the lowest first."""
+    """Tiers of a completion, the lowest first."""
 
     NOTHING = "nothing"
     """No Vox, or Vox that does nothing."""
@@ -52,41 +52,41 @@ class Tier(StrEnum):
 
 
 class Reward(Strict):
-    """Reward of an answer, with its reason."""
+    """Reward of a completion, with its reason."""
 
     tier: Tier
     value: float = Field(ge=-_UNENDED, le=_PASSED, description="The higher the better.")
     why: str = Field(description="For people.")
 
 
-def reward_of(task: Task, judgement: Judgement) -> Reward:
-    """Say what an answer is worth."""
-    tier, value, why = _earned(task, judgement)
-    if judgement.stopped:
+def reward_of(task: Task, score: Score) -> Reward:
+    """Say what a completion is worth."""
+    tier, value, why = _grade(task, score)
+    if score.stopped:
         return Reward(tier=tier, value=value, why=why)
     return Reward(tier=tier, value=value - _UNENDED, why=f"{why}; it was cut off")
 
 
-def _earned(task: Task, judgement: Judgement) -> tuple[Tier, float, str]:
-    if not judgement.parses:
-        return Tier.NOTHING, 0.0, f"no Vox: {judgement.error}"
-    if judgement.stub or does_nothing(task, judgement.program):
+def _grade(task: Task, score: Score) -> tuple[Tier, float, str]:
+    if not score.parses:
+        return Tier.NOTHING, 0.0, f"no Vox: {score.error}"
+    if score.stub or does_nothing(task, score.program):
         return Tier.NOTHING, 0.0, "it does nothing"
-    if not judgement.has_construct or judgement.has_name is False:
+    if not score.has_construct or score.has_name is False:
         return Tier.VOX, _VOX, f"it declares no {task.construct} `{task.name}`"
-    if not judgement.resolves:
-        return Tier.VOX, _VOX, f"names or types: {judgement.semantic_error}"
-    num_free, num_tests = num_given_away(task), judgement.execution.num_tests if judgement.execution is not None else 0
-    num_passed = judgement.execution.num_passed if judgement.execution is not None else 0
-    told = f"{num_passed} of {num_tests} hidden tests, {num_free} of them given away"
+    if not score.resolves:
+        return Tier.VOX, _VOX, f"names or types: {score.semantic_error}"
+    num_free, num_tests = num_given_away(task), score.execution.num_tests if score.execution is not None else 0
+    num_passed = score.execution.num_passed if score.execution is not None else 0
+    details = f"{num_passed} of {num_tests} hidden tests, {num_free} of them given away"
     if num_tests - num_free < LEAST_TELLING:
-        return Tier.RESOLVES, _RESOLVES, f"its tests tell nothing: {told}"
-    if judgement.passed:
-        return Tier.PASSED, _PASSED, f"passed: {told}"
+        return Tier.RESOLVES, _RESOLVES, f"its tests tell nothing: {details}"
+    if score.passed:
+        return Tier.PASSED, _PASSED, f"passed: {details}"
     share = max(0.0, (num_passed - num_free) / (num_tests - num_free))
     if share == 0:
-        return Tier.RESOLVES, _RESOLVES, told
-    return Tier.TESTS, _RESOLVES + _OF_TESTS * share, told
+        return Tier.RESOLVES, _RESOLVES, details
+    return Tier.TESTS, _RESOLVES + _OF_TESTS * share, details
 
 
 def is_telling(task: Task) -> bool:
@@ -97,7 +97,7 @@ def is_telling(task: Task) -> bool:
 
 
 def num_given_away(task: Task) -> int:
-    """Count the hidden tests that are passed by the best constant, and by who writes the stated examples down."""
+    """Count the hidden tests that the best constant passes, and those that the prompt gives away as examples."""
     assert task.tests is not None, "only executable tasks are asked"  # noqa: S101 - our own impossibility
     return _num_given_away(task.prompt, task.tests)
 
@@ -119,9 +119,9 @@ def _num_given_away(prompt: str, tests: str) -> int:
 
 
 def does_nothing(task: Task, program: str) -> bool:
-    """Return whether an accepted answer consists of tests, or of a function without a body."""
+    """Return whether an accepted completion consists of tests, or of a function without a body."""
     module = analyze(program, task.mode).module
-    assert module is not None, "only accepted answers are looked at"  # noqa: S101 - our own impossibility
+    assert module is not None, "only accepted completions are looked at"  # noqa: S101 - our own impossibility
     own = without_tests(module).declarations
     functions = [node for declaration in own for node in walk(declaration) if isinstance(node, Function)]
     asked = [function for function in functions if task.name is None or function.name == task.name]

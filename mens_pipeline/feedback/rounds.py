@@ -1,25 +1,24 @@
-"""A round of learning from judged answers: what it made, how that compares with what was there, whether it is taken."""
+"""A round of learning from evaluated completions: what it made, how that compares with before, whether it is taken."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import Field
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.judge import Judgement
-from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, EvalResults, JudgedAnswer
-from mens_pipeline.evaluation.statistics import Paired, p_text, paired
+from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults, ScoredCompletion
+from mens_pipeline.evaluation.scores import Score, differences_of
+from mens_pipeline.evaluation.statistics import Paired, p_text
 from mens_pipeline.evaluation.tasks import FAMILIES
-from mens_pipeline.feedback.config import Method
+from mens_pipeline.feedback.config import FeedbackConfig, Method
 from mens_pipeline.storage.jsonl import read_models
-from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.stage import Helper, Params, Stage
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.storage.validation import Strict
 
 KIND: Final = "feedback_round"
-STAGE: Final = Stage(KIND, (__name__,), by_content=True)
 ROUND: Final = "round.json"
 _FIGURES: Final = ("stop_rate", "parse_rate", "resolve_rate", "pass_at_1", "test_rate")
 
@@ -38,7 +37,7 @@ class Arm(Strict):
     test_difference: Paired = Field(description="Over the prompts that have hidden tests.")
 
     def worse(self, p_value: float) -> str | None:
-        """Say by what it is worse than the adapter that answered; None where no such thing is known."""
+        """Return the figure by which it is worse than the adapter before; None where it is not known to be."""
         drops = {"parse rate": self.parse_difference, "pass@1": self.pass_difference}
         for name, drop in drops.items():
             if drop.difference < 0 and drop.p_value < p_value:
@@ -51,7 +50,7 @@ class Round(Strict):
 
     number: int = Field(ge=1)
     start: str = Field(description="The key of the adapter that answered.")
-    answers: dict[str, Any] = Field(description="What came of its answers to training prompts.")
+    completions: dict[str, Any] = Field(description="What came of its answers to training prompts.")
     before: dict[str, str] = Field(description="Its figures, on what never trained.")
     arms: tuple[Arm, ...] = Field(min_length=1, description="The method first, the control behind it, if there is one.")
     worse: str | None = Field(description="Why what the method made is not taken; null where it is.")
@@ -80,21 +79,13 @@ def arm_of(  # noqa: PLR0913 - what is told of it
     verdict: str,
     files: Mapping[str, str],
 ) -> Arm:
-    """Compare what a method made with the adapter that answered, on the prompts that both were asked.
+    """Compare what a method made with the adapter before, on the prompts that both completed.
 
-    A prompt that stands in no file of `files` stands for itself.
-
-    Raises:
-        RefusedError: The two were not asked the same exam.
+    A prompt that stands in no file of `files` stands for itself. Refuse (`RefusedError`) another eval suite.
     """
     first, second = _first_samples(before), _first_samples(evaluation)
-    _refuse_another_exam(before, evaluation)
+    _refuse_another_eval_suite(before, evaluation)
     both = [(first[name], second[name]) for name in second if name in first]
-
-    def compared(does: Callable[[Judgement], bool], some: Sequence[tuple[Judgement, Judgement]] = both) -> Paired:
-        units = [files.get(a.task, a.task) for a, _ in some]
-        return paired([does(a) for a, _ in some], [does(b) for _, b in some], units)
-
     return Arm(
         method=method,
         adapter=adapter,
@@ -102,19 +93,19 @@ def arm_of(  # noqa: PLR0913 - what is told of it
         minutes=minutes,
         verdict=verdict,
         figures=figures_of(evaluation),
-        parse_difference=compared(lambda j: j.parses),
-        pass_difference=compared(lambda j: j.passed),
-        test_difference=compared(lambda j: j.passes_tests, [pair for pair in both if pair[0].has_tests]),
+        **differences_of(both, files),
     )
 
 
-def _first_samples(evaluation: Path) -> dict[str, Judgement]:
-    answers = read_models(evaluation / JUDGED_ANSWERS, JudgedAnswer)
-    own = (answer for answer in answers if answer.model == "adapter" and answer.suite not in FAMILIES)
-    return {answer.judgement.task: answer.judgement for answer in own if answer.judgement.sample == 0}
+def _first_samples(evaluation: Path) -> dict[str, Score]:
+    completions = read_models(evaluation / SCORED_COMPLETIONS, ScoredCompletion)
+    own = (
+        completion for completion in completions if completion.model == "adapter" and completion.suite not in FAMILIES
+    )
+    return {completion.score.task: completion.score for completion in own if completion.score.sample == 0}
 
 
-def _refuse_another_exam(before: Path, after: Path) -> None:
+def _refuse_another_eval_suite(before: Path, after: Path) -> None:
     subjects = [json.loads((folder / RESULTS).read_text(encoding="utf-8"))["subject"] for folder in (before, after)]
     for field in ("heldout_sha256", "benchmark_sha256"):
         found = [str(subject[field])[:12] for subject in subjects]
@@ -123,27 +114,44 @@ def _refuse_another_exam(before: Path, after: Path) -> None:
             raise RefusedError(f"{after}: {field} is {found[1]}, that of the adapter before is {found[0]}. {advice}")
 
 
-def kept_round(store: ArtifactStore, params: Mapping[str, Any], make: Callable[[], Round]) -> tuple[Round, bool]:
+class RoundParams(Params):
+    """Parameters of a round, and the launcher that runs it."""
+
+    number: int
+    start: str
+    config: FeedbackConfig
+    minutes: float | None
+    seed: int | None
+    has_control: bool
+    max_regression_p: float
+    run: Helper[Callable[[], Round]]
+
+
+def write_round(folder: Path, params: RoundParams) -> dict[str, Any]:
+    """Run a round, and write what it made into `round.json`."""
+    made = params.run()
+    (folder / ROUND).write_text(made.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return {"number": made.number}
+
+
+STAGE: Final = Stage(KIND, (__name__,), write_round)
+
+
+def kept_round(store: ArtifactStore, params: RoundParams) -> tuple[Round, bool]:
     """Return a round and whether it was run before, or else run and keep it."""
-
-    def write(folder: Path) -> dict[str, Any]:
-        made = make()
-        (folder / ROUND).write_text(made.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        return {"number": made.number}
-
-    artifact, reused = STAGE.build(store, (), params, write)
+    artifact, reused = STAGE.build(store, params)
     return Round.model_validate_json((artifact.path / ROUND).read_text(encoding="utf-8")), reused
 
 
 def lines_of(done: Round) -> Iterator[str]:
-    """Yield a round as people read it: what was answered, a table of figures, and what becomes of it."""
-    told = done.answers
-    yield f"round {done.number}: {told['num_prompts']} training prompts, {told['num_samples']} answers"
-    tiers = ", ".join(f"{name} {count}" for name, count in told["tiers"].items())
-    yield f"  answers    {tiers}; mean reward {told['mean_reward']:.3f}, ended {100 * told['stop_rate']:.0f} %"
-    by = f"first answer {told['num_solved_by_first']}, best-of-{told['num_samples'] // told['num_prompts']}"
-    yield f"  prompts    solved by the {by} {told['num_solved_by_chosen']}, any {told['num_solved']}"
-    yield f"  learnt     {told['num_accepted']} accepted answers"
+    """Yield a round as people read it: completions, a table of figures, and what becomes of it."""
+    details = done.completions
+    yield f"round {done.number}: {details['num_prompts']} training prompts, {details['num_samples']} answers"
+    tiers = ", ".join(f"{name} {count}" for name, count in details["tiers"].items())
+    yield f"  answers    {tiers}; mean reward {details['mean_reward']:.3f}, ended {100 * details['stop_rate']:.0f} %"
+    by = f"first answer {details['num_solved_by_first']}, best-of-{details['num_samples'] // details['num_prompts']}"
+    yield f"  prompts    solved by the {by} {details['num_solved_by_chosen']}, any {details['num_solved']}"
+    yield f"  learnt     {details['num_accepted']} accepted answers"
     columns = [("before", done.before), *((str(arm.method), arm.figures) for arm in done.arms)]
     yield "  " + f"{'':<28}" + "".join(f"{name:<20}" for name, _ in columns).rstrip()
     for figure in done.before:

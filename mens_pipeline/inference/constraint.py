@@ -2,9 +2,9 @@
 
 The most likely token is tried; if the text with it is dead, the next one. So the result is that of a mask over the
 whole vocabulary, while hardly more than one token is ever looked at. Towards the limit a token also has to leave room
-for what closes the program, so that every answer ends as one; and no token ends the third statement in a row that is
-the same, since small models repeat themselves until they are cut. Where it is asked for, a value of known type is only
-asked for members that it has.
+for what closes the program, so that every completion ends as one; and no token ends the third statement in a row that
+is the same, since small models repeat themselves until they are cut. With `names`, a value of known type has only the
+members of its type.
 """
 
 import re
@@ -48,14 +48,14 @@ _LONGEST_NAME: Final = 80
 """Characters of a member behind its dot that are looked for at most."""
 _MOST_CLOSINGS: Final = 10_000
 _CLOSINGS: Final[dict[ParserPlace, str]] = {}
-"""Ends of programs by where the parser stands, of all answers of this process."""
+"""Ends of programs by the state of the parser, of all completions of this process."""
 _FENCE: Final = "```"
 """What stands between two of them would be taken for the program."""
 
 
 @dataclass(slots=True)
 class _Block:
-    """An open bracket: the tokens of its entries that have ended, and of the one that has not."""
+    """An open bracket, with the tokens of its complete entries and of the one that is being written."""
 
     opener: str
     entries: list[list[str]] = field(default_factory=list)
@@ -65,8 +65,8 @@ class _Block:
 def repeats_itself(text: str) -> bool:
     """Check whether a text ends with a statement, field or other entry that has stood there too often in a row.
 
-    Three times, alone or with up to two others in turn; what stands in parentheses and brackets nine times, since lists
-    of equal elements are common, and one-token entries never.
+    Three times, alone or in turn with up to two others. In parentheses and brackets nine times, since lists of equal
+    elements are common; entries of one token never count.
 
     Source:
         Repetition in generated code is structural: RPG, ACL 2025.
@@ -104,7 +104,7 @@ def _ends_alike(entries: list[list[str]], length: int, times: int) -> bool:
 
 
 def _accesses(text: str, num_read: int) -> Iterator[tuple[int, str, bool]]:
-    """Yield the accesses to members that go on behind the first `num_read` characters of the end of a program.
+    """Yield each access to a member (`value.name`) that ends after the first `num_read` characters of a text.
 
     Returns:
         Of each the end of its dot, the name behind that as far as it stands there, and whether the name has ended.
@@ -118,14 +118,14 @@ def _accesses(text: str, num_read: int) -> Iterator[tuple[int, str, bool]]:
 
 
 class Constraint:
-    """The program that one answer is becoming."""
+    """The program that one completion has written so far, and which tokens may follow it."""
 
     def __init__(
         self, tokenizer: Any, stop: frozenset[int], mode: Mode, max_new_tokens: int, *, names: bool = False
     ) -> None:
-        """Begin with the empty program; `names` refuses members that a value has not.
+        """Begin with the empty program; `names` refuses members that the type of a value does not have.
 
-        The token of `stop` that ends the answer counts among `max_new_tokens`.
+        The token of `stop` that ends the completion counts among `max_new_tokens`.
         """
         self._tokenizer = tokenizer
         self._stop = stop
@@ -146,11 +146,11 @@ class Constraint:
 
     def choose(self, scores: "torch.Tensor", sampler: Sampler) -> int:
         """Choose the next token."""
-        token = self._forced() if self.is_forced else self._drawn(scores, sampler)
+        token = self._next_forced() if self.is_forced else self._draw(scores, sampler)
         self._take(token)
         return token
 
-    def _drawn(self, scores: "torch.Tensor", sampler: Sampler) -> int:
+    def _draw(self, scores: "torch.Tensor", sampler: Sampler) -> int:
         refused: list[int] = []
         misnamed: list[int] = []
         self._num_searches = 0
@@ -165,9 +165,9 @@ class Constraint:
             return misnamed[0]
         self.is_forced = True
         self._closing = self._closing_of("")
-        return self._forced()
+        return self._next_forced()
 
-    def _forced(self) -> int:
+    def _next_forced(self) -> int:
         """Return the next token of the shortest way to the end of the program."""
         return self._closing.pop(0) if self._closing else min(self._stop)
 
@@ -175,7 +175,7 @@ class Constraint:
         if token in self._stop:
             is_program = self._viable.viability is Viability.COMPLETE and self._viable.has_tokens
             return self._is_whole and is_program
-        text = self._decoded(token)
+        text = self._decode_behind(token)
         piece = text.removeprefix(self._read)
         if not text.startswith(self._read) or not piece or _FENCE in self._text[1 - len(_FENCE) :] + piece:
             return False
@@ -188,20 +188,20 @@ class Constraint:
         return self._left > self._room_from or self._leaves_room(piece)
 
     def _may_name(self, token: int) -> bool:
-        """Check whether each member that a token names, or begins to name, is one that the value before its dot has.
+        """Check that each member which a token names, or begins to name, exists on the value before its dot.
 
         So a dot behind which nothing can stand is refused as well.
         """
         if not self._has_names or token in self._stop:
             return True
-        piece = self._decoded(token).removeprefix(self._read).rstrip(_REPLACEMENT)
+        piece = self._decode_behind(token).removeprefix(self._read).rstrip(_REPLACEMENT)
         if "." not in piece and not _ENDS_WITH_MEMBER.search(self._text[-_LONGEST_NAME:]):
             return True
         text, read = self._text + piece, len(self._viable.unsettled)
         tail = self._viable.unsettled + piece
         for end, word, is_whole in _accesses(tail, read):
             program = text[: end - len(tail) or None]
-            if self._members[0] != program:  # what was asked last is remembered
+            if self._members[0] != program:  # the last one is remembered
                 self._members = program, members_after(program, self._mode, tail[:end])
             known = self._members[1]
             if known is not None and not (word in known if is_whole else any(one.startswith(word) for one in known)):
@@ -212,7 +212,7 @@ class Constraint:
         """Check whether the program can be closed behind a piece, and set how many tokens may follow unchecked."""
         self._num_searches += 1
         closing = self._known_closing(piece) or self._closing_of(piece)
-        # The token itself and the one that ends the answer need room as well.
+        # The token itself and the one that ends the completion need room as well.
         if closing is None or len(closing) + 2 > self._left:
             return False
         self._room_from = (len(closing) + 2 + _SPARE + _OPENED * self._left) // (_OPENED + 1)
@@ -222,7 +222,7 @@ class Constraint:
         self._left -= 1
         if token in self._stop:
             return
-        text = self._decoded(token)
+        text = self._decode_behind(token)
         self._is_whole = not text.endswith(_REPLACEMENT)
         text = text.rstrip(_REPLACEMENT)
         piece = text.removeprefix(self._read)
@@ -233,27 +233,26 @@ class Constraint:
             # The token before goes with the next one, as decoders may ask.
             self._window, self._read = [token], alone
 
-    def _decoded(self, token: int) -> str:
-        """Decode a further token behind the newest ones, on which its text may depend."""
+    def _decode_behind(self, token: int) -> str:
+        """Decode a token together with the newest ones before it, on which its text may depend."""
         return self._decode([*self._window, token])
 
     def _decode(self, tokens: list[int]) -> str:
-        text: str = self._tokenizer.decode(tokens, skip_special_tokens=True)
-        return text
+        return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
 
     def _known_closing(self, piece: str) -> list[int] | None:
-        """Return the tokens of an end that was found where the parser stood as now, if it is one here and fits."""
+        """Return a closing found earlier in the same parser state, as tokens; None where it does not fit here."""
         place = self._viable.place_behind(piece)
         own = self._closings.get(place)
         rest = _CLOSINGS.get(place) if own is None else own
         if rest is None or self._viable.would_be(piece + rest) is not Viability.COMPLETE:
             return None
-        closing = self._encoded(rest)
-        # Of another answer only with room to spare, or what is written would depend on what else is asked.
+        closing = self._encode(rest)
+        # Of another completion only with room to spare, or what is written would depend on the other requests.
         return closing if len(closing) + 2 + (_OPENED if own is None else 0) <= self._left else None
 
     def _closing_of(self, piece: str) -> list[int] | None:
-        """Return the tokens that complete the text with a piece appended to a program; None where none are found."""
+        """Return the tokens that turn the text and a further piece into a program; None where none are found."""
         text = self._viable.unsettled + piece
         rest = complete(text, self._mode, is_strict=True)
         if rest is None:
@@ -264,7 +263,7 @@ class Constraint:
             self._closings[place := self._viable.place_behind(piece)] = rest
             if len(_CLOSINGS) < _MOST_CLOSINGS:
                 _CLOSINGS.setdefault(place, rest)
-        return self._encoded(rest)
+        return self._encode(rest)
 
-    def _encoded(self, text: str) -> list[int]:
+    def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False))

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 _PATH: Final = "chat/completions"
 _CONNECT_SECONDS: Final = 10.0
-_ANSWER_SECONDS: Final = 180.0
+_COMPLETION_SECONDS: Final = 180.0
 _LONGEST_WAIT: Final = 60.0
 _LARGEST: Final = 10_000_000
-"""Bytes of an answer."""
+"""Bytes of a response."""
 _SHOWN: Final = 300
 """Characters of an error of the endpoint that a message shows."""
 _AGAIN: Final = "Run the same command again later; what was answered is in the ledger"
@@ -53,13 +53,13 @@ class _Completion(BaseModel):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A generator that asks over HTTP; `answer` may be called by one thread at a time.
+    """A generator that sends prompts over HTTP.
 
     Attributes:
         url: Where the API begins: `https://host/v1`.
         num_retries: How often a request is repeated that was turned away for now (429 and 5xx).
         first_wait: Seconds before the first repetition; doubled each time. A Retry-After of the endpoint wins.
-        answer_seconds: Seconds that an answer may take to its last byte.
+        completion_seconds: That a response may take to its last byte.
         again: What a message advises where the endpoint fails.
     """
 
@@ -71,16 +71,12 @@ class Endpoint:
     concurrency: int = 4
     num_retries: int = 5
     first_wait: float = 1.0
-    answer_seconds: float = _ANSWER_SECONDS
+    completion_seconds: float = _COMPLETION_SECONDS
     again: str = _AGAIN
 
     def __post_init__(self) -> None:
-        """Refuse an address that cannot be asked, or that the key must not be sent to.
-
-        Raises:
-            ConfigurationError: It is no HTTP address, or the key would go over the network in the clear.
-        """
-        import httpx2  # noqa: PLC0415 - most commands ask nobody
+        """Refuse (`ConfigurationError`) what is no HTTP address, or where the key would be sent in the clear."""
+        import httpx2  # noqa: PLC0415 - most commands need no network
 
         try:
             url = httpx2.URL(self.url)
@@ -103,31 +99,29 @@ class Endpoint:
         """Decoding options in JSON types."""
         return {"max_new_tokens": self.max_new_tokens, "temperature": self.temperature}
 
-    def answer(
+    def complete(
         self, requests: Sequence[Request], record: Callable[[Reply], None], time_left: Callable[[], float]
     ) -> None:
-        """Answer requests, several at once; those that are on their way when the call ends are still taken.
-
-        When no time is left, no further request begins.
+        """Complete requests, several at once, and begin no further one when no time is left.
 
         Raises:
-            RefusedError: The endpoint turns requests down, does not answer, or speaks another language.
+            RefusedError: The endpoint turns requests down, does not respond, or speaks another language.
         """
-        import httpx2  # noqa: PLC0415 - most commands ask nobody
+        import httpx2  # noqa: PLC0415 - most commands need no network
 
         headers = {} if self.key is None else {"Authorization": f"Bearer {self.key.get_secret_value()}"}
-        timeout = httpx2.Timeout(self.answer_seconds, connect=_CONNECT_SECONDS)
+        timeout = httpx2.Timeout(self.completion_seconds, connect=_CONNECT_SECONDS)
         # Redirects are not followed: the key is for this address alone.
         with httpx2.Client(headers=headers, timeout=timeout, follow_redirects=False) as client:
             pool = ThreadPoolExecutor(self.concurrency)
             try:
-                waiting = [pool.submit(self._answer_one, client, r, record, time_left) for r in requests]
+                waiting = [pool.submit(self._complete_one, client, r, record, time_left) for r in requests]
                 for future in as_completed(waiting):  # the first failure ends the call
                     future.result()
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def _answer_one(
+    def _complete_one(
         self, client: "httpx2.Client", request: Request, record: Callable[[Reply], None], time_left: Callable[[], float]
     ) -> None:
         if time_left() <= 0:
@@ -139,20 +133,19 @@ class Endpoint:
             "temperature": self.temperature,
             "seed": int(request.key[:8], 16) >> 1,
         }
-        response = self.posted(client, _PATH, content, time_left)
+        response = self.post(client, _PATH, content, time_left)
         if response is not None:
             record(self._reply(request, response))
 
-    def posted(
+    def post(
         self, client: "httpx2.Client", path: str, content: dict[str, Any], time_left: Callable[[], float]
     ) -> "httpx2.Response | None":
         """Send a prompt, with retries, and return the response; None when time is up before there is one.
 
-        Raises:
-            RefusedError: The endpoint turns it down, or does not answer.
+        Refuse (`RefusedError`) an endpoint that turns it down, or does not respond.
         """
         for attempt in count():
-            response = self._tried(client, path, content)
+            response = self._send_once(client, path, content)
             if response.status_code == HTTPStatus.OK:
                 return response
             if attempt == self.num_retries:
@@ -163,14 +156,14 @@ class Endpoint:
             time.sleep(wait)
         return None
 
-    def _tried(self, client: "httpx2.Client", path: str, content: dict[str, Any]) -> "httpx2.Response":
+    def _send_once(self, client: "httpx2.Client", path: str, content: dict[str, Any]) -> "httpx2.Response":
         """Send a prompt once; return a response that is good, or that asks for a retry."""
-        import httpx2  # noqa: PLC0415 - most commands ask nobody
+        import httpx2  # noqa: PLC0415 - most commands need no network
 
         try:
             response = self._read(client, path, content)
         except httpx2.TransportError as error:
-            # It may have been answered and paid for, so it is not simply asked again.
+            # It may have been completed and paid for, so it is not simply sent again.
             raise RefusedError(f"{self.url}: {type(error).__name__}: {error}. {self.again}") from error
         status = response.status_code
         is_for_now = status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
@@ -181,16 +174,18 @@ class Endpoint:
 
     def _read(self, client: "httpx2.Client", path: str, content: dict[str, Any]) -> "httpx2.Response":
         """Send a prompt and read the body of the response, up to a limit of bytes and of time."""
-        import httpx2  # noqa: PLC0415 - most commands ask nobody
+        import httpx2  # noqa: PLC0415 - most commands need no network
 
-        deadline, body = time.monotonic() + self.answer_seconds, bytearray()
+        deadline, body = time.monotonic() + self.completion_seconds, bytearray()
         with client.stream("POST", f"{self.url.rstrip('/')}/{path}", json=content) as response:
             for piece in response.iter_bytes():
                 body += piece
                 if len(body) > _LARGEST:
                     raise RefusedError(f"{self.url}: an answer of more than {_LARGEST} bytes. {_OTHER}")
                 if time.monotonic() > deadline:
-                    raise RefusedError(f"{self.url}: no answer within {self.answer_seconds:g} seconds. {self.again}")
+                    raise RefusedError(
+                        f"{self.url}: no answer within {self.completion_seconds:g} seconds. {self.again}"
+                    )
             # The body is unpacked by now, so what says how it was packed holds no more.
             headers = [(name, value) for name, value in response.headers.raw if name.lower() == b"retry-after"]
             return httpx2.Response(response.status_code, headers=headers, content=bytes(body))

@@ -1,253 +1,325 @@
-"""Servers of one merged model that answer in place of our own loop: started for a job, asked by token ids, ended."""
+"""The engine: completions of a model, many at once, each in a slot that the next one takes when it has ended.
 
-import os
-import shlex
-import socket
-import subprocess
+1. A prompt is read by itself, in pieces where others shall go on in between.
+2. One forward pass gives all completions that are being written their next token.
+3. What has ended, was cancelled or is late leaves its slot at once.
+
+Each completion draws its tokens from a generator of its own: what a model writes does not depend on what else is asked.
+Evaluation, the proof of a merge, feedback and the server all write through it.
+
+`python -m mens_pipeline.inference.engine [--model FOLDER]` proves it equal, token for token, to the plain loop of
+`transformers`; without a folder, for tiny models with full attention, with linear attention and with windows.
+"""
+
+import argparse
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from math import inf
-from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
-
-from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.endpoint import Endpoint
-from mens_pipeline.inference.generation import Answer, Decoding, Engine
-from mens_pipeline.jobs.local import die_with_parent
-from mens_pipeline.storage.store import key_of
-from mens_pipeline.storage.validation import errors_in
+from mens_pipeline.inference.constraint import Constraint
+from mens_pipeline.inference.insert_constraint import InsertConstraint
+from mens_pipeline.inference.sampling import Sampler, log_probability
 
 if TYPE_CHECKING:
-    import httpx2
+    import torch
 
-PATH: Final = "completions"
-_START_SECONDS: Final = 900.0
-"""A server that compiles its kernels takes minutes."""
-_STOP_SECONDS: Final = 30.0
-_POLL_SECONDS: Final = 0.2
-_PROBE_SECONDS: Final = 60.0
-_ANSWER_SECONDS: Final = 3600.0
-_LAST_WORDS: Final = 600
-_SEEDS: Final = 2**31
-_ADVICE: Final = "Correct MENS_ENGINE, or unset it: then we answer ourselves."
+End = Literal["stop", "length", "late", "cancelled"]
+"""Why a completion has ended: its turn did, it reached its limit, its deadline came, or nobody waits for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """One answer that is wanted, by its task, the number of its sample, and the ids of its prompt."""
+@dataclass(eq=False)
+class Slot:
+    """A completion that is being written.
 
-    task: str
-    sample: int
-    ids: tuple[int, ...]
+    Attributes:
+        prompt: At least one token.
+        max_tokens: Written at most, the end of the turn among them.
+        log_probability: Of all its tokens together; None where it is not asked for.
+        deadline: When it must have ended, on the monotonic clock.
+        end: Why it has ended; None until then.
+    """
 
-
-class _Token(BaseModel):
-    logprob: float
-
-
-class _Likelihoods(BaseModel):
-    """Log-probabilities of tokens, as OpenAI's text completions have them, or as llama.cpp has them."""
-
-    token_logprobs: list[float] | None = None
-    content: list[_Token] | None = None
+    prompt: tuple[int, ...]
+    sampler: Sampler
+    max_tokens: int
+    constraint: Constraint | InsertConstraint | None = None
+    log_probability: float | None = None
+    deadline: float = inf
+    tokens: list[int] = field(default_factory=list)
+    end: End | None = None
 
     @property
-    def mean(self) -> float | None:
-        found = self.token_logprobs or [token.logprob for token in self.content or ()]
-        return min(0.0, sum(found) / len(found)) if found else None
+    def num_positions(self) -> int:
+        """Positions that it takes at most."""
+        return len(self.prompt) + self.max_tokens
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether nobody waits for it any more."""
+        return False
+
+    def end_unwanted(self, now: float) -> None:
+        """End it where nobody waits for it, or it is late; `now` is on the monotonic clock."""
+        if self.is_cancelled:
+            self.end = "cancelled"
+        elif now >= self.deadline:
+            self.end = "late"
+
+    def choose(self, scores: "torch.Tensor") -> int:
+        """Choose the next token: any, or one that the program may go on with."""
+        if self.constraint is None:
+            return self.sampler.choose(scores)
+        return self.constraint.choose(scores, self.sampler)
+
+    def take(self, token: int, scores: "torch.Tensor", stop: frozenset[int]) -> None:
+        """Write a token that was chosen by the scores of all; those of `stop` end the turn."""
+        self.tokens.append(token)
+        if self.log_probability is not None:
+            self.log_probability += log_probability(scores, token)
+        if token in stop:
+            self.end = "stop"
+        elif len(self.tokens) >= self.max_tokens:
+            self.end = "length"
 
 
-class _Choice(BaseModel):
-    text: str
-    finish_reason: str
-    logprobs: _Likelihoods | None = None
+SomeSlot = TypeVar("SomeSlot", bound=Slot)
 
 
-class _Usage(BaseModel):
-    completion_tokens: int = Field(ge=0)
+@dataclass(eq=False, slots=True)
+class _Prompt(Generic[SomeSlot]):
+    """A prompt of which the first tokens are read, and are in the cache."""
+
+    slot: SomeSlot
+    cache: Any
+    num_read: int = 0
 
 
-class _Completion(BaseModel):
-    """Fields of a completion that are used; others are ignored."""
+class Engine(Generic[SomeSlot]):
+    """Writes completions for slots that come and go."""
 
-    choices: list[_Choice] = Field(min_length=1, max_length=1)
-    usage: _Usage
+    def __init__(
+        self, model: Any, stop: frozenset[int], num_slots: int, *, num_positions: int = 0, piece: int | None = None
+    ) -> None:
+        """Begin with all slots free.
 
+        Args:
+            model: A causal language model in evaluation mode.
+            stop: Tokens that end a turn.
+            num_slots: Completions that are written at once.
+            num_positions: Positions of a slot to reserve room for; more is taken where they do not suffice.
+            piece: Tokens of a prompt that are read between two tokens of the others; None for whole prompts at once.
+        """
+        from mens_pipeline.inference.kv_cache import SlotCache  # noqa: PLC0415 - loads torch as well
 
-@contextmanager
-def serving(engine: Engine, folder: Path, log: Path) -> Iterator[list[Endpoint]]:
-    """Start the servers of a model; they end with the block, and with this process.
+        self._model = model
+        self._stop = stop
+        self._piece = piece
+        self._cache = SlotCache(model, num_slots if num_positions else 1, num_positions)
+        self.num_slots = num_slots if self._cache.takes_many else 1
+        self._reading: deque[_Prompt[SomeSlot]] = deque()
+        self._writing: list[SomeSlot] = []
+        self._read_last: _Prompt[SomeSlot] | None = None
 
-    Yields:
-        An endpoint for each, under the name that the server gives its model.
+    @property
+    def slots(self) -> tuple[SomeSlot, ...]:
+        """The slots that are taken."""
+        return (*(prompt.slot for prompt in self._reading), *self._writing)
 
-    Raises:
-        RefusedError: One does not start.
-    """
-    with ExitStack() as stack:
-        output = stack.enter_context(log.open("wb"))
-        started = []
-        for index in range(engine.copies):
-            port = _free_port()
-            values = {"{folder}": str(folder), "{port}": str(port), "{index}": str(index)}
-            command = [_filled(part, values) for part in shlex.split(engine.command)]
-            try:
-                server = subprocess.Popen(  # noqa: S603 - what the operator set
-                    command,
-                    stdout=output,
-                    stderr=output,
-                    stdin=subprocess.DEVNULL,
-                    preexec_fn=partial(die_with_parent, os.getpid()),  # noqa: PLW1509 - no thread of ours runs yet
-                )
-            except OSError as error:
-                raise RefusedError(f"MENS_ENGINE: {command[0]}: {error.strerror}. {_ADVICE}") from error
-            stack.callback(_end, server)
-            started.append((server, f"http://127.0.0.1:{port}/v1"))
-        yield [_ready(server, url, log) for server, url in started]
+    @property
+    def has_room(self) -> bool:
+        """Whether a slot is free."""
+        return len(self._reading) + len(self._writing) < self.num_slots
 
+    def admit(self, slot: SomeSlot) -> None:
+        """Let a completion take a free slot; its prompt is read from the next step on."""
+        self._reading.append(_Prompt(slot, self._cache.new_prompt()))
 
-def _filled(part: str, values: dict[str, str]) -> str:
-    for name, value in values.items():
-        part = part.replace(name, value)
-    return part
+    def step(self) -> list[SomeSlot]:
+        """Read from the prompts, and write one token of each completion whose prompt is read.
 
+        Returns:
+            The completions that have ended; their slots are free.
+        """
+        import torch
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        with torch.inference_mode():
+            ended = self._drop_unwanted()
+            for _ in range(len(self._reading) if self._piece is None else min(1, len(self._reading))):
+                ended += self._read_piece()
+            if self._writing:
+                ended += self._write()
+        return ended
 
+    def clear(self) -> None:
+        """Drop all completions."""
+        self._reading, self._writing, self._read_last = deque(), [], None
+        self._cache.clear()
 
-def _end(server: "subprocess.Popen[bytes]") -> None:
-    server.terminate()
-    try:
-        server.wait(_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
+    def _drop_unwanted(self) -> list[SomeSlot]:
+        now = time.monotonic()
+        for slot in self.slots:
+            slot.end_unwanted(now)
+        dropped = [prompt.slot for prompt in self._reading if prompt.slot.end is not None]
+        self._reading = deque(prompt for prompt in self._reading if prompt.slot.end is None)
+        return [*dropped, *self._release()]
 
+    def _read_piece(self) -> list[SomeSlot]:
+        """Read the next piece of a prompt; once all is read, its completion gets its first token."""
+        import torch
 
-def _ready(server: "subprocess.Popen[bytes]", url: str, log: Path) -> Endpoint:
-    """Wait until a server names its model, and has loaded it."""
-    deadline = time.monotonic() + _START_SECONDS
-    while server.poll() is None and time.monotonic() < deadline:
-        name = _loaded_by(url)
-        if name is not None:
-            return Endpoint(url, name, answer_seconds=_ANSWER_SECONDS, again=_ADVICE)
-        time.sleep(_POLL_SECONDS)
-    found = "does not answer" if server.poll() is None else f"ended with {server.returncode}"
-    words = log.read_text(encoding="utf-8", errors="replace")[-_LAST_WORDS:].strip()
-    raise RefusedError(f"MENS_ENGINE: the server {found}. {_ADVICE} Its last words:\n{words}")
+        prompt = self._reading.popleft()
+        slot, ids = prompt.slot, prompt.slot.prompt
+        if not prompt.num_read:
+            prompt.num_read = self._share_prefix(prompt)
+        begin, end = prompt.num_read, min(len(ids), prompt.num_read + (self._piece or len(ids)))
+        device = self._model.device
+        output = self._model(
+            input_ids=torch.tensor([ids[begin:end]], device=device),
+            position_ids=torch.arange(begin, end, device=device)[None],
+            past_key_values=prompt.cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        prompt.num_read = end
+        if end < len(ids):
+            self._reading.append(prompt)
+            return []
+        self._read_last = prompt
+        self._take_tokens([slot], output.logits[:, -1].float())
+        if slot.end is not None:
+            return [slot]
+        self._cache.add(prompt.cache, len(ids))
+        self._writing.append(slot)
+        return []
 
+    def _share_prefix(self, prompt: _Prompt[SomeSlot]) -> int:
+        """Reuse what a prompt shares with the one that was read last; return the number of these tokens."""
+        if self._read_last is None:
+            return 0
+        new, old = prompt.slot.prompt, self._read_last.slot.prompt
+        num_most = min(len(new) - 1, len(old))
+        num_shared = next((place for place in range(num_most) if new[place] != old[place]), num_most)
+        return num_shared if self._cache.share_prefix(prompt.cache, self._read_last.cache, num_shared) else 0
 
-def _loaded_by(url: str) -> str | None:
-    """Return the name of the model that a server answers with; None while it cannot."""
-    import httpx2  # noqa: PLC0415 - most processes ask nobody
+    def _write(self) -> list[SomeSlot]:
+        """Write the next token of each completion whose prompt is read."""
+        import torch
 
-    try:
-        models = httpx2.get(f"{url}/models", timeout=_PROBE_SECONDS)
-        if models.status_code != httpx2.codes.OK:
-            return None
-        name = str(models.json()["data"][0]["id"])
-        probe = {"model": name, "prompt": [0], "max_tokens": 1, "temperature": 0}
-        tried = httpx2.post(f"{url}/{PATH}", json=probe, timeout=_PROBE_SECONDS)
-    except (httpx2.TransportError, ValueError, LookupError, TypeError):
-        return None
-    # Whatever else it says, it says of each prompt as well, and there it is told.
-    return None if tried.status_code == httpx2.codes.SERVICE_UNAVAILABLE else name
+        output = self._model(
+            input_ids=torch.tensor([[slot.tokens[-1]] for slot in self._writing], device=self._model.device),
+            attention_mask=self._cache.mask(),
+            position_ids=self._cache.positions(),
+            past_key_values=self._cache.past,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self._cache.advance()
+        self._take_tokens(self._writing, output.logits[:, -1].float())
+        return self._release()
 
+    def _take_tokens(self, slots: Sequence[Slot], scores: "torch.Tensor") -> None:
+        """Write the next token of each slot; chosen together where none is constrained: one look at the device."""
+        if all(slot.constraint is None for slot in slots):
+            tokens = Sampler.choose_each([slot.sampler for slot in slots], scores)
+        else:
+            tokens = [slot.choose(row) for slot, row in zip(slots, scores, strict=True)]
+        for slot, token, row in zip(slots, tokens, scores, strict=True):
+            slot.take(token, row, self._stop)
 
-def answered(
-    endpoints: Sequence[Endpoint],
-    prompts: Sequence[Prompt],
-    decoding: Decoding,
-    at_once: int,
-    done: Callable[[int], None],
-) -> list[Answer]:
-    """Let servers of one model share the prompts: each takes the next one as soon as it has room.
-
-    `done` takes the number of tokens of each answer, in one thread at a time.
-
-    Returns:
-        The answers, in the order of the prompts.
-
-    Raises:
-        RefusedError: A server turns a prompt down, dies, or does not say what is needed.
-    """
-    import httpx2  # noqa: PLC0415 - most processes ask nobody
-
-    waiting: SimpleQueue[int] = SimpleQueue()
-    for place in range(len(prompts)):
-        waiting.put(place)
-    answers: dict[int, Answer] = {}
-    one_at_a_time = Lock()
-
-    def work(endpoint: Endpoint, client: "httpx2.Client") -> None:
-        while True:
-            try:
-                place = waiting.get_nowait()
-            except Empty:
-                return
-            answers[place] = _asked(endpoint, client, prompts[place], decoding)
-            with one_at_a_time:
-                done(answers[place].num_tokens)
-
-    with ExitStack() as stack:
-        limits = httpx2.Limits(max_connections=at_once)
-        clients = [stack.enter_context(httpx2.Client(timeout=_ANSWER_SECONDS, limits=limits)) for _ in endpoints]
-        pool = stack.enter_context(ThreadPoolExecutor(at_once * len(endpoints)))
-        workers = [
-            pool.submit(work, endpoint, client)
-            for _ in range(at_once)
-            for endpoint, client in zip(endpoints, clients, strict=True)
-        ]
-        try:
-            for worker in workers:
-                worker.result()
-        except BaseException:
-            while not waiting.empty():  # others end after what is on its way
-                waiting.get_nowait()
-            raise
-    return [answers[place] for place in range(len(prompts))]
+    def _release(self) -> list[SomeSlot]:
+        """Free the slots of completions that have ended, and return these."""
+        gone = [place for place, slot in enumerate(self._writing) if slot.end is not None]
+        ended = [self._writing[place] for place in gone]
+        if gone:
+            self._writing = [self._writing[place] for place in self._cache.release(gone)]
+        return ended
 
 
-def _asked(endpoint: Endpoint, client: "httpx2.Client", prompt: Prompt, decoding: Decoding) -> Answer:
-    content: dict[str, Any] = {
-        "model": endpoint.name,
-        "prompt": list(prompt.ids),
-        "max_tokens": decoding.max_new_tokens,
-        "temperature": decoding.temperature,
-    }
-    if decoding.temperature > 0:
-        # Servers cut the tail of the distribution in ways of their own unless they are told not to.
-        drawn = {"seed": decoding.seed, "ids": list(prompt.ids), "sample": prompt.sample}
-        seed = int(key_of(drawn)[:8], 16) % _SEEDS  # the same every time
-        content |= {"top_p": decoding.top_p, "top_k": 0, "min_p": 0.0, "seed": seed}
-    if decoding.num_samples > 1:
-        content["logprobs"] = 1
-    response = endpoint.posted(client, PATH, content, lambda: inf)
-    assert response is not None, "there is time for all"  # noqa: S101 - our own impossibility
-    try:
-        completion = _Completion.model_validate_json(response.content)
-    except ValidationError as error:
-        raise RefusedError(f"{endpoint.url}: no text completion ({errors_in(error)}). {_ADVICE}") from error
-    choice = completion.choices[0]
-    likelihood = choice.logprobs.mean if choice.logprobs is not None and decoding.num_samples > 1 else None
-    if decoding.num_samples > 1 and likelihood is None and completion.usage.completion_tokens:
-        raise RefusedError(f"{endpoint.url}: does not say how likely its tokens are, which num_samples > 1 needs.")
-    return Answer(
-        task=prompt.task,
-        sample=prompt.sample,
-        text=choice.text,
-        num_tokens=completion.usage.completion_tokens,
-        stopped=choice.finish_reason == "stop",
-        likelihood=likelihood,
+_PROMPT_LENGTHS: Final = (40, 6, 41, 1, 23, 9)
+_SIZES: Final = {"vocab_size": 256, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4}
+_TINY: Final[dict[str, dict[str, Any]]] = {
+    "llama": {"num_key_value_heads": 2},
+    "qwen3_5_text": {"num_key_value_heads": 2, "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4},
+    "gemma3_text": {"head_dim": 16, "sliding_window": 12},
+}
+"""By the type of a model: what its configuration has beside the sizes that all share."""
+
+
+def main() -> None:
+    """Compare completions that come and go with those of the plain loop, one by one; exit with 1 where they differ."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", help="folder of a model; tiny ones of random weights without it")
+    parser.add_argument("--tokens", type=int, default=32)
+    options = parser.parse_args()
+    from transformers import AutoModelForCausalLM, logging
+
+    logging.set_verbosity_error()
+    models = (
+        {options.model: AutoModelForCausalLM.from_pretrained(options.model).eval()}
+        if options.model
+        else {kind: tiny_model(kind) for kind in _TINY}
     )
+    num_different = 0
+    for name, model in models.items():
+        prompts = random_prompts(model)
+        begin = time.perf_counter()
+        ours = complete_staggered(model, prompts, options.tokens)
+        middle = time.perf_counter()
+        plain = [complete_plainly(model, prompt, options.tokens) for prompt in prompts]
+        num_same = sum(map(list.__eq__, ours, plain))
+        num_different += len(prompts) - num_same
+        rates = [len(prompts) * options.tokens / seconds for seconds in (middle - begin, time.perf_counter() - middle)]
+        line = f"{name}: {num_same}/{len(prompts)} the same; {rates[0]:.0f} tokens/s, one by one {rates[1]:.0f}"
+        sys.stdout.write(line + "\n")
+    sys.exit(1 if num_different else 0)
+
+
+def tiny_model(kind: str) -> Any:
+    """Return a model of random weights, the same each time; large ones, so that what was read decides what comes."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(kind, **_SIZES, num_attention_heads=4, initializer_range=0.2, **_TINY[kind])
+    return AutoModelForCausalLM.from_config(config).eval()
+
+
+def random_prompts(model: Any) -> list[tuple[int, ...]]:
+    """Return prompts of different lengths, two of which begin alike."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    longest = torch.randint(model.config.get_text_config().vocab_size, (max(_PROMPT_LENGTHS),), generator=generator)
+    return [tuple(longest[length // 2 if length % 2 else 0 :][:length].tolist()) for length in _PROMPT_LENGTHS]
+
+
+def complete_staggered(model: Any, prompts: Sequence[tuple[int, ...]], num_tokens: int) -> list[list[int]]:
+    """Return greedy completions by the engine, each of which begins two steps after the one before it."""
+    slots = [Slot(prompt, Sampler(0.0, 1.0, ""), num_tokens) for prompt in prompts]
+    engine, waiting, num_steps = Engine[Slot](model, frozenset(), 3, piece=8), deque(slots), 0
+    while waiting or engine.slots:
+        if waiting and engine.has_room and num_steps % 2 == 0:
+            engine.admit(waiting.popleft())
+        engine.step()
+        num_steps += 1
+    return [slot.tokens for slot in slots]
+
+
+def complete_plainly(model: Any, prompt: tuple[int, ...], num_tokens: int) -> list[int]:
+    """Return a greedy completion by the loop of `transformers`."""
+    import torch
+
+    ids = torch.tensor([prompt], device=model.device)
+    written = model.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=num_tokens, do_sample=False, eos_token_id=-1
+    )
+    tokens: list[int] = written[0, ids.shape[1] :].tolist()
+    return tokens
+
+
+if __name__ == "__main__":
+    main()

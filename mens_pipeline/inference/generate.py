@@ -1,9 +1,12 @@
-"""From a generation job to `answers.jsonl`. For a generation process alone."""
+"""From a generation job to `completions.jsonl`. For a generation process alone."""
 
 import gc
 import shutil
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,129 +14,218 @@ import torch
 from transformers import AutoTokenizer, GenerationConfig
 
 from mens_pipeline.inference.constraint import Constraint
-from mens_pipeline.inference.decode import Row, Vocabulary, decode
-from mens_pipeline.inference.engine import Prompt, answered, serving
-from mens_pipeline.inference.generation import ANSWERS, Answer, Engine, GenerationJob, Request, is_program
-from mens_pipeline.inference.model import load_judged, save_merged
-from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.inference.dense_llama import speed_up
+from mens_pipeline.inference.engine import Engine, Slot
+from mens_pipeline.inference.foreign import ForeignPrompt, complete_prompts, start_servers
+from mens_pipeline.inference.generation import (
+    COMPLETIONS,
+    Completion,
+    Decoding,
+    EvaluatedModel,
+    ForeignEngine,
+    GenerationJob,
+    Request,
+    Syntax,
+)
+from mens_pipeline.inference.insert_constraint import InsertConstraint
+from mens_pipeline.inference.kv_cache import state_positions
+from mens_pipeline.inference.model import load_evaluated, save_merged
+from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.jobs.progress import FILE, TelemetryLog
-from mens_pipeline.models.chat import IM_END, encode_prompt
+from mens_pipeline.models.chat import encode_prompt, format_for
+from mens_pipeline.models.infill import encode_infill_prompt, encode_prefix
 from mens_pipeline.storage.jsonl import write_jsonl
 
 _SERVED: Final = "served"
 _ENGINE_LOG: Final = "engine.log"
+_MANY: Final = 32
+"""Completions that are written at once, about; the weights are laid out for so many."""
 
 
 def generate(job: GenerationJob) -> None:
-    """Answer every request of a job, and write the answers in the order of the requests; a second try comes behind all.
+    """Complete every request of a job, and write the completions in their order; second tries come behind all.
 
     The jobs in `then` are done with the same loaded model.
 
     Raises:
-        RefusedError: The adapter does not fit the base, or a server does not answer.
+        RefusedError: The adapter does not fit the base, or a server does not respond.
     """
     # Numbers next to zero slow a CPU down a hundredfold, and decide nothing.
     torch.set_flush_denormal(True)
     tokenizer = AutoTokenizer.from_pretrained(job.base_path, trust_remote_code=False)
     log = TelemetryLog(job.run_dir / FILE)
-    model = _Model(job, tokenizer)
+
+    @cache
+    def load() -> tuple[Any, frozenset[int]]:
+        model = speed_up(load_evaluated(job), _MANY)
+        return model, stop_tokens(tokenizer, model)
+
     for each in (job, *(GenerationJob.model_validate_json(path.read_text(encoding="utf-8")) for path in job.then)):
-        report = CompletionCounter(log, each.label)
-        write_jsonl(each.run_dir / ANSWERS, _answered(each, _Loop(each, model, report), tokenizer, report))
+        completions = _Generation(each, tokenizer, load, CompletionCounter(log, each.label)).complete_all()
+        write_jsonl(each.run_dir / COMPLETIONS, completions)
 
 
-def _answered(job: GenerationJob, loop: "_Loop", tokenizer: Any, report: "CompletionCounter") -> list[Answer]:
-    every = [(request, sample) for request in job.requests for sample in range(job.decoding.num_samples)]
-    if job.decoding.syntax is Syntax.CONSTRAINED:
-        answers = loop.answered(every, is_constrained=True)
-    elif job.engine is not None:
-        answers = _answered_by(job.engine, job, tokenizer, every, report)
-    else:
-        answers = loop.answered(every, is_constrained=False)
-    if job.decoding.syntax is Syntax.FALLBACK:
-        pairs = zip(every, answers, strict=True)
-        failed = [asked for asked, answer in pairs if not is_program(answer.text, asked[0].mode)]
-        answers += loop.answered(failed, is_constrained=True)
-    return answers
+@dataclass(frozen=True)
+class _Generation:
+    """One job; its model, with the tokens that end a turn, is loaded when it is first needed."""
+
+    job: GenerationJob
+    tokenizer: Any
+    load: Callable[[], tuple[Any, frozenset[int]]]
+    report: "CompletionCounter"
+
+    def complete_all(self) -> list[Completion]:
+        """Complete the requests of the job, each as often as it is to be sampled."""
+        job, decoding = self.job, self.job.decoding
+        every = [(request, sample) for request in job.requests for sample in range(decoding.num_samples)]
+        if decoding.syntax is not Syntax.CONSTRAINED and job.engine is not None:
+            completions = self._complete_with_servers(job.engine, every)
+        else:
+            completions = self._complete(every, is_constrained=decoding.syntax is Syntax.CONSTRAINED)
+        if decoding.syntax is Syntax.FALLBACK:
+            pairs = zip(every, completions, strict=True)
+            failed = [asked for asked, completion in pairs if not asked[0].is_met_by(completion.text)]
+            completions += self._complete(failed, is_constrained=True)
+        return completions
+
+    def _prompt(self, request: Request) -> tuple[int, ...]:
+        if request.window is None:
+            return encode_prompt(self.tokenizer, self.job.system_prompt, request.prompt)
+        if request.suffix is None:
+            return encode_prefix(self.tokenizer, request.prompt, request.window)
+        return encode_infill_prompt(self.tokenizer, request.prompt, request.suffix, request.window)
+
+    def _constraint(self, request: Request, stop: frozenset[int]) -> Constraint | InsertConstraint:
+        if request.suffix is not None:
+            return InsertConstraint(self.tokenizer, stop, request.mode, request.prompt, request.suffix)
+        decoding = self.job.decoding
+        return Constraint(self.tokenizer, stop, request.mode, decoding.max_new_tokens, names=decoding.names)
+
+    @cached_property
+    def _line_ends(self) -> frozenset[int]:
+        """The tokens that hold a line end."""
+        texts = self.tokenizer.batch_decode([[token] for token in range(len(self.tokenizer))])
+        return frozenset(token for token, text in enumerate(texts) if "\n" in text)
+
+    def _complete(self, requests: Sequence[tuple[Request, int]], *, is_constrained: bool) -> list[Completion]:
+        """Complete requests, each given with the number of its sample, with our own engine."""
+        if not requests:
+            return []
+        (model, stop), tokenizer, decoding = self.load(), self.tokenizer, self.job.decoding
+        rows = []
+        for request, sample in requests:
+            constraint = self._constraint(request, stop) if is_constrained else None
+            row = new_row(request.task, sample, self._prompt(request), decoding, constraint)
+            if request.window is not None:
+                row.log_probability = 0.0  # by which it is shown or withheld
+                row.also_stop = self._line_ends if request.is_line else frozenset()
+            rows.append(row)
+        self.report.num_rows += len(rows)
+        complete_rows(model, rows, stop, decoding.batch_tokens, lambda row: self.report.count(len(row.tokens)))
+        return [_completion_of(row, tokenizer) for row in rows]
+
+    def _complete_with_servers(
+        self, engine: ForeignEngine, requests: Sequence[tuple[Request, int]]
+    ) -> list[Completion]:
+        """Complete requests with servers of the merged model; they end before this process loads a model itself."""
+        folder = self.job.run_dir / _SERVED
+        save_served(self.job, self.tokenizer, folder)
+        prompts = [ForeignPrompt(request.task, sample, self._prompt(request)) for request, sample in requests]
+        self.report.num_rows += len(prompts)
+        with start_servers(engine, folder, self.job.run_dir / _ENGINE_LOG) as endpoints:
+            completions = complete_prompts(endpoints, prompts, self.job.decoding, engine.at_once, self.report.count)
+        shutil.rmtree(folder)
+        return completions
 
 
-def _prompt(tokenizer: Any, job: GenerationJob, request: Request) -> tuple[int, ...]:
-    return encode_prompt(tokenizer, job.system_prompt, request.prompt)
-
-
-def _answered_by(
-    engine: Engine,
-    job: GenerationJob,
-    tokenizer: Any,
-    asked: Sequence[tuple[Request, int]],
-    report: "CompletionCounter",
-) -> list[Answer]:
-    """Let servers of the merged model answer freely; they have ended when a model is loaded here."""
-    folder = job.run_dir / _SERVED
-    _save_served(job, tokenizer, folder)
-    prompts = [Prompt(request.task, sample, _prompt(tokenizer, job, request)) for request, sample in asked]
-    report.num_rows += len(prompts)
-    with serving(engine, folder, job.run_dir / _ENGINE_LOG) as endpoints:
-        answers = answered(endpoints, prompts, job.decoding, engine.at_once, report.count)
-    shutil.rmtree(folder)
-    return answers
-
-
-def _save_served(job: GenerationJob, tokenizer: Any, folder: Path) -> None:
-    """Write the model as any program loads it: what is judged is what is handed on."""
-    model = load_judged(job.model_copy(update={"held": "dense", "device": "cpu"}))
-    # Nothing of what the base prefers but where a turn ends: requests say how they are answered.
-    model.generation_config = GenerationConfig(eos_token_id=sorted(vocabulary_of(tokenizer, model).stop))
-    save_merged(model, job.base_path, folder)
+def save_served(evaluated: EvaluatedModel, tokenizer: Any, folder: Path) -> None:
+    """Save a merged model as a plain folder, with the weights that are evaluated, for another engine."""
+    model = load_evaluated(evaluated.model_copy(update={"held": "dense", "device": "cpu"}))
+    # Nothing of what the base prefers but where a turn ends: requests say how they are completed.
+    model.generation_config = GenerationConfig(eos_token_id=sorted(stop_tokens(tokenizer, model)))
+    save_merged(model, evaluated.base_path, folder)
     tokenizer.save_pretrained(folder)
     del model
     gc.collect()
 
 
-class _Model:
-    """The model of a process, loaded when it is first asked."""
+@dataclass(eq=False, kw_only=True)
+class Row(Slot):
+    """A completion to a task, by its name, and which of the samples of it, from 0.
 
-    def __init__(self, job: GenerationJob, tokenizer: Any) -> None:
-        self.tokenizer = tokenizer
-        self._job = job
-        self._loaded: tuple[Any, Vocabulary] | None = None
+    Tokens of `also_stop` end it as well: the end of a line, where a line is asked for.
+    """
 
-    def loaded(self) -> tuple[Any, Vocabulary]:
-        if self._loaded is None:
-            model = load_judged(self._job)
-            pack_linear(model)
-            self._loaded = model, vocabulary_of(self.tokenizer, model)
-        return self._loaded
+    name: str
+    sample: int
+    also_stop: frozenset[int] = frozenset()
 
+    def take(self, token: int, scores: "torch.Tensor", stop: frozenset[int]) -> None:
+        """Write a token; one of `also_stop` ends the completion, and is part of it."""
+        super().take(token, scores, stop)
+        if self.end is None and token in self.also_stop:
+            self.end = "length"
 
-class _Loop:
-    """Our own loop, for the requests of one job."""
-
-    def __init__(self, job: GenerationJob, model: _Model, report: "CompletionCounter") -> None:
-        self._job = job
-        self._model = model
-        self._report = report
-
-    def answered(self, requests: Sequence[tuple[Request, int]], *, is_constrained: bool) -> list[Answer]:
-        if not requests:
-            return []
-        (model, vocabulary), tokenizer, decoding = self._model.loaded(), self._model.tokenizer, self._job.decoding
-        rows = [Row(request.task, sample, _prompt(tokenizer, self._job, request)) for request, sample in requests]
-        if is_constrained:
-            for row, (request, _) in zip(rows, requests, strict=True):
-                row.constraint = Constraint(
-                    tokenizer, vocabulary.stop, request.mode, decoding.max_new_tokens, names=decoding.names
-                )
-        if decoding.num_samples > 1:
-            for row in rows:
-                row.log_probability = 0.0
-        self._report.num_rows += len(rows)
-        decode(model, rows, vocabulary, decoding, lambda row: self._report.count(len(row.tokens)))
-        return [_answer_of(row, tokenizer) for row in rows]
+    @property
+    def stopped(self) -> bool:
+        """Whether the end of the turn was written."""
+        return self.end == "stop"
 
 
-def _answer_of(row: Row, tokenizer: Any) -> Answer:
-    return Answer(
+def new_row(
+    name: str,
+    sample: int,
+    prompt: Sequence[int],
+    decoding: Decoding,
+    constraint: Constraint | InsertConstraint | None = None,
+) -> Row:
+    """Return a completion that has not begun; one of several samples adds up the log-probabilities of its tokens."""
+    return Row(
+        tuple(prompt),
+        Sampler(decoding.temperature, decoding.top_p, f"{decoding.seed}:{name}:{sample}"),
+        decoding.max_new_tokens,
+        constraint,
+        0.0 if decoding.num_samples > 1 else None,
+        name=name,
+        sample=sample,
+    )
+
+
+def complete_rows(
+    model: Any, rows: Sequence[Row], stop: frozenset[int], batch_tokens: int, done: Callable[[Row], None]
+) -> None:
+    """Write all completions into their rows; long prompts first, so that memory is at its highest at once.
+
+    `stop` are tokens that end a turn, `batch_tokens` positions that are held at once; `done` takes each row when its
+    completion has ended.
+    """
+    ordered = sorted(rows, key=lambda row: (-len(row.prompt), row.name, row.sample))
+    state = state_positions(model) if rows else 0
+    for band in _bands(ordered):
+        num_positions = max(row.num_positions for row in band)
+        num_slots = max(1, batch_tokens // (num_positions + state))
+        engine, waiting = Engine[Row](model, stop, num_slots, num_positions=num_positions), deque(band)
+        while waiting or engine.slots:
+            while waiting and engine.has_room:
+                engine.admit(waiting.popleft())
+            for row in engine.step():
+                done(row)
+
+
+def _bands(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Yield rows of like length: each row of a band fills at least half of the room that its longest row reserves."""
+    band: list[Row] = []
+    for row in rows:
+        if band and 2 * row.num_positions < band[0].num_positions:
+            yield band
+            band = []
+        band.append(row)
+    if band:
+        yield band
+
+
+def _completion_of(row: Row, tokenizer: Any) -> Completion:
+    return Completion(
         task=row.name,
         sample=row.sample,
         text=tokenizer.decode(row.tokens[:-1] if row.stopped else row.tokens, skip_special_tokens=True),
@@ -145,19 +237,19 @@ def _answer_of(row: Row, tokenizer: Any) -> Answer:
     )
 
 
-def vocabulary_of(tokenizer: Any, model: Any) -> Vocabulary:
-    """Return the ids that end a turn: that of ChatML, and what the model itself names."""
-    end = tokenizer.convert_tokens_to_ids(IM_END)
+def stop_tokens(tokenizer: Any, model: Any) -> frozenset[int]:
+    """Return the tokens that end a turn: that of its chat format, and those that the model itself names."""
     named = model.generation_config.eos_token_id
     named = named if isinstance(named, list) else [named]
-    return Vocabulary(frozenset({end, *(token for token in named if token is not None)}), end)
+    end: int = tokenizer.convert_tokens_to_ids(format_for(tokenizer).end)
+    return frozenset({end, *(token for token in named if token is not None)})
 
 
 class CompletionCounter:
     """Counts the completions of a model, and logs each."""
 
     def __init__(self, log: TelemetryLog, label: str, num_rows: int = 0) -> None:
-        """Begin now; `num_rows` are asked for so far."""
+        """Start the clock; `num_rows` completions are expected so far."""
         self.num_rows = num_rows
         self._log = log
         self._label = label
@@ -177,33 +269,3 @@ class CompletionCounter:
             "seconds": time.monotonic() - self._begin,
         }
         self._log.write("answer", payload)
-
-
-_ROWS = 32
-"""The number of rows that weights are packed for; others are served from the same packing."""
-
-
-class PackedLinear(torch.nn.Module):  # type: ignore[misc]  # the library is untyped
-    """A linear layer that can answer, and neither be trained nor saved."""
-
-    def __init__(self, linear: torch.nn.Linear) -> None:
-        """Pack the weights of a layer in float32 on the CPU, which is left as it is."""
-        super().__init__()
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), _ROWS)  # noqa: SLF001 - its name
-        self._bias = None if linear.bias is None else linear.bias.detach()
-
-    def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """Multiply rows of shape `(..., inputs)`."""
-        product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._packed, self._bias, "none", [], "")  # noqa: SLF001 - its name
-        return product
-
-
-def pack_linear(model: torch.nn.Module) -> None:
-    """Replace every linear layer in float32 on the CPU; others, and where there is no oneDNN, stay."""
-    if not torch.backends.mkldnn.is_available():
-        return
-    for parent in list(model.modules()):
-        for name, child in list(parent.named_children()):
-            is_linear = type(child) is torch.nn.Linear
-            if is_linear and child.weight.device.type == "cpu" and child.weight.dtype == torch.float32:
-                setattr(parent, name, PackedLinear(child))

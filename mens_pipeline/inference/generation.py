@@ -2,23 +2,34 @@
 
 import re
 from collections.abc import Iterable
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import Field, model_validator
 
-from mens_pipeline.inference.sampling import Syntax
 from mens_pipeline.jobs.protocol import Job
 from mens_pipeline.language import Mode, analyze, tokenize
 from mens_pipeline.storage.validation import Strict
 
-ANSWERS: Final = "answers.jsonl"
-"""In the folder of a generation job: one `Answer` a line."""
+COMPLETIONS: Final = "answers.jsonl"
+"""In the folder of a generation job: one `Completion` a line."""
 
 
 Dtype = Literal["float32", "bfloat16"]
 Held = Literal["dense", "nf4"]
-"""How the weights of a judged model lie in memory."""
+"""How the weights of an evaluated model lie in memory."""
+
+
+class Syntax(StrEnum):
+    """Whether the parser steers what a model writes."""
+
+    FREE = "free"
+    """It does not."""
+    CONSTRAINED = "constrained"
+    """Only tokens are written after which the completion can still become a program."""
+    FALLBACK = "fallback"
+    """A completion that was written freely and is no program is generated again, constrained."""
 
 
 class Decoding(Strict):
@@ -50,7 +61,7 @@ class Decoding(Strict):
 
 
 class EvaluationConfig(Decoding):
-    """`config/evaluation.yaml`: how models answer, and what is asked beside the exam."""
+    """`config/evaluation.yaml`: how models answer, and what is asked beside the eval suite."""
 
     syntax: Syntax = Field(default=Syntax.FALLBACK, description="Of the adapter; all others answer freely.")
     base_tasks: int | None = Field(
@@ -63,22 +74,51 @@ class EvaluationConfig(Decoding):
         default=24, ge=0, description="Synthetic tasks of each group that the adapter is asked; 0: none."
     )
 
+    infill_holes: int = Field(
+        default=500, ge=0, le=20_000, description="Holes of held-out programs that the adapter fills; 0: none."
+    )
+    infill_lines: int = Field(
+        default=120, ge=1, description="Of these, rests of lines that models are asked for that see no suffix."
+    )
+    infill_tokens: int = Field(default=64, ge=1, le=1_024, description="Tokens of a piece at most.")
+
     @property
     def decoding(self) -> Decoding:
-        """Decoding options without those of the exam."""
+        """Decoding options without those of the eval suite."""
         return Decoding.model_validate(self.model_dump(include=set(Decoding.model_fields)))
 
 
 class Request(Strict):
-    """One request; the answer carries its name."""
+    """One request; its completion carries its name."""
 
     task: str
     prompt: str
     mode: Mode = Field(default=Mode.SOURCE, description="How a program in the answer is read.")
+    suffix: str | None = Field(
+        default=None,
+        exclude_if=lambda suffix: suffix is None,
+        description="What stands behind the cursor; the prompt is then what stands before it.",
+    )
+    window: int | None = Field(
+        default=None,
+        exclude_if=lambda window: window is None,
+        description="Tokens around the cursor that are shown, without a chat; null for a prompt of a chat.",
+    )
+
+    @property
+    def is_line(self) -> bool:
+        """Whether the rest of a line is asked for: around a cursor, with nothing of what stands behind it."""
+        return self.window is not None and self.suffix is None
+
+    def is_met_by(self, completion: str) -> bool:
+        """Check whether a completion is a program, or around a cursor, whether all of it is one."""
+        if self.window is None:
+            return is_program(completion, self.mode)
+        return analyze(self.prompt + completion + (self.suffix or ""), self.mode).ok
 
 
-class Answer(Strict):
-    """Answer of a model to a prompt."""
+class Completion(Strict):
+    """Completion of a model to a prompt."""
 
     task: str
     sample: int = Field(ge=0)
@@ -92,12 +132,12 @@ class Answer(Strict):
     )
 
 
-def as_served(answers: Iterable[Answer]) -> tuple[Answer, ...]:
+def as_served(completions: Iterable[Completion]) -> tuple[Completion, ...]:
     """Return the completions of a model, with second tries, which come behind all others, in place of first ones."""
-    return tuple({(answer.task, answer.sample): answer for answer in answers}.values())
+    return tuple({(completion.task, completion.sample): completion for completion in completions}.values())
 
 
-class JudgedModel(Strict):
+class EvaluatedModel(Strict):
     """Base and adapter to load."""
 
     base_path: Path = Field(description="The folder of the base model.")
@@ -112,15 +152,15 @@ class JudgedModel(Strict):
     )
 
 
-class Engine(Strict):
-    """Servers that answer in place of our own loop."""
+class ForeignEngine(Strict):
+    """Servers in place of our own engine."""
 
     command: str = Field(description="Starts one, with `{folder}` and `{port}` in it, and perhaps `{index}`.")
     copies: int = Field(default=1, ge=1, description="How many share the requests.")
     at_once: int = Field(default=16, ge=1, description="Requests on their way to each.")
 
 
-class GenerationJob(JudgedModel, Job):
+class GenerationJob(EvaluatedModel, Job):
     """Job of a generation process."""
 
     kind: Literal["generate"] = "generate"
@@ -128,14 +168,16 @@ class GenerationJob(JudgedModel, Job):
     system_prompt: str
     decoding: Decoding
     requests: tuple[Request, ...]
-    engine: Engine | None = Field(default=None, description="What writes free answers; None for our own loop.")
-    then: tuple[Path, ...] = Field(default=(), description="Jobs of the same model, done next without loading it anew.")
+    engine: ForeignEngine | None = Field(default=None, description="What writes free answers; None for our own loop.")
+    then: tuple[Path, ...] = Field(
+        default=(), description="Jobs of the same model, done next without loading it again."
+    )
 
 
-def progress_of(answer: dict[str, Any]) -> str:
+def progress_of(completion: dict[str, Any]) -> str:
     """Format the progress of a generation for people."""
-    rate = answer["num_tokens"] / max(answer["seconds"], 1e-9)
-    return f"{answer['num_done']}/{answer['num_answers']} answers, {rate:.0f} tokens/s"
+    rate = completion["num_tokens"] / max(completion["seconds"], 1e-9)
+    return f"{completion['num_done']}/{completion['num_answers']} answers, {rate:.0f} tokens/s"
 
 
 _FENCE: Final = re.compile(
@@ -159,21 +201,21 @@ _PLACEHOLDER: Final = re.compile(
 """Marks of unfinished code; `todo`, `stub`, `placeholder` alone are words that user interfaces are described with."""
 
 
-def program_in(answer: str) -> str:
+def program_in(completion: str) -> str:
     """Return the program of a completion: the longest fenced block when there is one, else all of it."""
-    blocks = [match["program"] for match in _FENCE.finditer(answer)]
-    return max(blocks, key=len) if blocks else answer
+    blocks = [match["program"] for match in _FENCE.finditer(completion)]
+    return max(blocks, key=len) if blocks else completion
 
 
-def is_program(answer: str, mode: Mode) -> bool:
-    """Return whether the program of an answer is accepted by the front end, and declares something."""
-    module = analyze(program_in(answer), mode).module
+def is_program(completion: str, mode: Mode) -> bool:
+    """Return whether the program of a completion is accepted by the front end, and declares something."""
+    module = analyze(program_in(completion), mode).module
     return module is not None and bool(module.declarations)
 
 
-def is_refusal(answer: str) -> bool:
-    """Return whether an answer says that the model will not or cannot do it."""
-    return _REFUSAL.search(answer) is not None
+def is_refusal(completion: str) -> bool:
+    """Return whether a completion says that the model will not or cannot do it."""
+    return _REFUSAL.search(completion) is not None
 
 
 def has_placeholder(program: str) -> bool:

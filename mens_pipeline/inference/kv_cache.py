@@ -1,128 +1,180 @@
-"""Keys and values of a batch, in room that is taken once. For a generation process alone.
+"""Keys, values and states of rows that come and go, for one token of each at a time. For a generation process alone.
 
-The library's own layers copy all keys and values for each new token; that copying took over 60 % of the time of a step
-of 39 rows at 100 positions, and grew with the answers.
+All rows end at the same column: a step writes one column, and a mask by distance between columns, as windows of
+attention have it, is one by distance between positions. The columns lie in room that is taken once; the library's own
+layers copy all keys and values for each new token, which took over 60 % of a step of 39 rows at 100 positions.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer, LinearAttentionCacheLayerMixin
+from transformers.cache_utils import (
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+    LinearAttentionCacheLayerMixin,
+    LinearAttentionLayer,
+)
+
+_ATTENTION: Final = frozenset((DynamicLayer, DynamicSlidingWindowLayer))
+_SPARE: Final = 4
+"""One column in so many is spare, so that rows seldom have to move."""
 
 
-class ReservedLayer(DynamicLayer):  # type: ignore[misc]  # the library is untyped
-    """A layer whose keys and values grow in place, up to what was reserved."""
+class SlotCache:
+    """Keys, values and states of rows.
 
-    def __init__(self, num_positions: int) -> None:
-        """Reserve nothing before the first keys say how large they are."""
-        super().__init__()
-        self._num_positions = num_positions
-
-    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Take the room; both are of shape `(rows, heads, positions, size of a head)`."""
-        super().lazy_initialization(key_states, value_states)
-        self._rooms = tuple(
-            states.new_empty((*states.shape[:2], self._num_positions, states.shape[-1]))
-            for states in (key_states, value_states)
-        )
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *_args: Any, **_kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write new keys and values behind those that are there, and return all of both, as views.
-
-        Raises:
-            ValueError: There are more than was reserved.
-        """
-        begin = self.get_seq_length()
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        end = begin + key_states.shape[-2]
-        if end > self._num_positions:
-            raise ValueError(f"{end} positions, and room was reserved for {self._num_positions}")
-        for room, states in zip(self._rooms, (key_states, value_states), strict=True):
-            room[:, :, begin:end] = states
-        self._show(end)
-        return self.keys, self.values
-
-    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
-        """Keep rows in the new order of `without`, where none moves behind its place; only moved ones are copied."""
-        end = self.get_seq_length()
-        chosen: list[int] = beam_idx.tolist()
-        for room in self._rooms:
-            for place, row in enumerate(chosen):
-                if place != row:
-                    room[place, :, :end] = room[row, :, :end]
-        self._rooms = tuple(room[: len(chosen)] for room in self._rooms)
-        self._show(end)
-
-    def _show(self, end: int) -> None:
-        self.keys, self.values = (room[:, :, :end] for room in self._rooms)
-
-
-class Slots:
-    """The keys and values of rows that come and go, each from its first position on, for one token of each at a time.
-
-    `cache` is what a model takes as its past.
+    Attributes:
+        past: What a model takes as its past.
+        lengths: Positions of each row; of the longest one in `longest`.
+        end: The column behind the last position of every row.
+        takes_many: Whether rows of any lengths go together; other layers than attention and linear attention are kept
+            as the library keeps them, for one row.
     """
 
-    def __init__(self, config: Any, num_positions: int, num_rows: int, device: torch.device) -> None:
-        """Begin without rows, for a model all of whose layers see every position, as `sees_everything` tells."""
-        self.lengths = torch.zeros(0, dtype=torch.long, device=device)
-        self.cache = DynamicCache(config=config)
-        self.cache.layers = [_SlotLayer(self, num_positions, num_rows) for _ in self.cache.layers]
+    def __init__(self, model: Any, num_rows: int = 1, num_positions: int = 0) -> None:
+        """Begin without rows, with room for some of so many positions each; it grows when there are more."""
+        self._config = model.config.get_text_config()
+        self._device = model.device
+        self._reserved = num_rows, num_positions + num_positions // _SPARE + 1
+        self.clear()
+        self.takes_many = all(
+            isinstance(layer, _Room) or type(layer) is LinearAttentionLayer for layer in self.past.layers
+        )
 
-    @property
-    def longest(self) -> int:
-        """Positions of the longest row so far."""
-        return int(self.lengths.max())
+    def clear(self) -> None:
+        """Give up all rows, and the room that they have."""
+        self.lengths: list[int] = []
+        self.longest = self.end = 0
+        self.num_rows, self.num_columns = self._reserved
+        self.past = self.new_prompt()
+        self.past.layers = [_Room(self) if type(layer) in _ATTENTION else layer for layer in self.past.layers]
 
-    def mask(self) -> torch.Tensor:
-        """Return the attention mask of the next step, new positions included; of shape `(rows, positions)`."""
-        places = torch.arange(self.longest + 1, device=self.lengths.device)
-        return (places <= self.lengths[:, None]).long()
+    def new_prompt(self) -> DynamicCache:
+        """Return an empty cache to read a prompt into, for `add`."""
+        return DynamicCache(config=self._config)
 
-    def add(self, read: DynamicCache) -> None:
-        """Take a row in, behind the others, with the keys and values of its prompt."""
-        for layer, given in zip(self.cache.layers, read.layers, strict=True):
-            layer.write(len(self.lengths), given.keys, given.values)
-        self.lengths = torch.cat([self.lengths, self.lengths.new_tensor([read.get_seq_length()])])
+    @staticmethod
+    def share_prefix(prompt: DynamicCache, read: DynamicCache, num_positions: int) -> bool:
+        """Let the cache of a prompt begin with the first positions of another one, which stays unchanged.
 
-    def keep(self, rows: Sequence[int]) -> None:
-        """Keep some rows, in their new order, as `without` orders them."""
-        for layer in self.cache.layers:
-            for place, row in enumerate(rows):
-                if place != row:
-                    layer.move(row, place, int(self.lengths[row]))
-        self.lengths = self.lengths[list(rows)]
+        Returns:
+            Whether it does: only full attention keeps each position by itself.
+        """
+        if any(type(layer) is not DynamicLayer for layer in prompt.layers):
+            return False
+        for layer, other in zip(prompt.layers, read.layers, strict=True):
+            layer.lazy_initialization(other.keys, other.values)
+            layer.keys, layer.values = (states[:, :, :num_positions] for states in (other.keys, other.values))
+        return True
+
+    def positions(self) -> torch.Tensor:
+        """Return the position of the next token of each row; of shape `(rows, 1)`."""
+        return torch.tensor(self.lengths, device=self._device)[:, None]
+
+    def mask(self) -> torch.Tensor | None:
+        """Return the attention mask of the next step, its own positions included; of shape `(rows, positions)`.
+
+        None where every row is as long as the longest one.
+        """
+        if min(self.lengths) == self.longest:
+            return None
+        columns = torch.arange(self.longest + 1, device=self._device)
+        return (columns >= self.longest - self.positions()).long()
+
+    def add(self, read: DynamicCache, length: int) -> None:
+        """Take a row in, behind the others, with what was read of its prompt, of so many tokens."""
+        row = len(self.lengths)
+        self.lengths.append(length)
+        self.longest = max(self.longest, length)
+        if not self.takes_many:
+            self.past = read
+            return
+        if row == self.num_rows or length > self.end:
+            self.num_rows *= 2 if row == self.num_rows else 1
+            self._move(max(self.end, length), row)
+        for place, given in enumerate(read.layers):
+            ours = self.past.layers[place]
+            if isinstance(ours, _Room):
+                ours.write(row, given.keys, given.values)
+            elif row:
+                _join_states(ours, given)
+            else:
+                self.past.layers[place] = given
+
+    def advance(self) -> None:
+        """Count the position that a step has written for each row."""
+        self.lengths = [length + 1 for length in self.lengths]
+        self.longest += 1
+        self.end += 1
+        if self.end == self.num_columns:
+            self._move(self.longest, len(self.lengths))
+
+    def release(self, gone: Sequence[int]) -> list[int]:
+        """Drop some rows; return those that stay, in their new order."""
+        rows = close_gaps(len(self.lengths), gone)
+        if not rows:
+            self.clear()
+            return rows
+        for layer in self.past.layers:
+            if isinstance(layer, _Room):
+                for place, row in enumerate(rows):
+                    if place != row:
+                        layer.move_row(row, place)
+            else:
+                layer.reorder_cache(torch.tensor(rows, device=self._device))
+        self.lengths = [self.lengths[row] for row in rows]
+        self.longest = max(self.lengths)
+        return rows
+
+    def _move(self, end: int, num_taken: int) -> None:
+        """Let the first rows end at another column, with room behind it."""
+        self.num_columns = max(self.num_columns, end + end // _SPARE + 1)
+        width = min(self.end, end)
+        for layer in self.past.layers:
+            if isinstance(layer, _Room):
+                layer.move(num_taken, slice(self.end - width, self.end), slice(end - width, end))
+        self.end = end
 
 
-class _SlotLayer(DynamicLayer):  # type: ignore[misc]  # the library is untyped
-    """One layer of slots."""
+class _Room(DynamicLayer):  # type: ignore[misc]  # the library is untyped
+    """One layer of full or windowed attention; its rooms are of shape `(rows, heads, columns, size of a head)`."""
 
-    def __init__(self, slots: Slots, num_positions: int, num_rows: int) -> None:
+    def __init__(self, slots: SlotCache) -> None:
         super().__init__()
         self._slots = slots
-        self._size = (num_rows, num_positions)
+        self._rooms: list[torch.Tensor] = []
 
     def write(self, row: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Write a row; both are of shape `(1, heads, positions, size of a head)`."""
-        if not self.is_initialized:
-            self.lazy_initialization(keys, values)
-            rows, positions = self._size
+        """Write the last positions of a row; both are of shape `(1, heads, positions, size of a head)`."""
+        slots = self._slots
+        if not self._rooms:
+            self.is_initialized = True
             # Zeros and not whatever lies in memory: what is masked is multiplied by nothing, and NaN stays NaN.
-            self._rooms = tuple(
-                states.new_zeros((rows, states.shape[1], positions, states.shape[-1])) for states in (keys, values)
-            )
+            self._rooms = [
+                states.new_zeros((slots.num_rows, states.shape[1], slots.num_columns, states.shape[-1]))
+                for states in (keys, values)
+            ]
         for room, states in zip(self._rooms, (keys, values), strict=True):
-            room[row, :, : states.shape[-2]] = states[0]
+            room[row, :, slots.end - states.shape[-2] : slots.end] = states[0]
 
-    def move(self, row: int, place: int, length: int) -> None:
+    def move_row(self, row: int, place: int) -> None:
         """Copy a row to a place before it."""
+        columns = slice(self._slots.end - self._slots.lengths[row], self._slots.end)
         for room in self._rooms:
-            room[place, :, :length] = room[row, :, :length]
+            room[place, :, columns] = room[row, :, columns]
+
+    def move(self, num_taken: int, columns: slice, to: slice) -> None:
+        """Copy columns of the first rows to other ones, in larger room where there are more rows or columns now."""
+        size = self._slots.num_rows, self._slots.num_columns
+        for number, room in enumerate(self._rooms):
+            kept = room[:num_taken, :, columns]
+            if (room.shape[0], room.shape[2]) == size:
+                room[:num_taken, :, to] = kept.clone()
+            else:
+                self._rooms[number] = room.new_zeros((size[0], room.shape[1], size[1], room.shape[3]))
+                self._rooms[number][:num_taken, :, to] = kept
 
     def get_seq_length(self) -> int:
         """Return positions of the longest row."""
@@ -131,18 +183,21 @@ class _SlotLayer(DynamicLayer):  # type: ignore[misc]  # the library is untyped
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_args: Any, **_kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write one position of each row behind those that it has; return all, up to the longest row, as views."""
-        lengths, end = self._slots.lengths, self._slots.longest + 1
-        rows = torch.arange(len(lengths), device=lengths.device)
+        """Write one position of each row, and return all of the longest row and as many of the others, as views."""
+        slots = self._slots
+        num_rows, begin, end = len(slots.lengths), slots.end - slots.longest, slots.end
         for room, states in zip(self._rooms, (key_states, value_states), strict=True):
-            room[rows, :, lengths] = states[:, :, 0]
-        self.keys, self.values = (room[: len(lengths), :, :end] for room in self._rooms)
+            room[:num_rows, :, end] = states[:, :, 0]
+        self.keys, self.values = (room[:num_rows, :, begin : end + 1] for room in self._rooms)
         return self.keys, self.values
 
 
-def sees_everything(config: Any) -> bool:
-    """Return whether every layer of a model looks at every position: none sees a window, or keeps a state."""
-    return all(type(layer) is DynamicLayer for layer in DynamicCache(config=config).layers)
+def _join_states(ours: LinearAttentionLayer, given: LinearAttentionLayer) -> None:
+    """Put the states of a row behind those of the others."""
+    for states, others in ((ours.conv_states, given.conv_states), (ours.recurrent_states, given.recurrent_states)):
+        for number, state in others.items():
+            if state is not None:
+                states[number] = torch.cat([states[number], state])
 
 
 def state_positions(model: Any) -> int:
@@ -152,6 +207,8 @@ def state_positions(model: Any) -> int:
         0 for a model without layers that keep a state; 1 for one without any others.
     """
     cache = DynamicCache(config=model.config.get_text_config())
+    if not any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in cache.layers):
+        return 0
     with torch.inference_mode():
         token = torch.zeros((1, 1), dtype=torch.long, device=model.device)
         model(input_ids=token, past_key_values=cache, use_cache=True)
@@ -165,17 +222,7 @@ def state_positions(model: Any) -> int:
     return -(-fixed // (growing or fixed or 1))
 
 
-def reserved_cache(config: Any, num_positions: int) -> DynamicCache:
-    """Build a cache for a batch whose longest row is known, prompt and answer together.
-
-    Layers that see a window, or keep a state, stay the library's own.
-    """
-    cache = DynamicCache(config=config)
-    cache.layers = [ReservedLayer(num_positions) if type(layer) is DynamicLayer else layer for layer in cache.layers]
-    return cache
-
-
-def without(num_rows: int, gone: Sequence[int]) -> list[int]:
+def close_gaps(num_rows: int, gone: Sequence[int]) -> list[int]:
     """Return the rows that stay: each gap is filled by the last of them, so that few of them move."""
     left = set(gone)
     staying = [row for row in range(num_rows) if row not in left]

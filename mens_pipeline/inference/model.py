@@ -1,4 +1,4 @@
-"""The model that is judged: base and adapter as one model. For a generation process alone.
+"""The model that is evaluated: base and adapter as one model. For a generation process alone.
 
 The adapter was trained on four-bit weights. Here they are quantised and restored once, and the adapter is added to
 them, so that every token costs one plain matrix product; the numbers are those of the four-bit model. A GPU that is too
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.generation import JudgedModel
+from mens_pipeline.inference.generation import EvaluatedModel
 from mens_pipeline.models.adapter import read_adapter_config
 from mens_pipeline.models.base import configuration_of
 from mens_pipeline.training.qlora import load_base
@@ -21,20 +21,27 @@ if TYPE_CHECKING:
 _HEAD: Final = "lm_head"
 
 
-def load_judged(job: JudgedModel) -> "PreTrainedModel":
-    """Load base and adapter as one model, ready to generate.
-
-    Raises:
-        RefusedError: The adapter is not what training writes, or does not fit the base.
-    """
+def load_evaluated(job: EvaluatedModel) -> "PreTrainedModel":
+    """Load base and adapter as one model, ready to generate; refuse (`RefusedError`) an adapter that does not fit."""
     if job.adapter_path is not None:
         read_adapter_config(job.adapter_path)
     import torch
     from peft import PeftModel
+    from transformers import AutoModelForCausalLM
 
     compute_dtype = getattr(torch, job.compute_dtype)
     if job.held == "dense":
-        model = _restored_base(job)
+        # The values that it has in four bits, rounded first, as for training.
+        model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+            job.base_path,
+            dtype=getattr(torch, job.trained_in),
+            attn_implementation="sdpa",
+            use_safetensors=True,
+            trust_remote_code=False,
+            device_map={"": job.device},
+        )
+        if job.quantization != "none":
+            restore_quantized(model, job.quantization, double_quant=job.double_quant)
         # Weights alone: the frequencies of positions stay in float32, as they were trained and as anybody loads them.
         for parameter in model.parameters():
             parameter.data = parameter.data.to(compute_dtype)
@@ -45,27 +52,9 @@ def load_judged(job: JudgedModel) -> "PreTrainedModel":
             adapted = PeftModel.from_pretrained(model, job.adapter_path)
         except (RuntimeError, ValueError, KeyError) as error:
             message = f"{job.adapter_path}: does not fit {job.base_path} ({str(error)[:300]})."
-            raise RefusedError(f"{message} Judge it with the base it was trained on.") from error
+            raise RefusedError(f"{message} Evaluate it with the base it was trained on.") from error
         model = adapted.merge_and_unload() if job.held == "dense" else adapted
     return model.eval()
-
-
-def _restored_base(job: JudgedModel) -> "PreTrainedModel":
-    """Load the base with the values that it has in four bits, rounded before as it was for training."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-        job.base_path,
-        dtype=getattr(torch, job.trained_in),
-        attn_implementation="sdpa",
-        use_safetensors=True,
-        trust_remote_code=False,
-        device_map={"": job.device},
-    )
-    if job.quantization != "none":
-        restore_quantized(model, job.quantization, double_quant=job.double_quant)
-    return model
 
 
 def restore_quantized(model: "PreTrainedModel", quant_type: str, *, double_quant: bool) -> None:

@@ -2,36 +2,22 @@
 
 import hashlib
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import torch
 
 _COLDEST: Final = 1e-5
-"""A temperature below it: scores divided by it are no numbers any more, and the most likely token wins anyway."""
-
-
+"""Scores divided by less are no numbers any more, and the most likely token wins anyway."""
 _LIKELY: Final = 1024
 """Tokens that are looked at first; they hold next to all probability."""
 
 
-class Syntax(StrEnum):
-    """Whether the parser steers what a model writes."""
-
-    FREE = "free"
-    """It does not."""
-    CONSTRAINED = "constrained"
-    """Only tokens are written after which the answer can still become a program."""
-    FALLBACK = "fallback"
-    """An answer that was written freely and is no program is generated again, constrained."""
-
-
 class Sampler:
-    """Draws the tokens of one answer, from a generator of its own."""
+    """Draws the tokens of one completion, from a generator of its own."""
 
     def __init__(self, temperature: float, top_p: float, start: str) -> None:
-        """Begin an answer; the same `start` gives the same draws, a temperature of 0 always the most likely token."""
+        """Begin a completion: the same `start` gives the same draws, a temperature of 0 the most likely token."""
         import torch
 
         self._temperature = temperature
@@ -75,17 +61,20 @@ class Sampler:
 
     @staticmethod
     def choose_each(samplers: "Sequence[Sampler]", scores: "torch.Tensor") -> list[int]:
-        """Return the next token of each of several answers, which all are drawn alike: one look at the device for all.
+        """Return the next token of each of several completions: one look at the device for all that are drawn alike.
 
-        Of `scores`, as float32, a row is of one answer.
+        Of `scores`, as float32, a row is of one completion.
         """
         import torch
 
-        if samplers[0]._temperature < _COLDEST:  # noqa: SLF001 - its own class
+        temperatures = [sampler._temperature for sampler in samplers]  # noqa: SLF001 - its own class
+        are_cold = {temperature < _COLDEST for temperature in temperatures}
+        if are_cold == {True}:
             most_likely: list[int] = scores.argmax(-1).tolist()
             return most_likely
-        temperatures = torch.tensor([sampler._temperature for sampler in samplers])  # noqa: SLF001 - likewise
-        return [*map(Sampler._draw, samplers, *_likely(scores, temperatures), scores)]
+        if len(are_cold) > 1:
+            return [*map(Sampler.choose, samplers, scores)]
+        return [*map(Sampler._draw, samplers, *_likely(scores, torch.tensor(temperatures)), scores)]
 
 
 def _most_likely(scores: "torch.Tensor", refused: Sequence[int]) -> int:

@@ -1,6 +1,6 @@
-"""Work in processes of their own: whatever loads a model trains, answers, merges and exports here.
+"""Work in processes of their own: whatever loads a model trains, generates, merges and exports here.
 
-`python -m mens_pipeline.jobs JOB PARENT` does the job that a file describes; `kind` in it names the function (`kinds`).
+`python -m mens_pipeline.jobs JOB PARENT` does the job that a file describes; `run.KINDS` says what each kind of job is.
 
 - Start: `local.run_job` starts that command on this machine, several ranks with `--ranks N` (`agent`), workers of a
   Ray cluster with `--ray` (`ray`). It gets no secrets, no network, and nothing of the current folder (`environment`).

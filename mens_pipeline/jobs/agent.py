@@ -19,7 +19,7 @@ _LAUNCHERS: Final = frozenset(("TORCHELASTIC_RUN_ID", ON_RAY))
 """Variables of those whose `RANK` counts."""
 
 _GRACE_SECONDS: Final = 100
-"""How long a process may take to write its checkpoint; less than whoever started this one waits."""
+"""Seconds that a process may take to write its checkpoint; less than its parent process waits."""
 
 
 def start_ranks(command: Sequence[str], number: int) -> ExitCode:
@@ -54,7 +54,7 @@ class Team:
         """Whether it is the one that writes."""
         return self.rank == 0
 
-    def summed(self, values: Sequence[float], device: str) -> list[float]:
+    def sum_over_all(self, values: Sequence[float], device: str) -> list[float]:
         """Add up figures of all processes; each gets the sums once all have called."""
         if self.size == 1:
             return list(values)

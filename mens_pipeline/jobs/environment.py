@@ -13,7 +13,7 @@ _SECRETS: Final = (
 
 
 _MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**40)}
-"""Keep memory that tensors gave back, up to 32 MB each: the system would clear every page of it anew (glibc alone)."""
+"""Keep memory that tensors gave back, up to 32 MB each: the system would clear every page of it again (glibc alone)."""
 
 
 def num_processors() -> int:

@@ -15,23 +15,23 @@ _BLOCK: Final = 65_536
 
 
 class TelemetryLog:
-    """The log of a job; lines are written at once, so that a job that dies has told what it did."""
+    """The log of a job; lines are written at once, so that those of a job that dies are there."""
 
     def __init__(self, path: Path) -> None:
-        """Append to a log; what a job that died left of a line is dropped."""
+        """Append to a log; the unfinished line of a job that died is cut off."""
         self._path = path
         if path.is_file():
             os.truncate(path, _end_of_whole_lines(path))
 
     def write(self, event: str, payload: dict[str, Any]) -> None:
-        """Add an event, such as `train_start`, `step` or `answer`, with its fields in JSON types."""
+        """Add an event, such as `train_start`, `step` or `completion`, with its fields in JSON types."""
         line = {"ts_ms": time.time_ns() // 1_000_000, "event": event, "payload": payload}
         with self._path.open("a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
 
 
 class SilentLog(TelemetryLog):
-    """The log of a process that trains together with others, of which the first one tells."""
+    """The log of a process that trains together with others, of which the first one logs."""
 
     def __init__(self) -> None:
         """Write nothing."""
@@ -63,7 +63,7 @@ class Follower:
 
 
 @contextmanager
-def polled(poll: Callable[[], None], seconds: float) -> Iterator[None]:
+def poll_in_thread(poll: Callable[[], None], seconds: float) -> Iterator[None]:
     """Call something again and again in a thread of its own while the block runs, and once more at its end."""
     is_over = threading.Event()
 

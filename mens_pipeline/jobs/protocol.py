@@ -72,12 +72,12 @@ def result_of(run_dir: Path) -> dict[str, Any] | None:
 
 
 def fail(job: Job, reason: str) -> ExitCode:
-    """Leave word of why a job was refused."""
+    """Write down why a job was refused, for its parent to read."""
     (job.run_dir / FAILURE).write_text(as_document({"reason": reason}), encoding="utf-8")
     return ExitCode.REFUSED
 
 
-def ended(run_dir: Path) -> ExitCode:
+def exit_code_of(run_dir: Path) -> ExitCode:
     """Return how a training came to its end, by what it left."""
     if result_of(run_dir) is not None:
         return ExitCode.DONE

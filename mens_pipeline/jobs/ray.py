@@ -15,8 +15,8 @@ from dagster_pipes import PipesEnvVarParamsLoader, open_dagster_pipes
 from mens_pipeline.errors import MensError, RefusedError
 from mens_pipeline.jobs.agent import ON_RAY
 from mens_pipeline.jobs.environment import own_environment
-from mens_pipeline.jobs.kinds import function_of, read_job
-from mens_pipeline.jobs.protocol import FAILURE, STOP, ExitCode, ended, fail
+from mens_pipeline.jobs.protocol import FAILURE, STOP, ExitCode, exit_code_of, fail
+from mens_pipeline.jobs.run import function_of, read_job
 
 _RAY: Final = "ray"
 """In the folder of a run: what Ray keeps of it."""
@@ -40,7 +40,7 @@ def run_workers(job: Any, job_path: Path) -> ExitCode:
     # A job of Dagster is looked at by its client, which warns of one that says nothing.
     with open_dagster_pipes() if PipesEnvVarParamsLoader().is_dagster_pipes_process() else nullcontext():  # type: ignore[no-untyped-call]
         _fit(job, job_path)
-    return ended(job.run_dir)
+    return exit_code_of(job.run_dir)
 
 
 def _fit(job: Any, job_path: Path) -> None:

@@ -1,23 +1,83 @@
-"""The process of a job, from inside: it dies with its parent, holds its device alone, and says how it ended."""
+"""A job, from inside its process: the kinds there are, the device that it holds alone, and how it says how it ended."""
 
 import os
 import shutil
 import signal
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
-from mens_pipeline.errors import MensError
+from pydantic import ValidationError
+
+from mens_pipeline.errors import MensError, RefusedError
 from mens_pipeline.jobs.agent import own_team, start_ranks
 from mens_pipeline.jobs.device import exclusive
 from mens_pipeline.jobs.environment import own_environment
-from mens_pipeline.jobs.kinds import function_of, read_job
 from mens_pipeline.jobs.local import die_with_parent, job_command
 from mens_pipeline.jobs.protocol import CHECKPOINTS, COMPLETE, FAILURE, ExitCode, Job, fail
 from mens_pipeline.storage.files import is_full
+from mens_pipeline.storage.validation import Strict, errors_in
+
+
+class Kind(NamedTuple):
+    """Parameters, a subclass of `Job`, and function of a kind, each as `module:name`.
+
+    The function takes the parameters, and returns False where it was asked to stop before its end.
+    """
+
+    parameters: str
+    function: str
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "train": Kind("mens_pipeline.training.recipe:TrainingJob", "mens_pipeline.training.train:train"),
+    "scratch": Kind("mens_pipeline.scratch.run:ScratchJob", "mens_pipeline.scratch.train:train"),
+    "generate": Kind("mens_pipeline.inference.generation:GenerationJob", "mens_pipeline.inference.generate:generate"),
+    "merge": Kind("mens_pipeline.delivery.merge_job:MergeJob", "mens_pipeline.delivery.merge:merge"),
+    "gguf": Kind("mens_pipeline.delivery.merge_job:GgufJob", "mens_pipeline.delivery.gguf_file:export"),
+}
+
+
+_ADVICE: Final = "Commands such as `mens train` write the jobs that they start; run one of them."
+
+
+class _Named(Strict, extra="ignore"):
+    kind: str
+
+
+def read_job(path: Path) -> Job:
+    """Read a job as the parameters of its kind.
+
+    Raises:
+        RefusedError: It cannot be read, is of no kind, or lacks something of its kind; the message says which.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        kind = _Named.model_validate_json(text).kind
+        if kind not in KINDS:
+            raise RefusedError(f"{path}: kind {kind!r}, expected one of {', '.join(KINDS)}. {_ADVICE}")
+        job: Job = _load(KINDS[kind].parameters).model_validate_json(text)
+    except OSError as error:
+        raise RefusedError(f"{path}: {error.strerror or error}. {_ADVICE}") from error
+    except ValidationError as error:
+        raise RefusedError(f"{path}: no job ({errors_in(error)}). {_ADVICE}") from error
+    return job
+
+
+def function_of(job: Job) -> Callable[[Job], bool | None]:
+    """Return what does a job; this loads the deep learning stack."""
+    function: Callable[[Job], bool | None] = _load(KINDS[job.kind].function)
+    return function
+
+
+def _load(name: str) -> Any:
+    module, _, member = name.partition(":")
+    return getattr(import_module(module), member)
+
 
 _NO_ROOM: Final = ("No space left on device", "File too large", "unexpected pos ", "PytorchStreamWriter failed")
 
@@ -75,7 +135,7 @@ def _do(job: Job) -> ExitCode:
 
 @contextmanager
 def _holding(job: Job) -> Iterator[None]:
-    """Hold the device of a job for as long as the block runs; what an earlier try left word of is gone.
+    """Hold the device of a job while the block runs; the failure that an earlier try wrote down is deleted.
 
     Raises:
         RefusedError: Another run holds it.

@@ -118,7 +118,7 @@ def analyze(source: str, mode: Mode = Mode.SOURCE) -> Analysis:
 class AnalysisCache:
     """Analyses of the texts that were asked for last; threads may share one.
 
-    Bounded by the characters of the texts: a character of code makes about 20 bytes of tree. A text beyond the bound is
+    Bounded by the characters of the texts: a character of code makes about 16 bytes of tree. A text beyond the bound is
     not kept, so that it does not push all others out.
     """
 
@@ -158,7 +158,8 @@ def _size_of(source: str) -> int:
     return _CHARACTERS_OF_AN_ENTRY + len(source)
 
 
-_ANALYSES: Final = AnalysisCache(2**20)
+_ANALYSES: Final = AnalysisCache(2**22)
+"""At most about 70 MB: what the corpus stages parse of the seed data, so that one stage remembers for the next."""
 
 
 def analyze_uncached(source: str, mode: Mode = Mode.SOURCE) -> Analysis:

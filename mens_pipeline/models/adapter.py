@@ -8,12 +8,14 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from mens_pipeline.corpus.extract.sources import is_out_of_place
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.models.base import Base, Count, Digest, Recorded, RecordedPath, Word, shapes_in
-from mens_pipeline.storage.files import read_regular
+from mens_pipeline.models.base import Base, Count, Digest, Recorded, RecordedPath, Word, read_object, shapes_in
+from mens_pipeline.storage.files import is_out_of_place
 from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.storage.validation import errors_in, newer_format
+
+KIND: Final = "qlora_adapter"
+"""In the store: a trained adapter."""
 
 ADAPTER: Final = "adapter"
 """In the folder of a run: the adapter as PEFT reads it."""
@@ -42,6 +44,7 @@ class TrainedRecipe(Recorded):
     learning_rate: float
     lr_scheduler_type: Word
     max_minutes: float | None = None
+    infill_window: Count | None = Field(default=None, description="None in runs before there were rows at a cursor.")
 
 
 class ShownKind(Recorded):
@@ -111,15 +114,10 @@ class TrainingManifest(Recorded):
         """Read the manifest of a run, which may come from a stranger with it.
 
         Raises:
-            RefusedError: It is not there, is no JSON, is of another method, or lacks something or has it in another
-                form; the message names where.
+            RefusedError: It cannot be read, is of another method, or lacks something or has it in another form.
         """
-        try:
-            document = json.loads(read_regular(path, _MOST_BYTES))
-        except (OSError, ValueError, RecursionError) as error:
-            found = (error.strerror or "not readable") if isinstance(error, OSError) else f"no JSON ({error})"
-            raise RefusedError(f"{path}: {found}. {_ADVICE}") from error
-        method = document.get("backend", "nothing") if isinstance(document, dict) else "nothing"
+        document = read_object(path, _MOST_BYTES, _ADVICE)
+        method = document.get("backend", "nothing")
         if method != METHOD:
             raise RefusedError(f"{path}: backend is {str(method)[:40]}, expected {METHOD}. {_ADVICE}")
         if newer := newer_format(document.get("manifest_schema_version"), SCHEMA_VERSION):
@@ -134,11 +132,9 @@ class TrainingManifest(Recorded):
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter as it was when it was opened.
+    """An adapter that was read, checked and hashed once.
 
-    Attributes:
-        path: The folder of its run, or of the artifact that it became.
-        digest: SHA-256 of its weights, configuration, tokenizer and templates, hexadecimal.
+    Its path is the folder of its run, or of the artifact that it became; its digest that of `adapter_digest`.
     """
 
     path: Path
@@ -147,12 +143,7 @@ class Adapter:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Read and hash the adapter of a run.
-
-        Raises:
-            RefusedError: The run is not complete, its manifest is not what `mens train` writes, or something in the
-                folder is a link.
-        """
+        """Read and hash the adapter of a run; refuse (`RefusedError`) one that is not complete, or holds a link."""
         refuse_links(path)
         manifest = TrainingManifest.read(path / MANIFEST)
         return cls(path, adapter_digest(path), manifest)
@@ -169,11 +160,7 @@ class Adapter:
 
 
 def adapter_digest(run: Path) -> str:
-    """Compute the SHA-256 of the adapter of a run, hexadecimal: weights, configuration, tokenizer; not its card.
-
-    Raises:
-        RefusedError: It has no weights, or something in its folder is a link.
-    """
+    """Compute the SHA-256 of weights, configuration and tokenizer of a run, hexadecimal; refuse one without weights."""
     folder = run / ADAPTER
     refuse_links(folder)
     if not (folder / WEIGHTS).is_file():
@@ -194,11 +181,7 @@ def _digest_of_part(path: Path) -> str:
 
 
 def refuse_links(folder: Path) -> None:
-    """Check that everything in a folder lies there: through a link it would be read or written elsewhere.
-
-    Raises:
-        RefusedError: It holds a link, a pipe or a device.
-    """
+    """Refuse (`RefusedError`) a folder with a link, a pipe or a device: it would be read or written elsewhere."""
     for place, folders, names in os.walk(folder):
         for name in sorted((*folders, *names)):
             path = Path(place, name)
@@ -249,20 +232,12 @@ class AdapterConfig(BaseModel):
 
 
 def read_adapter_config(adapter: Path) -> AdapterConfig:
-    """Read what an adapter says of itself, and see that its weights are of the rank that it names.
-
-    Raises:
-        RefusedError: It is missing, is not what training writes, or its weights are of another rank.
-    """
+    """Read the configuration of an adapter; refuse what training does not write, and weights of another rank."""
     path = adapter / CONFIGURATION
-    try:
-        values = json.loads(read_regular(path, _LONGEST_CONFIGURATION))
-    except (OSError, ValueError, RecursionError) as error:
-        found = error.strerror if isinstance(error, OSError) and error.strerror else "no JSON"
-        raise RefusedError(f"{path}: {found}. {_NAME_RUN}") from error
-    kind = values.get("peft_type") if isinstance(values, dict) else None
+    values = read_object(path, _LONGEST_CONFIGURATION, _NAME_RUN)
+    kind = values.get("peft_type")
     if isinstance(kind, str) and kind != _LORA:
-        advice = "Only LoRA adapters are merged, judged and served."
+        advice = "Only LoRA adapters are merged, evaluated and served."
         raise RefusedError(f"{path}: peft_type is {kind[:100]}, expected {_LORA}. {advice}")
     try:
         config = AdapterConfig.model_validate_json(json.dumps(values))

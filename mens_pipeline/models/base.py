@@ -6,16 +6,16 @@ What an adapter was trained on is on record as a `Base`; `find_recorded_base` fi
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.files import open_regular, read_regular
-from mens_pipeline.storage.validation import errors_in
+from mens_pipeline.storage.validation import Renamed, errors_in
 
 HUB: Final = "hub"
 """Below the cache: what was fetched from the Hub, as its library lays it out."""
@@ -63,8 +63,10 @@ class Recorded(BaseModel):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class Base(Recorded):
+class Base(Recorded, Renamed):
     """A base model."""
+
+    former_names: ClassVar[Mapping[str, str]] = {"num_values": "num_parameters"}
 
     name: Word = Field(description="What was asked for.")
     revision: Word | None = Field(description="Commit, tag or branch; null for a folder.")
@@ -77,15 +79,11 @@ class Base(Recorded):
     num_heads: Count
     hidden_size: Count
     vocab_size: Count
-    num_values: Count
+    num_parameters: Count
 
 
 def describe_base(name: str, revision: str | None, path: Path, origin: str, licence: str | None) -> Base:
-    """Describe a folder as a base model.
-
-    Raises:
-        RefusedError: A file is missing, weights are no safetensors, or it is no causal language model.
-    """
+    """Describe a folder as a base model; refuse (`RefusedError`) what is none."""
     refuse_missing(path)
     text, architecture = refuse_unfit(path)
     try:
@@ -101,18 +99,14 @@ def describe_base(name: str, revision: str | None, path: Path, origin: str, lice
             num_heads=text["num_attention_heads"],
             hidden_size=text["hidden_size"],
             vocab_size=text["vocab_size"],
-            num_values=sum(map(num_values_in, path.glob("*.safetensors"))),
+            num_parameters=sum(map(num_parameters_in, path.glob("*.safetensors"))),
         )
     except ValidationError as error:
         raise RefusedError(f"{path}: no base model ({errors_in(error)}). Choose another base model.") from error
 
 
 def refuse_missing(path: Path) -> None:
-    """Check that a folder has what a base model needs.
-
-    Raises:
-        RefusedError: It lacks a file; the message says which.
-    """
+    """Refuse (`RefusedError`) a folder that lacks a file of a base model."""
     missing = missing_files(path)
     if missing:
         advice = "A base model needs config.json, tokenizer.json and weights as safetensors."
@@ -120,13 +114,10 @@ def refuse_missing(path: Path) -> None:
 
 
 def refuse_unfit(path: Path) -> tuple[dict[str, Any], str]:
-    """Check that a folder is a causal language model by itself, by its configuration: before its weights are looked at.
+    """Refuse (`RefusedError`) a configuration of another kind of model, or one that leads to another model or to code.
 
     Returns:
-        The part of its configuration that is about text, and its architecture.
-
-    Raises:
-        RefusedError: It leads to another model, wants to run code, or is another kind of model.
+        The part of the configuration that is about text, and the architecture.
     """
     if (path / _ADAPTER).exists():
         # The library would load the model that this file names, whatever else lies here.
@@ -145,27 +136,31 @@ def refuse_unfit(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def configuration_of(path: Path) -> dict[str, Any]:
-    """Read the configuration of a model, which anybody may have written.
-
-    Raises:
-        RefusedError: It is too large, no JSON, or not laid out as one.
-    """
-    try:
-        config = json.loads(read_regular(path / "config.json", _LONGEST_CONFIG))
-    except (OSError, ValueError, RecursionError) as error:
-        raise RefusedError(f"{path}: config.json is no JSON ({error}). Fetch the model again.") from error
-    is_laid_out = isinstance(config, dict) and isinstance(config.get("text_config", {}), dict)
+    """Read the configuration of a model; refuse (`RefusedError`) what is not laid out as one."""
+    config = read_object(path / "config.json", _LONGEST_CONFIG, "Fetch the model again.")
+    is_laid_out = isinstance(config.get("text_config", {}), dict)
     if not is_laid_out or not isinstance(config.get("architectures", []), list | None):
         raise RefusedError(f"{path}: config.json is no configuration of a model. Fetch the model again.")
-    return dict(config)
+    return config
+
+
+def read_object(path: Path, most_bytes: int, advice: str) -> dict[str, Any]:
+    """Read a JSON object, which anybody may have written.
+
+    Refuse (`RefusedError`, which ends with the advice) what is too large, no JSON, or no object.
+    """
+    try:
+        document = json.loads(read_regular(path, most_bytes))
+    except (OSError, ValueError, RecursionError) as error:
+        found = (error.strerror or "not readable") if isinstance(error, OSError) else f"no JSON ({error})"
+        raise RefusedError(f"{path}: {found}. {advice}") from error
+    if not isinstance(document, dict):
+        raise RefusedError(f"{path}: a {type(document).__name__}, no object. {advice}")
+    return document
 
 
 def digest_of_folder(path: Path) -> str:
-    """Compute the SHA-256 over all files that decide what a model does, hexadecimal.
-
-    Raises:
-        RefusedError: One of them cannot be read, or is no file.
-    """
+    """Compute the SHA-256 over all files that decide what a model does, hexadecimal."""
     digest = hashlib.sha256()
     names = {file.name: file for pattern in _DIGESTED for file in path.glob(pattern) if file.name != RECORD}
     for name, file in sorted(names.items()):
@@ -190,11 +185,7 @@ def look_in(cache: Path) -> None:
 
 
 def base_folder(base: Base) -> Path:
-    """Return where the base of a run lies on this machine: where it lay then, or wherever one of its digest lies.
-
-    Raises:
-        RefusedError: It is nowhere.
-    """
+    """Return where the base of a run lies on this machine: where it lay then, or wherever one of its digest lies."""
     return base.path if base.path.is_dir() else find_recorded_base(base)
 
 
@@ -202,12 +193,10 @@ def find_recorded_base(base: Base) -> Path:
     """Find the folder of the base that a run was trained on, unchanged.
 
     A base is what its digest says. The path is where it lay on the machine that trained; on another one it may lie
-    anywhere in the cache of base models.
-
-    Raises:
-        RefusedError: It is gone or another one, lacks a file, or would lead the library to another model or to code.
+    anywhere in the cache of base models. Refuse (`RefusedError`) a base that is gone, changed, incomplete, or leads the
+    library to another model or to code.
     """
-    places = chain([base.path], (place for place in _lying_here() if _may_be(place, base.num_values)))
+    places = chain([base.path], (place for place in _lying_here() if _may_be(place, base.num_parameters)))
     path = next((place for place in places if place.is_dir() and digest_of_folder(place) == base.sha256), None)
     if path is None:
         found = "changed" if base.path.is_dir() else "gone"
@@ -228,20 +217,16 @@ def _lying_here() -> Iterator[Path]:
         yield from sorted(path.parent for path in hub.glob("models--*/snapshots/*/config.json"))
 
 
-def _may_be(path: Path, num_values: int) -> bool:
+def _may_be(path: Path, num_parameters: int) -> bool:
     """Return whether a folder has weights of so many values, by their headers: hashing them all takes minutes."""
     try:
-        return sum(map(num_values_in, path.glob("*.safetensors"))) == num_values
+        return sum(map(num_parameters_in, path.glob("*.safetensors"))) == num_parameters
     except RefusedError:
         return False
 
 
 def shapes_in(file: Path) -> dict[str, Shape]:
-    """Name and shape of each tensor of a file that anybody may have written.
-
-    Raises:
-        RefusedError: It cannot be read, or is no safetensors file.
-    """
+    """Read name and shape of each tensor of a safetensors file; refuse (`RefusedError`) what is none."""
     try:
         with file.open("rb") as content:
             length = int.from_bytes(content.read(8), "little")
@@ -254,12 +239,8 @@ def shapes_in(file: Path) -> dict[str, Shape]:
         raise RefusedError(f"{file}: no safetensors file. Fetch or write the file again.") from error
 
 
-def num_values_in(file: Path) -> int:
-    """Count the values of a file.
-
-    Raises:
-        RefusedError: It cannot be read, or is no safetensors file.
-    """
+def num_parameters_in(file: Path) -> int:
+    """Count the values of a safetensors file."""
     return sum(map(math.prod, shapes_in(file).values()))
 
 

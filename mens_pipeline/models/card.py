@@ -1,26 +1,27 @@
 """The card of a model for people and for the Hub: an adapter, or an adapter merged into its base.
 
-There is one template. What is not known yet, such as figures before a model is judged, is said to be missing.
+There is one template. What is not known yet, such as figures before a model is evaluated, is said to be missing.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mens_pipeline.corpus.curate.mixed_train_set import report_beside
+from mens_pipeline.corpus.infill.rows import INFILL
+from mens_pipeline.language import visible_text
 from mens_pipeline.models.adapter import ShownKind, TrainingManifest
 from mens_pipeline.models.base import Base
-from mens_pipeline.models.chat import TEMPLATE
+from mens_pipeline.models.chat import format_of
+from mens_pipeline.models.infill import marks_of
+from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.storage.store import digest_of
 
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
-import re
-
-from mens_pipeline.language import visible_text
 
 _TASK: Final = "text-generation"
 _UNKNOWN: Final = "not stated"
@@ -31,31 +32,18 @@ _OF_THE_HUB: Final = ("cache", "hub", "wheel")
 Form = Literal["adapter", "merged"]
 
 
-@dataclass(frozen=True, slots=True)
-class DataSource:
-    """One source of the train set.
-
-    Attributes:
-        name: Its file.
-        num_rows: Different rows that it gave.
-        share: Of the train set, 0 to 1, with repeats.
-    """
+class DataSource(NamedTuple):
+    """One source of the train set: its file, its different rows, and its share of the set with repeats, 0 to 1."""
 
     name: str
     num_rows: int
     share: float
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """One figure, of the base and of the model that the card is about.
+class Score(NamedTuple):
+    """One figure of the base and of the model that the card is about, as people read them, with their intervals.
 
-    Attributes:
-        suite: What was asked: `held-out prompts`.
-        metric: What was measured: `parse rate`.
-        base: As people read it, with its interval.
-        model: The same of the model.
-        value: The share alone; None over nothing.
+    `value` is the share of the model alone; None over nothing.
     """
 
     suite: str
@@ -65,17 +53,10 @@ class Score:
     value: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Evaluation results of a model.
+class Standing(NamedTuple):
+    """Evaluation results of a model: its figures, how it was sampled, and the constructs that it never got right.
 
-    Attributes:
-        scores: Its figures.
-        how: How it answered: `greedily`.
-        missing: Constructs that no accepted answer shows.
-        policy: What it was judged by; None without a verdict.
-        passed: What the verdict says; None without one.
-        verdict_sha256: Of `gate_receipt.json`; None without one.
+    The last three are of the verdict of the gate, with the digest of `gate_receipt.json`; None without one.
     """
 
     scores: tuple[Score, ...]
@@ -86,34 +67,32 @@ class Standing:
     verdict_sha256: str | None
 
 
-def model_card(
+def model_card(  # noqa: PLR0913 - the parts of a card
     manifest: TrainingManifest,
     form: Form = "adapter",
     *,
     sources: Sequence[DataSource] = (),
     standing: Standing | None = None,
     data_licence: str | None = None,
+    tokenizer_in: Path | None = None,
 ) -> str:
-    """Write the card of a model, with the head that the Hub reads.
+    """Write the card of a model, with the head that the Hub reads; Markdown that holds no path of a machine.
 
-    Args:
-        manifest: Of its training.
-        form: What is described: the adapter alone, or merged into its base.
-        sources: What the train set was made of; empty when that is not on record.
-        standing: How well it does; None before it is judged.
-        data_licence: Of the workspace that it learnt from; None when nobody said.
-
-    Returns:
-        Markdown that holds no path of a machine.
+    The form says what is described: the adapter alone, or merged into its base. There are no sources where they are not
+    on record, no standing before it is evaluated, and no licence of the data when nobody said. The tokenizer
+    has the marks of a cursor, for a model that was taught to complete there.
     """
     base, recipe, result = manifest.base_model, manifest.recipe, manifest.result
+    layers = recipe.target_modules if isinstance(recipe.target_modules, str) else ", ".join(recipe.target_modules)
+    is_taught = INFILL in (result.kinds or {})
+    sees = base.architecture.endswith("ForConditionalGeneration")
     rows = (
         ("base model", f"{plain(base_name(base))}, {plain(base.architecture)}, SHA-256 `{base.sha256[:12]}`"),
         ("revision of the base", plain(base.revision or _UNKNOWN)),
         ("licence of the base", plain(base.licence or _UNKNOWN)),
         ("licence of the data", plain(data_licence or _UNKNOWN)),
         ("method", f"QLoRA: NF4{' with double quantisation' if recipe.bnb_4bit_use_double_quant else ''}"),
-        ("adapter", f"rank {recipe.lora_r}, alpha {recipe.lora_alpha}, on {plain(_named(recipe.target_modules))}"),
+        ("adapter", f"rank {recipe.lora_r}, alpha {recipe.lora_alpha}, on {plain(layers)}"),
         ("rows", f"{result.num_train} of {result.num_rows}, longest {result.longest} tokens"),
         ("steps", f"{result.num_steps}, {result.trained_tokens} tokens in {result.seconds:.0f} s"),
         *((("shown", plain(format_kinds(result.kinds))),) if result.kinds else ()),
@@ -142,16 +121,11 @@ def model_card(
         sources=tuple(sources),
         standing=standing,
         # Matrices of an adapter that is sent are named for the class that the base is published as.
-        auto_class=_class_of(base.architecture) if standing is not None else "AutoModelForCausalLM",
+        auto_class="AutoModelForImageTextToText" if sees and standing is not None else "AutoModelForCausalLM",
         # Manifests of adapters that were trained before bases that think were asked in their own form say nothing.
-        template=manifest.chat_template or TEMPLATE,
+        chat=format_of(manifest.chat_template),
+        marks=marks_of(FileTokenizer(tokenizer_in)) if is_taught and tokenizer_in is not None else None,
     )
-
-
-def _class_of(architecture: str) -> str:
-    """Return the class that loads a base as it is published."""
-    sees = architecture.endswith("ForConditionalGeneration")
-    return "AutoModelForImageTextToText" if sees else "AutoModelForCausalLM"
 
 
 def data_sources(manifest: TrainingManifest) -> tuple[DataSource, ...]:
@@ -175,10 +149,6 @@ def format_kinds(kinds: Mapping[str, ShownKind]) -> str:
         f"{name} {100 * kind.share:.0f} % ({kind.tokens_shown:,} tokens, {kind.epochs:.1f} epochs)"
         for name, kind in sorted(kinds.items(), key=lambda item: (-item[1].tokens_shown, item[0]))
     )
-
-
-def _named(modules: str | list[str]) -> str:
-    return modules if isinstance(modules, str) else ", ".join(modules)
 
 
 def _head(manifest: TrainingManifest, form: Form, standing: Standing | None) -> "ModelCardData":

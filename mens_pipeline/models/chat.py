@@ -1,41 +1,24 @@
-"""The one place where a request becomes the text and the tokens that a model sees: training, judging, serving.
+"""The one place where a request becomes the text and the tokens that a model sees: training, evaluation, serving.
 
-The form is ChatML. Prompt and completion are tokenised apart, so that no token spans the border between them, and what
-a user writes can never forge a turn.
+A base is asked in the format of its own chat template: ChatML, Llama 3, Gemma or Mistral; without one, in ChatML
+(`format_of`). Prompt and completion are tokenised apart, so that no token spans the border between them, and what a
+user writes can never forge a turn.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
-from pathlib import Path
-from typing import Any, Final, Literal, Protocol
-
-from mens_pipeline.errors import RefusedError
-from mens_pipeline.storage.files import read_regular
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Final, Literal, Protocol
 
 IM_START: Final = "<|im_start|>"
 IM_END: Final = "<|im_end|>"
-TEMPLATE: Final = (
-    "{% for message in messages %}"
-    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
-"""The same form as a template of Hugging Face, for whoever serves the adapter with other tools."""
-
-_BEGIN: Final = f"{IM_START}assistant\n"
-_NO_THOUGHT: Final = "<think>\n\n</think>\n\n"
-"""What templates of models that think put before an answer without a thought."""
-
-_HEAD: Final = "{% if not messages or messages[0]['role'] != 'system' %}" + f"{{{{ '{IM_START}system\\n"
-_TAIL: Final = f"{IM_END}\\n' }}}}" + "{% endif %}"
-_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 _MARKER: Final = re.compile(r"<(?=\|[^\s|<>]{1,40}\|>)")
 """The first sign of anything that a tokenizer may take for a control token."""
 
 Role = Literal["system", "user", "assistant"]
+FormatName = Literal["qwen_chatml_im_start", "llama3", "gemma", "mistral"]
 
 
 class ControlToken(Protocol):
@@ -44,12 +27,10 @@ class ControlToken(Protocol):
     @property
     def content(self) -> str:
         """Text of the token."""
-        ...
 
     @property
     def special(self) -> bool:
         """Whether it steers the model, rather than being a word."""
-        ...
 
 
 class Tokenizer(Protocol):
@@ -58,11 +39,9 @@ class Tokenizer(Protocol):
     @property
     def added_tokens_decoder(self) -> Mapping[int, ControlToken]:
         """Its added tokens by their ids."""
-        ...
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Return the ids of a text."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +54,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A conversation of one request and one answer as ids.
-
-    Attributes:
-        prompt: What is given, up to where the answer begins.
-        completion: The answer and the end of its turn, which the model has to learn.
-    """
+    """A prompt and its completion as ids; the end of its turn belongs to the completion, which the model learns."""
 
     prompt: tuple[int, ...]
     completion: tuple[int, ...]
@@ -90,78 +64,206 @@ class Encoded:
         return len(self.prompt) + len(self.completion)
 
 
-def opening_of(template: str | None) -> str:
-    """Return the text that an answer begins behind.
+@dataclass(frozen=True, slots=True)
+class ChatFormat:
+    """Chat format of a family of models.
+
+    Attributes:
+        label: As people know it.
+        markers: Its control tokens; a base has to know each as one token.
+        bos: What a conversation begins with.
+        system: Before and behind a system text; None where it stands in the next user turn, above an empty line.
+        user: Before and behind a request.
+        opening: Before a completion.
+        end: The last token of a completion.
+        behind: What stands between a completion and the next turn.
+    """
+
+    name: FormatName
+    label: str
+    markers: tuple[str, ...]
+    bos: str
+    system: tuple[str, str] | None
+    user: tuple[str, str]
+    opening: str
+    end: str
+    behind: str
+
+    def template(self, system: str | None = None) -> str:
+        """Build the chat template of Hugging Face: it gives the text of `render_prompt`, and `format_of` recognises it.
+
+        `system` comes before a conversation that brings no system text: a model that is asked without the prompt of its
+        training completes worse, and most clients send none.
+        """
+        begin = f"{{{{ '{self.bos}' }}}}" if self.bos else ""
+        if self.system is None:
+            begin += "{% set held = namespace(text='') %}"
+        if system is not None:
+            shown = f"{{% set held.text = {_literal(system + _EMPTY_LINE)} %}}"
+            if self.system is not None:
+                shown = f"{{{{ {_literal(system.join(self.system))} }}}}"
+            begin += "{% if not messages or messages[0]['role'] != 'system' %}" + shown + "{% endif %}"
+        return f"{begin}{self._messages()}{{% if add_generation_prompt %}}{{{{ '{self.opening}' }}}}{{% endif %}}"
+
+    def _messages(self) -> str:
+        """Write Jinja for all turns; where the system has none, its texts are held back for the next of the user."""
+        if self.system is not None:  # turns name their role, each in the same way
+            begin, middle = self.user[0].split("user")
+            end = f"'{self.end}'" + (f" + '{self.behind}'" if self.behind else "")
+            turn = f"'{begin}' + message['role'] + '{middle}' + message['content'] + {end}"
+            return f"{{% for message in messages %}}{{{{ {turn} }}}}{{% endfor %}}"
+        return (
+            "{% for message in messages %}"
+            "{% if message['role'] == 'system' %}{% set held.text = held.text + message['content'] + '\\n\\n' %}"
+            "{% elif message['role'] == 'user' %}"
+            f"{{{{ '{self.user[0]}' + held.text + message['content'] + '{self.user[1]}' }}}}{{% set held.text = '' %}}"
+            f"{{% else %}}{{{{ '{self.opening}' + message['content'] + '{self.end}{self.behind}' }}}}"
+            "{% endif %}{% endfor %}"
+        )
+
+    def render_turns(self, turns: Sequence[Turn], control: tuple[str, ...]) -> str:
+        """Write turns of the system and of the user; control tokens in them are broken."""
+        text = held = ""
+        for turn in turns:
+            shown = escape(turn.text, control)
+            if turn.role == "user":
+                text += (held + shown).join(self.user)
+                held = ""
+            elif self.system is not None:
+                text += shown.join(self.system)
+            else:
+                held += shown + _EMPTY_LINE
+        return text + (held.removesuffix(_EMPTY_LINE).join(self.user) if held else "")
+
+
+_EMPTY_LINE: Final = "\n\n"
+_NO_THOUGHT: Final = "<think>\n\n</think>\n\n"
+"""Text that templates of reasoning models put before a completion without reasoning."""
+
+
+def _literal(text: str) -> str:
+    """Write a text as a literal of Jinja."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n") + "'"
+
+
+CHATML: Final = ChatFormat(
+    name="qwen_chatml_im_start",
+    label="ChatML",
+    markers=(IM_START, IM_END),
+    bos="",
+    system=(f"{IM_START}system\n", f"{IM_END}\n"),
+    user=(f"{IM_START}user\n", f"{IM_END}\n"),
+    opening=f"{IM_START}assistant\n",
+    end=IM_END,
+    behind="\n",
+)
+"""Of Qwen and SmolLM2, and of bases without a template."""
+
+LLAMA3: Final = ChatFormat(
+    name="llama3",
+    label="Llama 3",
+    markers=("<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+    bos="<|begin_of_text|>",
+    system=("<|start_header_id|>system<|end_header_id|>\n\n", "<|eot_id|>"),
+    user=("<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"),
+    opening="<|start_header_id|>assistant<|end_header_id|>\n\n",
+    end="<|eot_id|>",
+    behind="",
+)
+
+GEMMA: Final = ChatFormat(
+    name="gemma",
+    label="Gemma",
+    markers=("<bos>", "<start_of_turn>", "<end_of_turn>"),
+    bos="<bos>",
+    system=None,
+    user=("<start_of_turn>user\n", "<end_of_turn>\n"),
+    opening="<start_of_turn>model\n",
+    end="<end_of_turn>",
+    behind="\n",
+)
+
+MISTRAL: Final = ChatFormat(
+    name="mistral",
+    label="Mistral",
+    markers=("<s>", "[INST]", "[/INST]", "</s>"),
+    bos="<s>",
+    system=None,
+    user=("[INST]", "[/INST]"),
+    opening="",
+    end="</s>",
+    behind="",
+)
+"""With a tokenizer of bytes; one of SentencePiece puts a blank before a completion by itself."""
+
+_SPACED_MISTRAL: Final = replace(MISTRAL, user=("[INST] ", "[/INST]"))
+_KNOWN: Final = {
+    IM_START: CHATML,
+    "<|start_header_id|>": LLAMA3,
+    "<start_of_turn>": GEMMA,
+    "[INST] ": _SPACED_MISTRAL,
+    "[INST]": MISTRAL,
+}
+"""Text that a template of a format contains, tried in this order -> the format."""
+
+TEMPLATE: Final = CHATML.template()
+
+
+def format_of(template: str | None) -> ChatFormat:
+    """Return the format of a chat template, which is searched and never rendered; ChatML for none and for any other.
 
     A model that was made to think does so unless its prompt holds an empty thought: its template writes one where
-    thinking is switched off. It is trained, judged and served in that form.
-
-    The template is searched, and never rendered.
+    thinking is switched off. It is trained, evaluated and served in that form.
     """
-    thinks = template is not None and _NO_THOUGHT in template.replace("\\n", "\n")
-    return _BEGIN + _NO_THOUGHT if thinks else _BEGIN
+    text = "" if template is None else template.replace("\\n", "\n")
+    chat = next((known for sign, known in _KNOWN.items() if sign in text), CHATML)
+    return replace(chat, opening=chat.opening + _NO_THOUGHT) if chat is CHATML and _NO_THOUGHT in text else chat
 
 
-def template_behind(opening: str) -> str:
-    """Return our chat template for a model whose answers begin behind what `opening_of` gave for its base."""
-    return TEMPLATE.replace(_BEGIN, opening)
+def format_for(tokenizer: Tokenizer) -> ChatFormat:
+    """Return the format that the template of a tokenizer asks for."""
+    template = getattr(tokenizer, "chat_template", None)
+    return format_of(template.get("default") if isinstance(template, dict) else template)
 
 
-def template_with(system: str, template: str | None = None) -> str:
-    """Build the chat template of a model, which begins with its system prompt where a conversation brings none.
-
-    A model that is asked without the prompt that it was trained with answers worse, and most clients send none.
-
-    Returns:
-        A Jinja template; one request gives the text of `render_prompt`.
-    """
-    literal = system.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    return _HEAD + literal + _TAIL + template_behind(opening_of(template))
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 def system_of(template: str) -> str | None:
     """Return the system prompt that a chat template of ours begins with; None where it is none of ours."""
-    tail = _TAIL + template_behind(opening_of(template))
-    literal = template.removeprefix(_HEAD).removesuffix(tail)
+    chat = format_of(template)
+    head, _, tail = chat.template("\0").partition("\0")
+    literal = template.removeprefix(head).removesuffix(tail)
     system = _ESCAPED.sub(lambda match: "\n" if match[1] == "n" else match[1], literal)
-    return system if template_with(system, template) == template else None
+    return system if chat.template(system) == template else None
 
 
-def opening_for(tokenizer: Tokenizer) -> str:
-    """Return the text that an answer begins behind."""
-    template = getattr(tokenizer, "chat_template", None)
-    return opening_of(template.get("default") if isinstance(template, dict) else template)
+def render_prompt(system: str, request: str, control: tuple[str, ...] = (), chat: ChatFormat = CHATML) -> str:
+    """Render a prompt: the text up to where the completion begins. Control tokens in the request are broken.
 
-
-def render_prompt(system: str, request: str, control: tuple[str, ...] = (), opening: str = _BEGIN) -> str:
-    """Render a prompt: the text up to where the completion begins.
-
-    Args:
-        system: What the model is told before every prompt.
-        request: What is asked; control tokens in it are broken.
-        control: What the tokenizer takes for control tokens beside those of ChatML.
-        opening: The text that an answer begins behind.
+    `control` is what the tokenizer takes for control tokens beside those that look like `<|im_end|>`.
     """
-    turns = (("system", system), ("user", request))
-    parts = (f"{IM_START}{role}\n{escape(text, control)}{IM_END}\n" for role, text in turns)
-    return "".join(parts) + opening
+    turns = (Turn("system", system), Turn("user", request))
+    return chat.bos + chat.render_turns(turns, control) + chat.opening
 
 
 def control_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
     """Return the control tokens of a tokenizer, such as `<|im_end|>`, `<filename>` or `</s>`; long ones first."""
     written = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
+    # Those that look like `<|im_end|>` are broken by `escape` whatever the tokenizer calls them.
+    written.update(text for text in format_for(tokenizer).markers if not _MARKER.match(text))
     return tuple(sorted((text for text in written if len(text) > 1), key=lambda text: (-len(text), text)))
 
 
 def encode_prompt(tokenizer: Tokenizer, system: str, request: str) -> tuple[int, ...]:
     """Encode a prompt: the ids up to where the completion begins."""
-    text = render_prompt(system, request, control_tokens(tokenizer), opening_for(tokenizer))
+    text = render_prompt(system, request, control_tokens(tokenizer), format_for(tokenizer))
     return tuple(tokenizer.encode(text, add_special_tokens=False))
 
 
-def encode(tokenizer: Tokenizer, system: str, request: str, answer: str) -> Encoded:
+def encode(tokenizer: Tokenizer, system: str, request: str, reply: str) -> Encoded:
     """Encode a prompt and its completion as ids, without line ends at its end, with the end of the turn."""
-    text = escape(answer.rstrip("\n"), control_tokens(tokenizer)) + IM_END
+    text = escape(reply.rstrip("\n"), control_tokens(tokenizer)) + format_for(tokenizer).end
     completion = tokenizer.encode(text, add_special_tokens=False)
     return Encoded(encode_prompt(tokenizer, system, request), tuple(completion))
 
@@ -175,26 +277,26 @@ def escape(text: str, control: tuple[str, ...] = ()) -> str:
 def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]:
     """Encode a conversation up to where the next completion begins, or goes on.
 
-    What a model was trained on comes out to the token: a system text and a request alone, and every earlier answer as
-    the completion that it once was.
-
-    A last turn of the model itself is the beginning of its answer.
+    The tokens are those of training: of a system text and a request alone, and of every earlier completion. A last turn
+    of the model itself is the beginning of its completion.
     """
-    control, opening = control_tokens(tokenizer), opening_for(tokenizer)
+    control, chat = control_tokens(tokenizer), format_for(tokenizer)
     ids: list[int] = []
-    text = ""
+    text = chat.bos
+    given: list[Turn] = []
     *earlier, last = turns
     if last.role != "assistant":
         earlier = [*turns]
     for turn in earlier:
         if turn.role == "assistant":
             # As in training, where no token spans the border between a prompt and its completion.
-            ids += tokenizer.encode(text + opening, add_special_tokens=False)
-            ids += tokenizer.encode(escape(turn.text.rstrip("\n"), control) + IM_END, add_special_tokens=False)
-            text = "\n"
+            text += chat.render_turns(given, control) + chat.opening
+            ids += tokenizer.encode(text, add_special_tokens=False)
+            ids += tokenizer.encode(escape(turn.text.rstrip("\n"), control) + chat.end, add_special_tokens=False)
+            text, given = chat.behind, []
         else:
-            text += f"{IM_START}{turn.role}\n{escape(turn.text, control)}{IM_END}\n"
-    ids += tokenizer.encode(text + opening, add_special_tokens=False)
+            given.append(turn)
+    ids += tokenizer.encode(text + chat.render_turns(given, control) + chat.opening, add_special_tokens=False)
     if last.role == "assistant":
         ids += tokenizer.encode(escape(last.text, control), add_special_tokens=False)
     return tuple(ids)
@@ -202,89 +304,10 @@ def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]
 
 def encode_text(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
     """Encode a text that goes on, without any conversation around it; control tokens in it are broken."""
-    return tuple(tokenizer.encode(escape(text, control_tokens(tokenizer)), add_special_tokens=False))
+    begun = format_for(tokenizer).bos + escape(text, control_tokens(tokenizer))
+    return tuple(tokenizer.encode(begun, add_special_tokens=False))
 
 
 @cache
 def _any_of(control: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, control)))
-
-
-_TEMPLATE_FILE: Final = "chat_template.jinja"
-_OPTIONS: Final = "tokenizer_config.json"
-_LONGEST_TEMPLATE: Final = 10_000_000
-"""Bytes of a template, or of what a tokenizer says besides."""
-
-_LARGEST_TOKENIZER: Final = 100_000_000
-"""Bytes; the largest vocabularies take a third of it."""
-
-
-def read_tokenizer(path: Path) -> Any:
-    """Read the tokenizer of a file that anybody may have written.
-
-    Raises:
-        RefusedError: It cannot be read, or is no file of a tokenizer.
-    """
-    from tokenizers import Tokenizer  # noqa: PLC0415 - a command or a child process loads it
-
-    try:
-        return Tokenizer.from_buffer(read_regular(path, _LARGEST_TOKENIZER))
-    except (OSError, ValueError) as error:
-        found = error.strerror if isinstance(error, OSError) else f"no tokenizer ({error})"
-        raise RefusedError(f"{path}: {found}. Fetch or write the model again.") from error
-
-
-def template_in(folder: Path) -> str | None:
-    """Return the chat template beside a model, wherever transformers looks for it; None without one.
-
-    Raises:
-        RefusedError: A file cannot be read.
-    """
-    path = folder / _TEMPLATE_FILE
-    if path.is_file():
-        return _text_of(path)
-    path = folder / _OPTIONS
-    if not path.is_file():
-        return None
-    try:
-        document = json.loads(_text_of(path))
-    except (ValueError, RecursionError) as error:
-        raise RefusedError(f"{path}: no JSON ({error}). Write the model again.") from error
-    if not isinstance(document, dict):
-        raise RefusedError(f"{path}: a {type(document).__name__}, no object. Write the model again.")
-    template = document.get("chat_template")
-    return template if isinstance(template, str) else None
-
-
-def _text_of(path: Path) -> str:
-    """Read the text of a file that anybody may have written."""
-    try:
-        return read_regular(path, _LONGEST_TEMPLATE).decode("utf-8")
-    except (OSError, ValueError) as error:
-        raise RefusedError(f"{path}: cannot be read ({error}). Write the model again.") from error
-
-
-class FileTokenizer:
-    """Tokens of a text by the `tokenizer.json` of a folder; safe to use from several threads."""
-
-    def __init__(self, folder: Path) -> None:
-        """Read the file.
-
-        Raises:
-            RefusedError: It is no file of a tokenizer.
-        """
-        self._tokenizer: Any = read_tokenizer(folder / "tokenizer.json")
-        self.chat_template = template_in(folder)
-        self._tokenizer.no_truncation()
-        self._tokenizer.no_padding()
-
-    @cached_property
-    def added_tokens_decoder(self) -> Mapping[int, ControlToken]:
-        """The added tokens by their ids."""
-        added: Mapping[int, ControlToken] = self._tokenizer.get_added_tokens_decoder()
-        return added
-
-    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """Return the ids of a text."""
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
-        return ids

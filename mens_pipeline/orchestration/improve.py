@@ -1,7 +1,8 @@
-"""Rounds of learning from judged answers, each a run of the graph; a round that is done is kept."""
+"""Rounds of learning from scored completions, each a run of the graph; a round that is done is kept."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,19 +13,19 @@ from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
+from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.evaluation.tasks import heldout_tasks
 from mens_pipeline.feedback.config import FeedbackConfig, Method
 from mens_pipeline.feedback.learning import KIND as PAIRS
-from mens_pipeline.feedback.rounds import Arm, Round, arm_of, figures_of, kept_round
+from mens_pipeline.feedback.rounds import Arm, Round, RoundParams, arm_of, figures_of, kept_round
 from mens_pipeline.feedback.samples import KIND as SAMPLES
-from mens_pipeline.orchestration.handover import artifact_of
+from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.orchestration.headless import GraphOutcome, run_graph
 from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.resources import artifact_of
 from mens_pipeline.settings import FEEDBACK, Settings
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline.storage.yaml_file import load_model
-from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 _EVALUATIONS: Final = 100
 """The newest ones, among which that of an adapter is looked for."""
@@ -39,7 +40,7 @@ class Plan:
     """Number and options of the rounds.
 
     Attributes:
-        minutes: Of answering and training of each round; None for those of config/feedback.yaml.
+        minutes: Of generating and training of each round; None for those of config/feedback.yaml.
         has_control: Whether a control stands beside each round.
         seed: Decides prompts, draws and the order of rows; None for that of config/feedback.yaml.
     """
@@ -52,7 +53,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """Adapter that answers and its evaluation, with the source file of each held-out prompt."""
+    """Adapter that generates and its evaluation, with the source file of each held-out prompt."""
 
     adapter: str
     evaluation: Path
@@ -70,23 +71,20 @@ def improve(definitions: dg.Definitions, settings: Settings, plan: Plan) -> Iter
     """
     store = open_store(settings)
     standing = _standing(settings, store)
-    config = load_model(FEEDBACK, FeedbackConfig).model_dump(mode="json")
+    config = load_model(FEEDBACK, FeedbackConfig)
     thresholds = thresholds_of(settings)
     for number in range(1, plan.num_rounds + 1):
-        params = {
-            "number": number,
-            "start": standing.adapter,
-            "config": config,
-            "minutes": plan.minutes,
-            "seed": plan.seed,
-            "has_control": plan.has_control,
-            "max_regression_p": thresholds.max_regression_p,
-        }
-
-        def run(number: int = number, standing: _Standing = standing) -> Round:
-            return _round(definitions, settings, store, plan, number, standing, thresholds.max_regression_p)
-
-        found = kept_round(store, params, run)
+        params = RoundParams(
+            number=number,
+            start=standing.adapter,
+            config=config,
+            minutes=plan.minutes,
+            seed=plan.seed,
+            has_control=plan.has_control,
+            max_regression_p=thresholds.max_regression_p,
+            run=partial(_round, definitions, settings, store, plan, number, standing, thresholds.max_regression_p),
+        )
+        found = kept_round(store, params)
         yield found
         done, arm = found[0], found[0].arms[0]
         if done.worse is None:
@@ -110,7 +108,7 @@ def _round(  # noqa: PLR0913, PLR0917 - all that a round rests on
     asked = {"feedback_samples": {**both, "start": standing.adapter}, "feedback_adapter": both}
     outcome = run_graph(definitions, settings, "improve", asked)
     own = _arm(Method.RAFT, outcome, standing)
-    answers = _account(outcome, store)
+    completions = _account(outcome, store)
     arms = [own]
     if plan.has_control:
         beside = run_graph(
@@ -120,7 +118,7 @@ def _round(  # noqa: PLR0913, PLR0917 - all that a round rests on
     return Round(
         number=number,
         start=standing.adapter,
-        answers=answers,
+        completions=completions,
         before=figures_of(standing.evaluation),
         arms=tuple(arms),
         worse=own.worse(p_value),
@@ -128,7 +126,7 @@ def _round(  # noqa: PLR0913, PLR0917 - all that a round rests on
 
 
 def _arm(method: Method, outcome: GraphOutcome, standing: _Standing) -> Arm:
-    """Read what a run came to; one that a gate failed is one that came to its end."""
+    """Read the result of a run; a run whose gate failed is complete as well."""
     if outcome.is_interrupted:
         raise InterruptedRoundError
     figures = outcome.figures
@@ -149,31 +147,35 @@ def _arm(method: Method, outcome: GraphOutcome, standing: _Standing) -> Arm:
 
 
 def _account(outcome: GraphOutcome, store: ArtifactStore) -> dict[str, Any]:
-    """Return what the manifests of answers and pairs count."""
+    """Return what the manifests of samples and pairs count."""
     places = {
         SAMPLES: outcome.figures["feedback_samples"]["samples"],
         PAIRS: outcome.figures["feedback_pairs"]["pairs"],
     }
-    told: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     for kind, place in places.items():
         artifact = store.get(kind, Path(place).name)
         assert artifact is not None, "it was made a moment ago"  # noqa: S101 - our own impossibility
-        told |= {name: value for name, value in artifact.manifest.items() if name.startswith(("num_", "mean_"))}
-        told |= {
+        details |= {name: value for name, value in artifact.manifest.items() if name.startswith(("num_", "mean_"))}
+        details |= {
             name: artifact.manifest[name] for name in ("tiers", "stop_rate", "seconds") if name in artifact.manifest
         }
-    return told
+    return details
 
 
 def _standing(settings: Settings, store: ArtifactStore) -> _Standing:
     """Return the newest adapter of `qlora_adapter`, and its newest evaluation."""
     advice = "Run `mens run` first: it trains an adapter and judges it."
     with open_instance(settings.dagster_home, is_headless=True) as instance:
-        newest = next(_made(instance, "qlora_adapter", 1), None)
+        newest = next(_newest_artifacts(instance, "qlora_adapter", 1), None)
         if newest is None:
             raise RefusedError(f"{settings.dagster_home}: no adapter was trained yet. {advice}")
-        judged = (ref for ref in _made(instance, "eval_results", _EVALUATIONS) if ref.of(ADAPTER).key == newest.key)
-        evaluation = next((store.get(EVALUATION, ref.key) for ref in judged), None)
+        evaluated = (
+            ref
+            for ref in _newest_artifacts(instance, "eval_results", _EVALUATIONS)
+            if ref.of(ADAPTER).key == newest.key
+        )
+        evaluation = next((store.get(EVALUATION, ref.key) for ref in evaluated), None)
     split = store.get(SPLIT, newest.of(SPLIT).key)
     if store.get(ADAPTER, newest.key) is None or evaluation is None or split is None:
         raise RefusedError(f"{store.root}: adapter {newest.key[:12]} or its evaluation is not there. {advice}")
@@ -181,7 +183,7 @@ def _standing(settings: Settings, store: ArtifactStore) -> _Standing:
     return _Standing(newest.key, evaluation.path, files)
 
 
-def _made(instance: dg.DagsterInstance, asset: str, limit: int) -> Iterator[ArtifactRef]:
+def _newest_artifacts(instance: dg.DagsterInstance, asset: str, limit: int) -> Iterator[ArtifactRef]:
     """Yield the artifacts of the newest materialisations of an asset, the newest first."""
     for record in instance.fetch_materializations(dg.AssetKey(asset), limit=limit).records:
         if record.asset_materialization is not None:

@@ -1,4 +1,4 @@
-"""The Dagster instance on this machine."""
+"""The Dagster instance on this machine, and how it learns of a champion that no run made."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,8 +8,12 @@ import dagster as dg
 from dagster._core.instance.ref import InstanceRef
 
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.orchestration.resources import champion_metadata, reference
+from mens_pipeline.promotion.history import KIND
+from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline.storage.documents import locked
+from mens_pipeline.storage.documents import hold_lock
+from mens_pipeline.storage.store import ArtifactStore
 
 _LOCK: Final = ".opening.lock"
 _HEADLESS: Final[Mapping[str, Any]] = {"concurrency": {"pools": {"granularity": "run"}}}
@@ -28,21 +32,43 @@ def open_instance(home: Path, *, is_headless: bool = False) -> dg.DagsterInstanc
         home.mkdir(parents=True, exist_ok=True)
         # Dagster makes its databases when they are first opened; of three processes that do so at once, one fails, and
         # the version table of the database is left with two heads, so that every later command fails as well.
-        with locked(home / _LOCK):
+        with hold_lock(home / _LOCK):
             if not config.exists():
                 config.unlink(missing_ok=True)  # a link that a clone left behind when it was moved
                 config.symlink_to(PROJECT_ROOT / "dagster.yaml")
-            return _opened(InstanceRef.from_dir(str(home.resolve()), overrides=_HEADLESS if is_headless else {}))
+            return _open(InstanceRef.from_dir(str(home.resolve()), overrides=_HEADLESS if is_headless else {}))
     except OSError as error:
         raise ConfigurationError(f"{home}: {error.strerror}. Set DAGSTER_HOME to a folder you may write.") from error
     except dg.DagsterInvalidConfigError as error:
         raise ConfigurationError(f"{config}: {error}. Correct the file.") from error
 
 
-def _opened(reference: InstanceRef) -> dg.DagsterInstance:
-    """Open the instance, with its databases made."""
+def _open(reference: InstanceRef) -> dg.DagsterInstance:
     instance = dg.DagsterInstance.from_ref(reference)
     instance.get_runs_count()
     instance.event_log_storage.get_maximum_record_id()
     instance.all_instigator_state()
     return instance
+
+
+def report_champion(promotion: Promotion, store: ArtifactStore, home: Path) -> str:
+    """Tell the Dagster instance of a change that no run made, if there is one; sensors then see it as well.
+
+    The champion was changed already, so nothing is raised, whatever is wrong with the instance.
+
+    Return why it could not be told; nothing when it was, or when there is no instance.
+    """
+    if not (home / "dagster.yaml").is_file():
+        return ""
+    event = dg.AssetMaterialization(
+        KIND,
+        description="Changed by hand.",
+        metadata={**champion_metadata(promotion, store), **reference(promotion.champion.ref())},
+        tags={"dagster/data_version": promotion.champion.key},
+    )
+    try:
+        with open_instance(home) as instance:
+            instance.report_runless_asset_event(event)
+    except Exception as error:  # noqa: BLE001 - of Dagster, SQLAlchemy, alembic or a database driver
+        return f"{type(error).__name__}: {error}"
+    return ""

@@ -1,7 +1,9 @@
 """Resources that have jobs done: on this machine, or training by a Ray cluster, with progress in the log of the run."""
 
+import shlex
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -11,17 +13,17 @@ from pydantic import Field
 
 from mens_pipeline.delivery.trackers import Trackers
 from mens_pipeline.inference.generation import progress_of
-from mens_pipeline.inference.prepare import PreparedGeneration
+from mens_pipeline.jobs.environment import ray_environment
 from mens_pipeline.jobs.local import run_job
-from mens_pipeline.jobs.progress import FILE, Follower
-from mens_pipeline.jobs.protocol import LOG, ExitCode
+from mens_pipeline.jobs.progress import FILE, Follower, poll_in_thread
+from mens_pipeline.jobs.protocol import LOG, STOP, ExitCode, exit_code_of
 from mens_pipeline.language import visible_text
-from mens_pipeline.orchestration.failures import stop_if_canceled
+from mens_pipeline.orchestration.metadata import stop_if_canceled
 from mens_pipeline.scratch.run import PreparedScratch
 from mens_pipeline.settings import load_settings
-from mens_pipeline.training.job import TrainingJob
 from mens_pipeline.training.prepare import PreparedRun
-from mens_pipeline.training.telemetry_log import format_plan, update_of
+from mens_pipeline.training.recipe import TrainingJob
+from mens_pipeline.training.telemetry_log import format_plan, step_of
 
 JOB_TAG: Final = "mens/job"
 HEADLESS: Final = "headless"
@@ -29,42 +31,28 @@ HEADLESS: Final = "headless"
 
 _STATUS_SECONDS: Final = 2.0
 """Between two looks at the status of a run whose child is at work."""
+_POLL_SECONDS: Final = 0.5
+"""Between two looks at a job of Ray."""
 
 
-class _Answering(dg.ConfigurableResource[None]):
-    """Runs jobs that load a model and answer, on this machine."""
+class Generator(dg.ConfigurableResource[None]):
+    """Runs jobs that load a model and write completions, each in a process of its own on this machine."""
 
     grace_seconds: int = Field(default=20, description="How long a run that is cancelled may take to end.")
     report_seconds: float = Field(default=10.0, description="Seconds between two lines of progress.")
 
-    def _run_job(self, context: dg.AssetExecutionContext, job_path: Path) -> int:
-        """Return the exit code; each event names the model that answers."""
+    def run(self, context: dg.AssetExecutionContext, job_path: Path) -> int:
+        """Run a job, and return the exit code of the process; each event names the model that writes."""
         last = 0.0
 
         def watch(event: dict[str, Any]) -> None:
             nonlocal last
             if time.monotonic() - last >= self.report_seconds:
                 last = time.monotonic()
-                answer = event["payload"]
-                context.log.info("%s: %s", answer["model"], progress_of(answer))
+                completion = event["payload"]
+                context.log.info("%s: %s", completion["model"], progress_of(completion))
 
         return run_in_child(context, job_path, self.grace_seconds, watch)
-
-
-class Generator(_Answering):
-    """Answers prompts in a process of its own on this machine."""
-
-    def run(self, context: dg.AssetExecutionContext, prepared: PreparedGeneration) -> int:
-        """Generate, and return the exit code of the process."""
-        return self._run_job(context, prepared.job_path)
-
-
-class Merger(_Answering):
-    """Merges and exports in a process of its own on this machine."""
-
-    def run(self, context: dg.AssetExecutionContext, job_path: Path) -> int:
-        """Run a job, and return the exit code of the process."""
-        return self._run_job(context, job_path)
 
 
 class Trainer(dg.ConfigurableResource[None]):
@@ -84,7 +72,7 @@ class Trainer(dg.ConfigurableResource[None]):
         """Train, showing progress as observations of the asset, and return the exit code of the process."""
         settings = load_settings()
         trackers = Trackers(settings.trackers.get_secret_value(), prepared.job_path, context.log.warning)
-        watch = _Watcher(context, self.report_seconds, trackers.take).watch
+        watch = watch_training(context, self.report_seconds, trackers.take)
         launcher = self.launcher or settings.launcher
         code: int = ExitCode.INTERRUPTED
         try:
@@ -94,52 +82,40 @@ class Trainer(dg.ConfigurableResource[None]):
                 num_ranks = prepared.job.recipe.devices
                 code = run_in_child(context, prepared.job_path, self.grace_seconds, watch, num_ranks)
             else:
-                from mens_pipeline.orchestration.ray_job import run_on_ray  # noqa: PLC0415 - of an extra
-
                 code = run_on_ray(context, prepared.job_path, watch, launcher)
         finally:
             trackers.end(code)
         return code
 
 
-class _Watcher:
-    """Passes lines of telemetry on to the event log."""
+def watch_training(
+    context: dg.AssetExecutionContext, seconds: float, track: Callable[[Mapping[str, Any]], None]
+) -> Callable[[dict[str, Any]], None]:
+    """Return a callback that passes lines of telemetry on to `track` and, at most one step in so long, to the log."""
+    last = 0.0
 
-    def __init__(
-        self, context: dg.AssetExecutionContext, seconds: float, track: Callable[[Mapping[str, Any]], None]
-    ) -> None:
-        self._track = track
-        self._context = context
-        self._seconds = seconds
-        self._last = 0.0
-
-    def watch(self, event: dict[str, Any]) -> None:
-        self._track(event)
+    def watch(event: dict[str, Any]) -> None:
+        nonlocal last
+        track(event)
         payload = event["payload"]
-        if event["event"] == "train_start" and (done := update_of(payload["resumed_from"])):
-            self._context.log.info("training resumed at step %d of %d", done, payload["planned_steps"])
+        if event["event"] == "train_start" and (done := step_of(payload["resumed_from"])):
+            context.log.info("training resumed at step %d of %d", done, payload["planned_steps"])
         elif event["event"] == "plan":
-            self._context.log.info("training: %s", format_plan(payload))
-        elif event["event"] == "step" and time.monotonic() - self._last >= self._seconds:
-            self._last = time.monotonic()
-            self._show(payload)
+            context.log.info("training: %s", format_plan(payload))
+        elif event["event"] == "step" and time.monotonic() - last >= seconds:
+            last = time.monotonic()
+            progress = f"step {payload['step']}/{payload['max_steps']}, loss {payload['loss']:.3f}"
+            rate, minutes = payload["tokens_per_second"], payload["eta_seconds"] / 60
+            context.log.info("%s, %.0f tokens/s, %.1f min to go", progress, rate, minutes)
+            figures = {
+                "train/step": payload["step"],
+                "train/loss": round(payload["loss"], 4),
+                "train/grad_norm": round(payload["grad_norm"], 4),
+                "train/tokens_per_second": round(rate, 1),
+            }
+            context.log_event(dg.AssetObservation(context.asset_key, metadata=figures))
 
-    def _show(self, step: dict[str, Any]) -> None:
-        progress = f"step {step['step']}/{step['max_steps']}, loss {step['loss']:.3f}"
-        self._context.log.info(
-            "%s, %.0f tokens/s, %.1f min to go", progress, step["tokens_per_second"], step["eta_seconds"] / 60
-        )
-        self._context.log_event(
-            dg.AssetObservation(
-                self._context.asset_key,
-                metadata={
-                    "train/step": step["step"],
-                    "train/loss": round(step["loss"], 4),
-                    "train/grad_norm": round(step["grad_norm"], 4),
-                    "train/tokens_per_second": round(step["tokens_per_second"], 1),
-                },
-            )
-        )
+    return watch
 
 
 def run_in_child(
@@ -179,3 +155,55 @@ def _pass_on(log: Path, said: int) -> int:
         new = content.read()
     sys.stderr.write(visible_text(new.decode("utf-8", "replace")))
     return said + len(new)
+
+
+def run_on_ray(
+    context: dg.AssetExecutionContext,
+    job_path: Path,
+    watch: Callable[[dict[str, Any]], None],
+    cluster: Literal["ray", "kuberay"],
+) -> int:
+    """Run a training as a job of a Ray cluster; whatever ends the run, ends the job.
+
+    The client of dagster-ray submits it, from a folder that all nodes see at the same path.
+
+    Returns:
+        What the job came to; see `ExitCode`.
+    """
+    run_dir, events = job_path.parent, Follower(job_path.with_name(FILE), watch)
+
+    def poll() -> None:
+        events.poll()
+        try:
+            stop_if_canceled(context)
+        except dg.DagsterExecutionInterruptedError:  # in a thread of its own, where it would end nothing
+            (run_dir / STOP).touch()
+
+    variables = {name: value for name, value in ray_environment().items() if name.startswith(("HF_", "OMP_"))}
+    submitted = {
+        "entrypoint": shlex.join(["python", "-P", "-m", "mens_pipeline.jobs", str(job_path), "--ray"]),
+        "runtime_env": {"env_vars": variables},
+    }
+    (run_dir / STOP).unlink(missing_ok=True)
+    try:
+        with poll_in_thread(poll, _POLL_SECONDS), warnings.catch_warnings():
+            # Dagster 1.13.27 warns of a parameter of its own in every session.
+            warnings.simplefilter("ignore", dg.PreviewWarning)
+            _ray_client(cluster).run(context=context, submit_job_params=submitted)
+    except RuntimeError as error:  # in these words, that the job did not end well; its files say how
+        (run_dir / LOG).write_text(f"{error}\n", encoding="utf-8")
+    except BaseException:
+        (run_dir / STOP).touch()  # for workers that outlive their job
+        raise
+    stop_if_canceled(context)
+    return exit_code_of(run_dir)
+
+
+def _ray_client(cluster: str) -> Any:
+    if cluster == "kuberay":
+        from dagster_ray.kuberay import PipesKubeRayJobClient  # noqa: PLC0415 - asks for a Kubernetes cluster
+
+        return PipesKubeRayJobClient()
+    from dagster_ray.core.pipes import PipesRayJobClient  # noqa: PLC0415 - of an extra
+
+    return PipesRayJobClient(poll_interval=_POLL_SECONDS)

@@ -1,20 +1,138 @@
-"""Metadata of assets: columns of the rows that they hold, tables, and small pictures as Markdown."""
+"""Assets: how they are declared, how their steps end, and what they show: tables, columns, small pictures."""
 
+import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import wraps
 from html import escape
+from pathlib import Path
 from statistics import fmean
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 import dagster as dg
 from dagster._core.definitions.metadata.metadata_set import TableMetadataSet
+from dagster_shared.error import SerializableErrorInfo
 from pydantic import BaseModel
+
+from mens_pipeline.errors import MensError
+from mens_pipeline.models.adapter import TrainingManifest
+from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.store import digest_of, key_of
+
+Arguments = ParamSpec("Arguments")
+Made = TypeVar("Made")
+
+_PREFIX: Final = re.compile(r"^(mens_pipeline\.errors|dagster\.[\w.]+)\.\w+: ")
+
+
+_OVER: Final = frozenset((dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE))
+
+
+def stop_if_canceled(context: dg.AssetExecutionContext) -> None:
+    """End a step whose run was canceled, deleted or reported as failed, as SIGINT would.
+
+    Dagster sends SIGINT once, and Python swallows it where it comes in the middle of a weakref callback.
+
+    Raises:
+        dagster.DagsterExecutionInterruptedError: The run is over; no `except Exception` holds this up.
+    """
+    run = context.instance.get_run_by_id(context.run.run_id)
+    if run is None or run.status in _OVER:
+        found = "gone" if run is None else run.status.value
+        raise dg.DagsterExecutionInterruptedError(f"run {context.run.run_id} is {found}; nothing more is done for it")
+
+
+def plainly(make: Callable[Arguments, Made]) -> Callable[Arguments, Made]:
+    """Turn the errors of this package into a failure whose first line is the reason; nothing is retried.
+
+    It does not begin where its run is over.
+    """
+
+    @wraps(make)
+    def make_or_fail(*arguments: Arguments.args, **named: Arguments.kwargs) -> Made:
+        stop_if_canceled(dg.AssetExecutionContext.get())
+        try:
+            return make(*arguments, **named)
+        except MensError as error:
+            raise dg.Failure(str(error), allow_retries=False) from error
+
+    return make_or_fail
+
+
+def reason_of(error: SerializableErrorInfo) -> str:
+    """Return the text of the error that a step ended with; of one of Dagster's that wraps another, the text of that."""
+    text = (error.cause or error).message.strip()
+    lines = (line.strip() for line in _PREFIX.sub("", text).splitlines())
+    return " ".join(line for line in lines if line)
+
+
+def reasons_of(failures: Iterable[dg.DagsterEvent]) -> Iterator[str]:
+    """Yield step and reason of each step that failed by itself."""
+    for event in failures:
+        error = event.step_failure_data.error
+        yield f"{event.step_key}: {reason_of(error) if error is not None else event.message}"
+
+
+OWNERS: Final = ("team:mens",)
+"""Of every asset that is made; sources belong to those who write them."""
+
+RECIPE_TAG: Final = "mens/recipe"
+
+GPU_TAGS: Final = {"mens/device": "gpu"}
+"""Of steps that want a GPU, for launchers that choose a machine by the tags of a step."""
+
+
+def declare_asset(
+    group: str, *kinds: str, version: str, rows: type[BaseModel] | None = None, on_gpu: bool = False, **more: Any
+) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+    """Declare what a function makes as an asset that refuses plainly.
+
+    Args:
+        group: Of the asset graph.
+        kinds: What it is made of, as the UI shows it.
+        version: Of its code, and of the configuration that decides it.
+        rows: The model of its rows, whose columns the UI shows.
+        on_gpu: Whether it takes a slot of the GPU, and runs where one is.
+        more: What else `dg.asset` takes.
+    """
+    if rows is not None:
+        more["metadata"] = columns_of(rows)
+    if on_gpu:
+        more |= {"pool": "gpu", "op_tags": GPU_TAGS, "tags": GPU_TAGS}
+
+    def declare(make: Callable[..., Any]) -> dg.AssetsDefinition:
+        declared = dg.asset(group_name=group, kinds=set(kinds), owners=OWNERS, code_version=version, **more)
+        asset: dg.AssetsDefinition = declared(plainly(make))
+        return asset
+
+    return declare
+
+
+def version_with_config(stage: Stage[Any] | str, *paths: Path) -> str:
+    """Return the version of an asset that a stage (or its code version) and configuration files decide."""
+    code = stage if isinstance(stage, str) else stage.code_version
+    contents = {path.name: digest_of(path) for path in paths if path.is_file()}
+    return key_of({"code": code, "configuration": contents})
 
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> dg.TableMetadataValue:
     """Return rows as a table; one that may be empty names its columns."""
     schema = dg.TableSchema([dg.TableColumn(name) for name in columns]) if columns else None
     return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows], schema=schema)
+
+
+def identify(
+    context: dg.AssetExecutionContext, manifest: TrainingManifest, adapter_sha256: str, **tags: str
+) -> dict[str, str]:
+    """Tag a run with adapter, recipe and base, and return the same as metadata."""
+    run = context.instance.get_run_by_id(context.run.run_id)  # with the tags that earlier steps gave it
+    tagged = run.tags.get(RECIPE_TAG) if run is not None else None
+    label = tagged or f"preset {manifest.preset or 'none'}"
+    facts = {"adapter": adapter_sha256[:12], "recipe": label, "base": manifest.base_model.name}
+    context.instance.add_run_tags(
+        context.run.run_id, {f"mens/{name}": value for name, value in {**facts, **tags}.items()}
+    )
+    return {"adapter_sha256": facts["adapter"], "recipe_name": label, "base_model": facts["base"]}
 
 
 def columns_of(model: type[BaseModel]) -> dict[str, Any]:
@@ -34,7 +152,6 @@ def columns_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _type_of(field: dict[str, Any]) -> str:
-    """Return the type of a column in the words of JSON."""
     if "anyOf" in field:
         return " or ".join(map(_type_of, field["anyOf"]))
     if "$ref" in field:

@@ -10,26 +10,25 @@ from mens_pipeline.configured import present_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
-from mens_pipeline.evaluation.results import JUDGED_ANSWERS, JudgedAnswer
+from mens_pipeline.evaluation.results import KIND as EVALUATION
+from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, ScoredCompletion
 from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import adapter_digest
-from mens_pipeline.orchestration.choices import RECIPE_TAG
-from mens_pipeline.orchestration.handover import artifact_of, made_by
-from mens_pipeline.orchestration.metadata import table
-from mens_pipeline.promotion.benchmark_gate import KIND as GATE
+from mens_pipeline.orchestration.metadata import RECIPE_TAG, table
+from mens_pipeline.orchestration.resources import artifact_of, made_by
 from mens_pipeline.promotion.history import adapter_sha256_of, champion_of
 from mens_pipeline.promotion.promote import reasons_against
+from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import results_in
 from mens_pipeline.promotion.report.comparison import Entry, compare
 from mens_pipeline.promotion.report.table import PASS_AT_1, table_of
 from mens_pipeline.settings import Settings
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
-from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 _VERDICT: Final = "mens/verdict"
-_EXAM: Final = frozenset({Suite.HELDOUT, Suite.BENCHMARK})
+_EVAL_SUITE: Final = frozenset({Suite.HELDOUT, Suite.BENCHMARK})
 
 
 def find_entry(name: str, instance: dg.DagsterInstance, store: ArtifactStore) -> Entry:
@@ -38,12 +37,12 @@ def find_entry(name: str, instance: dg.DagsterInstance, store: ArtifactStore) ->
     Raises:
         RefusedError: There is none, or it is no longer in the store.
     """
-    for run, ref in _made(name, "eval_results", instance):
+    for run, ref in _artifacts_of_runs(name, "eval_results", instance):
         evaluation = store.get(ref.kind, ref.key)
         if evaluation is None or evaluation.is_damaged():
             raise RefusedError(f"{name}: its evaluation {ref.key[:12]} is gone or changed. Run the recipe again.")
-        answers = tuple(read_models(evaluation.path / JUDGED_ANSWERS, JudgedAnswer))
-        return Entry(name, answers, results_in(evaluation.path), run.tags.get(_VERDICT, "not judged"))
+        completions = tuple(read_models(evaluation.path / SCORED_COMPLETIONS, ScoredCompletion))
+        return Entry(name, completions, results_in(evaluation.path), run.tags.get(_VERDICT, "not judged"))
     raise _unknown(name, instance)
 
 
@@ -53,13 +52,15 @@ def verdict_called(name: str, instance: dg.DagsterInstance) -> tuple[str, Artifa
     Raises:
         RefusedError: There is none.
     """
-    for run, ref in _made(name, "benchmark_gate", instance):
+    for run, ref in _artifacts_of_runs(name, "benchmark_gate", instance):
         return run.tags[RECIPE_TAG], ref
     raise _unknown(name, instance)
 
 
-def _made(name: str, asset: str, instance: dg.DagsterInstance) -> Iterator[tuple[dg.DagsterRun, ArtifactRef]]:
-    """Yield what runs of a recipe made of an asset, with the run, the newest first; or what one run made."""
+def _artifacts_of_runs(
+    name: str, asset: str, instance: dg.DagsterInstance
+) -> Iterator[tuple[dg.DagsterRun, ArtifactRef]]:
+    """Yield what the runs of a recipe, or the run of an id, made of an asset, each with its run, the newest first."""
     own = instance.get_run_by_id(name)
     for run in [own] if own is not None else instance.get_runs(dg.RunsFilter(tags={RECIPE_TAG: name})):
         for event in reversed(made_by(instance, run.run_id, dg.AssetKey(asset))):
@@ -67,9 +68,9 @@ def _made(name: str, asset: str, instance: dg.DagsterInstance) -> Iterator[tuple
 
 
 def _unknown(name: str, instance: dg.DagsterInstance) -> RefusedError:
-    """Return the refusal of a name under which nothing was judged, with those that there are."""
+    """Return the error for a name under which nothing was evaluated; it lists the names that there are."""
     begun = {run.tags[RECIPE_TAG] for run in instance.get_runs() if RECIPE_TAG in run.tags}
-    known = [recipe for recipe in sorted(begun) if any(_made(recipe, "eval_results", instance))]
+    known = [recipe for recipe in sorted(begun) if any(_artifacts_of_runs(recipe, "eval_results", instance))]
     tried = f"So far there are: {'; '.join(known)}" if known else "So far there is none"
     advice = f"{tried}. Train it: mens run --recipe {name} --no-promote"
     return RefusedError(f"{name}: no run of this recipe, and none with this id, has evaluated an adapter. {advice}")
@@ -82,7 +83,7 @@ class Candidate:
     name: str
     adapter_sha256: str
     gate: ArtifactRef
-    answers: Sequence[JudgedAnswer]
+    completions: Sequence[ScoredCompletion]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class Place:
     behind: str
 
 
-def ranked(candidates: Sequence[Candidate], in_use: str | None) -> tuple[Place, ...]:
+def rank(candidates: Sequence[Candidate], in_use: str | None) -> tuple[Place, ...]:
     """Rank adapters that may be promoted by pass@1; of equal ones that in use comes first, then as they are given.
 
     That one is better than another may be chance, and the test says how likely. It is no further hurdle: each of them
@@ -108,7 +109,7 @@ def ranked(candidates: Sequence[Candidate], in_use: str | None) -> tuple[Place, 
     Raises:
         RefusedError: They were asked no prompt in common.
     """
-    entries = {one.name: Entry(one.name, tuple(filter(_is_of_exam, one.answers))) for one in candidates}
+    entries = {one.name: Entry(one.name, tuple(filter(_is_of_eval_suite, one.completions))) for one in candidates}
     columns = {column.name: column for column in compare([*entries.values()]).columns}
     rates = {name: column.scores.overall.pass_at_1 for name, column in columns.items()}
     ordered = sorted(candidates, key=lambda one: (-(rates[one.name].value or 0.0), one.adapter_sha256 != in_use))
@@ -118,9 +119,9 @@ def ranked(candidates: Sequence[Candidate], in_use: str | None) -> tuple[Place, 
     )
 
 
-def _is_of_exam(answer: JudgedAnswer) -> bool:
-    """Whether the gate judges by it: neither a second try, nor an answer to a synthetic task."""
-    return answer.model == "adapter" and answer.suite in _EXAM
+def _is_of_eval_suite(completion: ScoredCompletion) -> bool:
+    """Whether the gate looks at it: neither a second try, nor a completion of a synthetic task."""
+    return completion.model == "adapter" and completion.suite in _EVAL_SUITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +140,12 @@ class Choice:
         """Return what the page of the adapter in use says of the choice."""
         rows = [{"recipe": place.candidate.name, "pass@1": place.rate, "why": place.behind} for place in self.places]
         rows += [{"recipe": name, "pass@1": "", "why": why} for name, why in self.passed_over.items()]
-        return {
-            "best_recipe": f"{self.best.name}, pass@1 {self.places[0].rate}",
-            "recipes": table(rows),
-        }
+        return {"best_recipe": f"{self.best.name}, pass@1 {self.places[0].rate}", "recipes": table(rows)}
 
 
-def best_judged(names: Sequence[str], instance: dg.DagsterInstance, store: ArtifactStore, settings: Settings) -> Choice:
+def best_evaluated(
+    names: Sequence[str], instance: dg.DagsterInstance, store: ArtifactStore, settings: Settings
+) -> Choice:
     """Return the best of recipes, or of runs by their ids, whose newest verdict lets them be promoted, here and now.
 
     Raises:
@@ -162,22 +162,21 @@ def best_judged(names: Sequence[str], instance: dg.DagsterInstance, store: Artif
         except RefusedError as refusal:
             passed_over[label] = str(refusal)
     if not able:
-        told = " ".join(f"{name}: {why}" for name, why in passed_over.items())
-        raise RefusedError(f"no recipe of {len(names)} may be promoted. {told}")
+        details = " ".join(f"{name}: {why}" for name, why in passed_over.items())
+        raise RefusedError(f"no recipe of {len(names)} may be promoted. {details}")
     champion = champion_of(store)
     in_use = adapter_sha256_of(champion) if champion is not None else None
-    return Choice(ranked([*able.values()], in_use), passed_over)
+    return Choice(rank([*able.values()], in_use), passed_over)
 
 
 def _candidate(name: str, ref: ArtifactRef, store: ArtifactStore, settings: Settings) -> Candidate:
-    """Return an adapter with its answers, unless something speaks against it."""
     gate, evaluation, adapter, split = (_sound(ref.of(kind), store) for kind in (GATE, EVALUATION, ADAPTER, SPLIT))
     present = present_of(settings, evaluation, split.path / HELDOUT)
     reasons = [*reasons_against(gate, adapter.path, store, present)]
     if reasons:
         raise RefusedError(" ".join(reasons))
-    answers = tuple(read_models(evaluation.path / JUDGED_ANSWERS, JudgedAnswer))
-    return Candidate(name, adapter_digest(adapter.path), ref, answers)
+    completions = tuple(read_models(evaluation.path / SCORED_COMPLETIONS, ScoredCompletion))
+    return Candidate(name, adapter_digest(adapter.path), ref, completions)
 
 
 def _sound(ref: ArtifactRef, store: ArtifactStore) -> Artifact:

@@ -1,10 +1,12 @@
-"""Resources: workspace, store, telemetry database and device."""
+"""Resources: workspace, store, hand-over of artifacts between assets, telemetry database and device."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import dagster as dg
+from dagster._core.storage.tags import PARENT_RUN_ID_TAG
 
 from mens_pipeline.configured import open_store
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
@@ -12,6 +14,11 @@ from mens_pipeline.corpus.extract.sources import shown_name, vox_files
 from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
+from mens_pipeline.models.adapter import ADAPTER, CARD
+from mens_pipeline.orchestration.metadata import table
+from mens_pipeline.promotion.history import history_of
+from mens_pipeline.promotion.promote import Promotion
+from mens_pipeline.promotion.receipt import PAGE
 from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
@@ -65,12 +72,8 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
         """Open the store."""
         return open_store(load_settings(), self.root)
 
-    def page(self, artifact: Artifact, name: str) -> dict[str, dg.MetadataValue[str]]:
-        """Return metadata that leads to a page of an artifact."""
-        return linked_page(self.open(), artifact, name)
-
     def artifact(self, ref: ArtifactRef) -> Artifact:
-        """Load the artifact that was handed over, as it was written.
+        """Load the artifact that was handed over, and check that it is unchanged.
 
         Raises:
             dagster.Failure: It is gone, or was changed since; nothing is retried.
@@ -79,7 +82,7 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
         found = store.get(ref.kind, ref.key)
         if found is not None and not found.is_damaged():
             return found
-        what = "gone" if found is None else f"changed since it was written: {', '.join(found.changed())}"
+        what = "gone" if found is None else f"changed since it was written: {', '.join(found.find_changed())}"
         found_out = f"{store.root}: {ref.kind} {ref.key[:12]} is {what}"
         raise dg.Failure(f"{found_out}. Materialise {ref.kind} again.", allow_retries=False)
 
@@ -91,6 +94,27 @@ def linked_page(store: ArtifactStore, artifact: Artifact, name: str) -> dict[str
     if served is not None:
         found["report_page"] = dg.MetadataValue.url(f"{served.rstrip('/')}/{path.relative_to(store.root).as_posix()}")
     return found
+
+
+def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, Any]:
+    """Return card, report and history of the champion."""
+    champion = promotion.champion
+    return {
+        "changed": promotion.changed,
+        "champion": dg.MetadataValue.path(champion.path),
+        "previous": promotion.previous or "none",
+        "card": dg.MetadataValue.md((champion.path / ADAPTER / CARD).read_text(encoding="utf-8")),
+        **linked_page(store, champion, PAGE),
+        "history": table(
+            {
+                "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(event.timestamp_unix)),
+                "action": event.action,
+                "champion": event.key[:12],
+                "reason": event.reason,
+            }
+            for event in reversed(history_of(store))
+        ),
+    }
 
 
 class Telemetry(dg.ConfigurableResource[None]):
@@ -145,3 +169,76 @@ class SourceWatch(dg.ConfigurableResource[None]):
 
     settle_seconds: float = 30.0
     most_files: int = 50_000
+
+
+ARTIFACT: Final = "artifact"
+"""The metadata of a materialisation that names its artifact, and those that it rests on."""
+
+
+_ELSEWHERE: Final = "none"
+"""What Dagster calls the step of an asset that is not of this run."""
+
+
+def hand_over(
+    made: Artifact, *parents: ArtifactRef, metadata: Mapping[str, Any], version: str | None = None
+) -> dg.MaterializeResult[Any]:
+    """Return what an asset made, with the artifacts that it rests on; `version` is that of its data unless given."""
+    return dg.MaterializeResult(
+        value=made.ref(*parents), data_version=dg.DataVersion(version or made.data_version), metadata=metadata
+    )
+
+
+class ArtifactHandover(dg.IOManager):
+    """Writes the reference to an artifact beside its materialisation, and reads it there.
+
+    Within a run, and one that goes on from it, a step gets what that run made; else what was materialised last.
+    """
+
+    def handle_output(self, context: dg.OutputContext, obj: ArtifactRef) -> None:
+        """Note what was made."""
+        context.add_output_metadata(reference(obj))
+
+    def load_input(self, context: dg.InputContext) -> ArtifactRef:
+        """Return what an asset made.
+
+        Raises:
+            dagster.Failure: It was not materialised yet; nothing is retried.
+        """
+        upstream = context.upstream_output
+        if upstream is not None and upstream.step_key != _ELSEWHERE:
+            made = made_by(context.instance, upstream.run_id, context.asset_key)[-1:]
+        else:
+            latest = context.instance.get_latest_materialization_event(context.asset_key)
+            made = [latest.asset_materialization] if latest and latest.asset_materialization else []
+        if not made or ARTIFACT not in made[0].metadata:
+            name = context.asset_key.to_user_string()
+            raise dg.Failure(f"there is no {name}. Materialise it first.", allow_retries=False)
+        return artifact_of(made[0])
+
+
+def made_by(instance: dg.DagsterInstance, run_id: str, asset: dg.AssetKey) -> list[dg.AssetMaterialization]:
+    """Return what a run made of an asset, the newest last."""
+    logs = instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+    return [made for entry in logs if (made := entry.asset_materialization) and made.asset_key == asset]
+
+
+def made_in_run(context: dg.AssetExecutionContext, name: str) -> ArtifactRef | None:
+    """Return what a run made of an asset, or a run that this one goes on from; None where neither made it."""
+    run: dg.DagsterRun | None = context.run
+    while run is not None:
+        if own := made_by(context.instance, run.run_id, dg.AssetKey(name)):
+            return artifact_of(own[-1])
+        before = run.tags.get(PARENT_RUN_ID_TAG)
+        run = context.instance.get_run_by_id(before) if before is not None else None
+    return None
+
+
+def artifact_of(materialization: dg.AssetMaterialization) -> ArtifactRef:
+    """Return the artifact that a materialisation names."""
+    value: Any = materialization.metadata[ARTIFACT].value
+    return ArtifactRef.from_json(value)
+
+
+def reference(ref: ArtifactRef) -> dict[str, dg.MetadataValue[Any]]:
+    """Return the metadata by which an artifact is handed on."""
+    return {ARTIFACT: dg.MetadataValue.json(ref.as_json())}

@@ -2,20 +2,20 @@
 
 import shutil
 from pathlib import Path
-from typing import Any, Final
-
-from pydantic import ValidationError
+from typing import Annotated, Any, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import EvaluationDetails
-from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, JudgedAnswer
+from mens_pipeline.evaluation.infill_results import INSERTS, InsertScore
+from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, ScoredCompletion
 from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.promotion.receipt import (
-    RECEIPT,
-    Judged,
+    KIND,
+    PAGE,
+    Evaluated,
     Receipt,
     digest_of_thresholds,
     read_results,
@@ -25,99 +25,79 @@ from mens_pipeline.promotion.receipt import (
 )
 from mens_pipeline.promotion.report import report_page
 from mens_pipeline.storage.jsonl import read_models
-from mens_pipeline.storage.signing import PRIVATE, signed, unsigned
-from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.signing import PRIVATE, add_signature, explain_unsigned
+from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline.storage.validation import problem_in
 from mens_pipeline.training.telemetry_log import losses_of
 
-KIND: Final = "benchmark_gate"
-STAGE: Final = Stage(KIND, (__name__,), by_content=True)
-PAGE: Final = "report.html"
+
+class GateParams(Params):
+    """What is evaluated, by which thresholds, against which champion (its key).
+
+    A verdict is on two documents: another evaluation or run that holds the same has the same one.
+    """
+
+    evaluation: Annotated[Artifact, DecidedBy(lambda evaluation: digest_of(evaluation.path / RESULTS))]
+    adapter: Annotated[Path, DecidedBy(lambda run: digest_of(run / MANIFEST))]
+    policy: str
+    thresholds: Annotated[Thresholds, DecidedBy(digest_of_thresholds)]
+    champion_key: str | None
+    is_benchmark_asked: bool
+    strict: bool
+    now: Helper[int]
 
 
-def build_benchmark_gate(  # noqa: PLR0913 - all that a verdict rests on
-    evaluation: Artifact,
-    adapter: Path,
-    store: ArtifactStore,
-    *,
-    policy: str,
-    thresholds: Thresholds,
-    champion_key: str | None,
-    is_benchmark_asked: bool,
-    strict: bool,
-    now: int,
-) -> tuple[Artifact, bool]:
-    """Judge an evaluation, unless the very same was judged before.
+def write_benchmark_gate(folder: Path, params: GateParams) -> dict[str, Any]:
+    """Decide on an evaluation.
 
-    Returns:
-        The verdict, and whether it was reused. The folder holds `gate_receipt.json`, the documents that it rests on,
-        `report.html`, and exactly when the gate fails `eval_gate_failed.json`.
+    The folder gets `gate_receipt.json`, the documents that it rests on, `report.html`, and exactly when the gate fails
+    `eval_gate_failed.json`.
+    """
+    evaluation, adapter = params.evaluation, params.adapter
+    evaluated = Evaluated(evaluation.path / RESULTS, adapter / MANIFEST)
+    receipt = verdict_on(
+        evaluated,
+        params.policy,
+        params.thresholds,
+        params.champion_key,
+        is_benchmark_asked=params.is_benchmark_asked,
+        strict=params.strict,
+        now=params.now,
+        run_dir=adapter,
+    )
+    write_receipt(folder, receipt, read_results(evaluated.results_path))
+    for path in (evaluated.results_path, evaluated.manifest_path):
+        shutil.copy2(path, folder / path.name)
+    write_page(folder / PAGE, evaluation.path, adapter, receipt)
+    return {"passed": receipt.overall_passed, "name": EvaluationDetails.of(evaluation).name}
+
+
+STAGE: Final = Stage(KIND, (__name__,), write_benchmark_gate, sign=add_signature)
+
+
+def build_benchmark_gate(params: GateParams, store: ArtifactStore) -> tuple[Artifact, bool]:
+    """Return the verdict on an evaluation, and whether it was reused: the very same is decided on once.
 
     Raises:
-        RefusedError: The evaluation is not as it was written, or not signed.
+        RefusedError: The evaluation has changed since it was written, or is not signed.
         ConfigurationError: The store cannot be written, or there is no key to sign with although one checks.
     """
-    changed = evaluation.changed()
+    evaluation, champion = params.evaluation, params.champion_key
+    changed = evaluation.find_changed()
     if changed:
         advice = "Evaluate again; a changed evaluation is not used a second time."
         raise RefusedError(f"{evaluation.path}: changed since it was written: {', '.join(changed)}. {advice}")
-    if problem := unsigned(evaluation, store):
+    if problem := explain_unsigned(evaluation, store):
         raise RefusedError(
             f"{evaluation.path}: {problem}. Evaluate again with {PRIVATE}; a verdict on it counts nothing."
         )
-    judged = Judged(evaluation.path / RESULTS, adapter / MANIFEST)
-    params = {
-        "eval_results": digest_of(judged.results_path),
-        "training_manifest": digest_of(judged.manifest_path),
-        "policy": policy,
-        "thresholds": digest_of_thresholds(thresholds),
-        "champion": champion_key,
-        "benchmark": is_benchmark_asked,
-        "strict": strict,
-    }
-
-    baseline = store.get(PROMOTED, champion_key) if champion_key is not None else None
-    parents = [evaluation, *store.holding(adapter), *((baseline,) if baseline is not None else ())]
-
-    def write(folder: Path) -> dict[str, Any]:
-        receipt = verdict_on(
-            judged,
-            policy,
-            thresholds,
-            champion_key,
-            is_benchmark_asked=is_benchmark_asked,
-            strict=strict,
-            now=now,
-            run_dir=adapter,
-        )
-        results = read_results(judged.results_path)
-        write_receipt(folder, receipt, results)
-        for path in (judged.results_path, judged.manifest_path):
-            shutil.copy2(path, folder / path.name)
-        write_page(folder / PAGE, evaluation.path, adapter, receipt)
-        return {"passed": receipt.overall_passed, "name": EvaluationDetails.of(evaluation).name}
-
-    return STAGE.build(store, parents, *signed(store, KIND, params, write))
+    baseline = store.get(PROMOTED, champion) if champion is not None else None
+    return STAGE.build(store, params.model_copy(update={"origins": () if baseline is None else (baseline,)}))
 
 
 def write_page(path: Path, evaluation: Path, adapter: Path, receipt: Receipt | None) -> None:
     """Write the report page of an evaluation."""
     losses = losses_of(adapter / FILE)
-    answers = list(read_models(evaluation / JUDGED_ANSWERS, JudgedAnswer))
-    path.write_text(report_page(results_in(evaluation), answers, losses, receipt), encoding="utf-8")
-
-
-def receipt_in(folder: Path) -> Receipt:
-    """Read the verdict in a folder.
-
-    Raises:
-        RefusedError: It is none.
-    """
-    path = folder / RECEIPT
-    try:
-        return Receipt.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise RefusedError(f"{path}: {error.strerror}. Run `mens gate` again.") from error
-    except ValidationError as error:
-        raise RefusedError(f"{path}: {problem_in(error, 'receipt', 'Run `mens gate` again.')}") from error
+    completions = list(read_models(evaluation / SCORED_COMPLETIONS, ScoredCompletion))
+    inserts = list(read_models(evaluation / INSERTS, InsertScore)) if (evaluation / INSERTS).is_file() else []
+    path.write_text(report_page(results_in(evaluation), completions, losses, receipt, inserts), encoding="utf-8")

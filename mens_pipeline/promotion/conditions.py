@@ -27,35 +27,39 @@ _FLAGS: Final = {
 class Conditions:
     """All that a verdict rests on; hashes are SHA-256, hexadecimal.
 
+    What has a default is of one adapter: of what holds now, the caller that promotes one gives the rest.
+
     Attributes:
+        results: Of the figures of the newest evaluation.
+        heldout: Of the held-out pairs; None where nobody knows them.
+        heldout_problem: Then, why.
         policy: Name of the policy, for people; its thresholds are what is compared.
         adapter: Of the adapter; None for a verdict on figures that could not be read.
         champion: Key of the adapter that it is compared with; None for none.
-        results: Of the figures of the newest evaluation.
         copied_results: Of the figures beside the verdict.
         manifest: Of the training manifest; None where it is missing.
-        heldout: Of the held-out pairs; None where they cannot be told.
-        attempt: Number of the evaluation on its exam; None where the ledger does not count it.
+        attempt: Number of the evaluation on its eval suite; None where the ledger does not count it.
         base: Of the base model; None where the manifest does not tell.
     """
 
-    policy: str
-    adapter: str | None
-    champion: str | None
     thresholds: Thresholds
     is_benchmark_asked: bool
     results: str | None
-    manifest: str | None
-    copied_results: str | None
     heldout: str | None
     benchmark: str | None
     decoding: Decoding | None
-    base: str | None
-    attempt: int | None
+    heldout_problem: str = ""
+    policy: str = ""
+    adapter: str | None = None
+    champion: str | None = None
+    manifest: str | None = None
+    copied_results: str | None = None
+    base: str | None = None
+    attempt: int | None = None
 
 
 def conditions_of(receipt: Receipt, results: EvalResults | None) -> Conditions:
-    """Return what a verdict rests on, by its receipt and the figures that it judged."""
+    """Return what a verdict rests on, by its receipt and the figures that it is on."""
     subject = receipt.subject
     return Conditions(
         policy=receipt.policy,
@@ -77,7 +81,7 @@ def conditions_of(receipt: Receipt, results: EvalResults | None) -> Conditions:
 def differences(then: Conditions, now: Conditions) -> Iterator[str]:
     """Yield a sentence with advice for each condition that no longer holds.
 
-    What was judged is compared only where it could be read: a verdict on nothing is about no adapter to begin with.
+    What was evaluated is compared only where it could be read: a verdict on nothing is about no adapter to begin with.
     """
     for field, holds, sentence in _ALWAYS if then.adapter is None else (*_ALWAYS, *_OF_SUBJECT):
         before, present = getattr(then, field), getattr(now, field)
@@ -97,15 +101,11 @@ def _is_unknown_or_equal(then: str | None, now: str | None) -> bool:
     return now is None or then == now
 
 
-def _demands_as_much(judged_by: Thresholds, present: Thresholds) -> bool:
+def _demands_as_much(evaluated_by: Thresholds, present: Thresholds) -> bool:
     """Return whether a verdict was made with the present thresholds; a run may raise that of the benchmark."""
-    same = judged_by.model_copy(update={"min_benchmark": present.min_benchmark})
+    same = evaluated_by.model_copy(update={"min_benchmark": present.min_benchmark})
     is_same = digest_of_thresholds(same) == digest_of_thresholds(present)
-    return is_same and judged_by.min_benchmark >= present.min_benchmark
-
-
-def _answers_alike(then: Decoding | None, now: Decoding | None) -> bool:
-    return then is None or now is None or not _changes(then, now)
+    return is_same and evaluated_by.min_benchmark >= present.min_benchmark
 
 
 def _changes(then: Decoding, now: Decoding) -> list[str]:
@@ -123,7 +123,7 @@ def _format(value: float | str) -> str:
 
 
 def _other_decoding(then: Decoding, now: Decoding) -> str:
-    """Say how completions were drawn in another way: that is another exam."""
+    """Say how completions were drawn in another way: that is another eval suite."""
     changes = ", ".join(_changes(then, now))
     return f"It answered in another way than config/evaluation.yaml says: {changes}; evaluate again."
 
@@ -132,7 +132,7 @@ def _other_attempt(then: int, now: int | None) -> str:
     if now is None:
         found = "knows no such evaluation: it was made in another store or by an earlier version"
     else:
-        found = f"counts it as the {ordinal(now)} evaluation on its exam, it was judged as the {ordinal(then)}"
+        found = f"counts it as the {ordinal(now)} evaluation on its eval suite, it was judged as the {ordinal(then)}"
     return f"The ledger of this store {found}; evaluate again here."
 
 
@@ -152,7 +152,7 @@ _ALWAYS: Final[tuple[_Row, ...]] = (
 _OF_SUBJECT: Final[tuple[_Row, ...]] = (
     ("heldout", _is_unknown_or_equal, "The held-out set is not the one it was judged by; evaluate again."),
     ("benchmark", _is_unknown_or_equal, "The benchmark is not the one it was judged by; evaluate again."),
-    ("decoding", _answers_alike, _other_decoding),
+    ("decoding", lambda then, now: not (then and now and _changes(then, now)), _other_decoding),
     ("base", eq, "The verdict is about base {then}, the run was trained on {now}; evaluate again."),
     ("attempt", lambda then, now: then is None or then == now, _other_attempt),
 )

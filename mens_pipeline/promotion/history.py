@@ -11,13 +11,12 @@ import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.storage.documents import locked
+from mens_pipeline.storage.documents import hold_lock
 from mens_pipeline.storage.signing import PRIVATE, Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.storage.validation import Versioned, newer_than_known, problem_in
@@ -51,13 +50,8 @@ class HistoryEvent(Versioned):
     signature: str | None = Field(default=None, description="Of all else in the line, where a key is set.")
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The documents of a champion as they were when a change began.
-
-    Attributes:
-        pointer: The key of the champion, and the line that it was set with.
-    """
+class Seen(NamedTuple):
+    """The documents of a champion as they were when a change began; a pointer is its key, and the line that set it."""
 
     history: bytes
     pointer: bytes
@@ -73,28 +67,28 @@ def champion_key(store: ArtifactStore) -> str | None:
     pointer, log = store.documents.place(KIND, CHAMPION), store.documents.place(KIND, HISTORY)
     words = store.documents.read(KIND, CHAMPION).decode(errors="replace").split()
     # After the pointer: a change adds its line first.
-    told = {sha256: event.key for event, sha256 in _lines(store)}
+    details = {sha256: event.key for event, sha256 in _lines(store)}
     if not words:
-        if not told:
+        if not details:
             return None
-        last = list(told.values())[-1]
+        last = list(details.values())[-1]
         advice = f"Restore the file, or write the key of the adapter to be used into it; the last one was {last}."
         raise RefusedError(
-            f"{pointer}: no champion is named, although {HISTORY} tells of {len(told)} changes. {advice}"
+            f"{pointer}: no champion is named, although {HISTORY} tells of {len(details)} changes. {advice}"
         )
     key, *of_event = words
-    if key not in told.values():
+    if key not in details.values():
         advice = f"{_ADVICE} Without one, delete {pointer} and the rest of {HISTORY}, and promote again."
         raise RefusedError(f"{log}: nothing about {key[:12]}, which is in use. {advice}")
     # A person who mends the pointer by hand writes the key alone.
-    if of_event and told.get(of_event[0]) != key:
+    if of_event and details.get(of_event[0]) != key:
         advice = f"{_ADVICE} Without one, write {key} alone into {pointer}: what the lost lines withdrew is forgotten."
         raise RefusedError(f"{log}: the line by which {key[:12]} came into use is missing. {advice}")
     if store.signing is not None:
-        last, signature = [*told][-1], words[2] if len(words) > 2 else None  # noqa: PLR2004 - key, line, signature
+        last, signature = [*details][-1], words[2] if len(words) > 2 else None  # noqa: PLR2004 - key, line, signature
         problem = store.signing.problem_of(signature, CHAMPION, key=key, line=last)
         if of_event and of_event[0] != last:
-            problem = f"it names {key[:12]}, and the last line of {HISTORY} is about {told[last][:12]}"
+            problem = f"it names {key[:12]}, and the last line of {HISTORY} is about {details[last][:12]}"
         if problem is not None:
             raise RefusedError(f"{pointer}: {problem}. {_SIGNED}")
     return key
@@ -155,7 +149,7 @@ def usable_before(store: ArtifactStore, present: Artifact) -> str | None:
         RefusedError: The history does not tell of the champion.
     """
     event = promotion_of(store, present.key)
-    passed_over = {*withdrawn(store), event.adapter_sha256}
+    passed_over = {*find_withdrawn(store), event.adapter_sha256}
     promotions = [entry for entry in history_of(store) if entry.action != "rollback"]
     last = max(place for place, entry in enumerate(promotions) if entry == event)
     before = (entry for entry in reversed(promotions[:last]) if entry.adapter_sha256 not in passed_over)
@@ -171,7 +165,7 @@ def history_of(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
     return tuple(event for event, _ in _lines(store))
 
 
-def withdrawn(store: ArtifactStore) -> frozenset[str]:
+def find_withdrawn(store: ArtifactStore) -> frozenset[str]:
     """Return the SHA-256 of adapters that a rollback took out of use and that were not promoted by hand since."""
     out: set[str] = set()
     for event in history_of(store):
@@ -182,7 +176,7 @@ def withdrawn(store: ArtifactStore) -> frozenset[str]:
 
 
 @contextmanager
-def changing(store: ArtifactStore) -> Iterator[Seen]:
+def lock_champion(store: ArtifactStore) -> Iterator[Seen]:
     """Hold the right to change the champion; two changes at once on one machine wait for each other.
 
     Returns:
@@ -190,7 +184,7 @@ def changing(store: ArtifactStore) -> Iterator[Seen]:
     """
     folder = store.root / KIND
     folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder / _LOCK):
+    with hold_lock(folder / _LOCK):
         pointer = store.documents.read(KIND, CHAMPION)
         yield Seen(store.documents.read(KIND, HISTORY), pointer)
 
@@ -215,7 +209,7 @@ def record(store: ArtifactStore, event: HistoryEvent, champion: Artifact, seen: 
 def sign_history(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
     """Sign a history as it stands, let the pointer name the champion of its last line, and return what was signed.
 
-    For a key that is new, and for what an interrupted promotion left; whoever calls it vouches for every line.
+    For a key that is new, and for what an interrupted promotion left; the caller vouches for every line.
 
     Raises:
         RefusedError: The history does not hold together even without signatures, or changed meanwhile.
@@ -225,7 +219,7 @@ def sign_history(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
         raise ConfigurationError(
             f"{PRIVATE}: not set. Set the key that evaluations, verdicts and champions are signed with."
         )
-    with changing(store) as seen:
+    with lock_champion(store) as seen:
         lines: list[bytes] = []
         events = tuple(event for event, _ in _lines(store, is_signed=False))
         for event in events:
@@ -254,22 +248,22 @@ def _lines(store: ArtifactStore, *, is_signed: bool = True) -> list[tuple[Histor
     """Return the events of a history, each with the SHA-256 of its line."""
     log, content = store.documents.place(KIND, HISTORY), store.documents.read(KIND, HISTORY)
     lines = content[: _complete(content)].splitlines()
-    told: list[tuple[HistoryEvent, str]] = []
+    details: list[tuple[HistoryEvent, str]] = []
     for number, line in enumerate(lines, start=1):
         try:
             event = HistoryEvent.model_validate_json(line)
         except ValidationError as error:
             raise RefusedError(f"{log}:{number}: {problem_in(error, 'event', _ADVICE)}") from error
-        is_of_earlier_version = event.after_sha256 is None and (not told or told[-1][0].after_sha256 is None)
-        if not is_of_earlier_version and event.after_sha256 != (told[-1][1] if told else _sha256(b"")):
+        is_of_earlier_version = event.after_sha256 is None and (not details or details[-1][0].after_sha256 is None)
+        if not is_of_earlier_version and event.after_sha256 != (details[-1][1] if details else _sha256(b"")):
             raise RefusedError(f"{log}:{number}: a line before this one was changed or is missing. {_ADVICE}")
         if store.signing is not None and is_signed:
             content = json.loads(line)
             signature = content.pop("signature", None)
             if problem := store.signing.problem_of(signature, HISTORY, event=content):
                 raise RefusedError(f"{log}:{number}: {problem}. {_SIGNED}")
-        told.append((event, _sha256(line)))
-    return told
+        details.append((event, _sha256(line)))
+    return details
 
 
 def _complete(content: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Ledger of evaluations by exam: each further attempt needs more confidence.
+"""Ledger of evaluations by eval suite: each further attempt needs more confidence.
 
 With a key every line is signed together with the line before it, and a last line seals the end. So a line that is
 removed, changed, forged or cut off is noticed; an older copy of the whole ledger still fits.
@@ -12,8 +12,8 @@ from typing import Final
 from pydantic import Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.inference.generation import Decoding, Engine
-from mens_pipeline.promotion.history import history_of, withdrawn
+from mens_pipeline.inference.generation import Decoding, ForeignEngine
+from mens_pipeline.promotion.history import find_withdrawn, history_of
 from mens_pipeline.storage.signing import PRIVATE, Signing
 from mens_pipeline.storage.store import ArtifactStore, key_of
 from mens_pipeline.storage.validation import Strict, Versioned, problem_in
@@ -26,12 +26,12 @@ _SIGNED: Final = (
     "promote --sign-history` prints the ledger and signs it as it stands."
 )
 _SAME_SHARE: Final = 0.5
-"""Share of the files of the smaller of two exams from which on they are one exam: a workspace that grows, or an exam
-of a part of the files, does not begin to count anew."""
+"""Share of the files of the smaller of two eval suites from which on they count as one: a workspace that grows, or a
+suite of a part of its files, does not begin to count again."""
 
 
 class Try(Versioned):
-    """Attempt: an adapter on the held-out rows of an exam, with all that decides what it answers."""
+    """Attempt: an adapter on the held-out rows of an eval suite, with all that decides what it writes."""
 
     adapter_sha256: str = Field(min_length=64, max_length=64)
     decoding: Decoding
@@ -46,17 +46,19 @@ class Try(Versioned):
     device: str | None = Field(
         default=None, description="`cuda bfloat16 dense`: where, in which dtype and how the weights lay; null likewise."
     )
-    engine: Engine | None = Field(default=None, description="What answered in place of our own loop; null for that.")
+    engine: ForeignEngine | None = Field(
+        default=None, description="What answered in place of our own loop; null for that."
+    )
 
-    def is_of_same_exam(self, other: "Try") -> bool:
-        """Return whether two tries are of exams that share half of the files of the smaller one, or have equal rows."""
+    def is_of_same_eval_suite(self, other: "Try") -> bool:
+        """Return whether the eval suites of two tries share half of the files of the smaller, or have equal rows."""
         own, theirs = set(self.files), set(other.files)
         shares = len(own & theirs) >= _SAME_SHARE * min(len(own), len(theirs))
         return shares or (self.rows_sha256 is not None and self.rows_sha256 == other.rows_sha256)
 
     @property
     def sha256(self) -> str:
-        """SHA-256 over all that decides the answers: of two tries with the same, nothing was left to chance.
+        """SHA-256 over all that decides the completions: of two tries with the same, nothing was left to chance.
 
         On a CPU the size of a batch decides nothing. What an earlier version wrote down names neither rows nor device,
         so it equals no try of today: nobody knows what it was drawn on.
@@ -72,7 +74,9 @@ class LedgerEntry(Try):
     """A line of `ledger.jsonl`."""
 
     timestamp_unix: int = Field(ge=0)
-    attempt: int = Field(ge=1, description="Tries on this exam since it last promoted an adapter, this one included.")
+    attempt: int = Field(
+        ge=1, description="Tries on this eval suite since it last promoted an adapter, this one included."
+    )
     signature: str | None = Field(default=None, description="Of all else and of the line before, where a key is set.")
 
 
@@ -83,35 +87,30 @@ class _Seal(Strict):
 
 
 def record_try(store: ArtifactStore, tried: Try, *, now: int) -> int:
-    """Count a try, once.
-
-    Args:
-        store: Where evaluations are kept.
-        tried: What is tried.
-        now: Seconds since 1970.
+    """Count a try, once; `now` is in seconds since 1970.
 
     Returns:
-        The number of this try on its exam since it last promoted an adapter that is still trusted, from 1; that of the
-        first time if the very same was tried before.
+        The number of this try on its eval suite since it last promoted an adapter that is still trusted, from 1; that
+        of the first time if the very same was tried before.
 
     Raises:
-        RefusedError: A line of the ledger is none, or the ledger is not as it was signed.
+        RefusedError: A line of the ledger is none, or the ledger has changed since it was signed.
         ConfigurationError: The store cannot be written, or there is only a key to check with.
     """
-    trusted = {e.adapter_sha256 for e in history_of(store) if e.action == "promote"} - withdrawn(store)
+    trusted = {e.adapter_sha256 for e in history_of(store) if e.action == "promote"} - find_withdrawn(store)
 
-    def counted(content: bytes) -> bytes:
+    def add_try(content: bytes) -> bytes:
         lines, entries = _lines(content, store)
         if any(entry.sha256 == tried.sha256 for entry in entries):
             return content
-        attempt = _attempt([entry for entry in entries if tried.is_of_same_exam(entry)], trusted)
+        attempt = _attempt([entry for entry in entries if tried.is_of_same_eval_suite(entry)], trusted)
         entry = LedgerEntry(**tried.model_dump(), timestamp_unix=now, attempt=attempt)
         return _document([*lines, _line(entry, lines, store.signing)], store.signing)
 
     if store.signing is not None and not store.documents.read(FOLDER, LEDGER) and _was_evaluated(store):
         message = "it is missing, and evaluations or champions rest on what was tried"
         raise RefusedError(f"{store.documents.place(FOLDER, LEDGER)}: {message}. {_SIGNED}")
-    store.documents.amend(FOLDER, LEDGER, counted)
+    store.documents.amend(FOLDER, LEDGER, add_try)
     attempt = attempt_of(store, tried.sha256)
     assert attempt is not None, "it was just counted"  # noqa: S101 - our own impossibility
     return attempt
@@ -121,14 +120,14 @@ def attempt_of(store: ArtifactStore, try_sha256: str | None) -> int | None:
     """Return the number under which a try stands in the ledger of a store; None where it does not.
 
     Raises:
-        RefusedError: A line of the ledger is none, or the ledger is not as it was signed.
+        RefusedError: A line of the ledger is none, or the ledger has changed since it was signed.
     """
     entries = _lines(store.documents.read(FOLDER, LEDGER), store)[1]
     return next((entry.attempt for entry in entries if entry.sha256 == try_sha256), None)
 
 
 def _was_evaluated(store: ArtifactStore) -> bool:
-    shared = store.remote.listed() if store.remote is not None else []
+    shared = store.remote.list_artifacts() if store.remote is not None else []
     return (
         bool(history_of(store))
         or any((store.root / FOLDER).glob("*/manifest.json"))
@@ -137,13 +136,7 @@ def _was_evaluated(store: ArtifactStore) -> bool:
 
 
 def sign_ledger(store: ArtifactStore) -> tuple[LedgerEntry, ...]:
-    """Sign a ledger as it stands, for a key that is new; whoever calls it vouches for every line.
-
-    Args:
-        store: Where evaluations are kept.
-
-    Returns:
-        What was signed.
+    """Sign a ledger as it stands, for a key that is new, and return it; the caller vouches for every line.
 
     Raises:
         RefusedError: A line is no entry.
@@ -153,18 +146,18 @@ def sign_ledger(store: ArtifactStore) -> tuple[LedgerEntry, ...]:
     if signing is None:
         raise ConfigurationError(f"{PRIVATE}: not set. Set the key that evaluations are signed with.")
 
-    def signed(content: bytes) -> bytes:
+    def sign_lines(content: bytes) -> bytes:
         lines: list[bytes] = []
         for entry in _lines(content, store, is_signed=False)[1]:
             lines.append(_line(entry, lines, signing))
         return _document(lines, signing)
 
-    store.documents.amend(FOLDER, LEDGER, signed)
+    store.documents.amend(FOLDER, LEDGER, sign_lines)
     return tuple(_lines(store.documents.read(FOLDER, LEDGER), store)[1])
 
 
 def _attempt(entries: Iterable[LedgerEntry], promoted: set[str]) -> int:
-    """Return the number of the next attempt; counting begins anew after the first one of a promoted adapter."""
+    """Return the number of the next attempt; counting begins again after the first one of a promoted adapter."""
     attempt, seen = 1, set()
     for entry in entries:
         is_first = entry.adapter_sha256 not in seen

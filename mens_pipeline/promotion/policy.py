@@ -1,14 +1,20 @@
-"""Thresholds of the gates, read from `config/gates.yaml`."""
+"""The gates by name: their thresholds, read from `config/gates.yaml`, and how the outcome of one is written down."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from math import pi
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from mens_pipeline.errors import ConfigurationError, did_you_mean
-from mens_pipeline.storage.validation import Strict
+from mens_pipeline.storage.validation import Renamed, Strict
 from mens_pipeline.storage.yaml_file import load_model
+
+if TYPE_CHECKING:
+    from mens_pipeline.evaluation.results import Progress
 
 
 class GateName(StrEnum):
@@ -17,28 +23,38 @@ class GateName(StrEnum):
     PARSE_RATE = "parse_rate"
     RESOLVE_RATE = "resolve_rate"
     FALLBACK_PARSE_RATE = "fallback_parse_rate"
-    EXAM_SIZE = "exam_size"
+    SUITE_SIZE = "suite_size"
     COVERAGE = "coverage"
     BENCHMARK = "benchmark"
     TEST_RATE = "test_rate"
-    ASKED_SHARE = "asked_share"
+    COMPLETED_SHARE = "completed_share"
     GAIN_OVER_BASE = "gain_over_base"
     TEST_GAIN = "test_gain"
     REGRESSION = "regression"
     ANTI_STUB = "anti_stub"
     STOP_RATE = "stop_rate"
+    INFILL_PARSES = "infill_parses"
+    INFILL_GAIN = "infill_gain"
+    INFILL_REGRESSION = "infill_regression"
     SUPERVISED_RATIO = "supervised_ratio"
     TRUNCATION = "truncation"
     THROUGHPUT = "throughput"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "GateName | None":
+        """Read the names that two gates had in earlier receipts and policies."""
+        return {"exam_size": cls.SUITE_SIZE, "asked_share": cls.COMPLETED_SHARE}.get(str(value))
 
-class Thresholds(Strict):
+
+class Thresholds(Strict, Renamed):
     """Thresholds for promotion; rates are shares from 0 to 1."""
+
+    former_names: ClassVar[Mapping[str, str]] = {"min_asked_share": "min_completed_share"}
 
     confidence: float = Field(
         gt=0.5,
         lt=1,
-        description="Probability with which a true rate must be beyond its threshold, over all tries on an exam.",
+        description="Probability with which a true rate must be beyond its threshold, over all tries on an eval suite.",
     )
     max_rounds: int = Field(
         ge=1, le=10, description="Times that held-out prompts are asked at most, more files each time, to decide."
@@ -68,7 +84,7 @@ class Thresholds(Strict):
     min_test_rate: float = Field(
         ge=0, le=1, description="Share of the tasks with hidden tests whose tests must all pass; 0 asks for none."
     )
-    min_asked_share: float = Field(
+    min_completed_share: float = Field(
         ge=0, le=1, description="Share of the tasks that must be asked; one whose reference is too long is not."
     )
     min_gain_over_base: float = Field(
@@ -79,6 +95,15 @@ class Thresholds(Strict):
     )
     max_stub_rate: float = Field(ge=0, le=1, description="Share of answers with a placeholder where code should be.")
     min_stop_rate: float = Field(ge=0, le=1, description="Share of answers that end by themselves.")
+    min_infill_parse_rate: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="Share of the pieces served at a cursor with which the program is accepted.",
+    )
+    needs_infill_gain: bool = Field(
+        default=True, description="Whether it must write more lines exactly than base and n-gram, beyond chance."
+    )
     min_supervised_ratio: float = Field(ge=0, le=1, description="Share of trained tokens that carry the loss.")
     max_truncation: float = Field(ge=0, le=1, description="Share of rows that were too long to train.")
     min_tokens_per_second: dict[str, float] = Field(description="Device -> speed of training.")
@@ -94,7 +119,23 @@ class Thresholds(Strict):
         measured, floor = getattr(self, f"min_{name}"), getattr(self, f"{name}_floor")
         return measured, min(measured, floor)
 
-    def changed(
+    def allowed_chance(self, progress: "Progress") -> float:
+        """Compute the chance of a false promotion that one round of one try may take.
+
+        All rounds of all tries on an eval suite, up to the next promotion, take `1 - confidence` together: the k-th try
+        takes 6 / (pi k)^2 of it, shared by its planned rounds; the r-th of R rounds takes a part in proportion to r^3,
+        so that a model is settled early only where that is clear, and hardly any confidence is lost to the first look.
+        By the union bound that holds however alike tries are. A promotion refills the budget, or a good model could not
+        be confirmed night after night.
+
+        Source:
+            Alpha spending over looks, Lan and DeMets 1983, little of it at first as O'Brien and Fleming 1979 do; over
+            tries, LORD of Javanmard and Montanari 2018.
+        """
+        of_try = (1 - self.confidence) * 6 / (pi * progress.attempt) ** 2
+        return of_try * progress.round**3 / sum(number**3 for number in range(1, progress.num_rounds + 1))
+
+    def replace_values(
         self, *, min_parse_rate: float | None, min_coverage: float | None, min_benchmark: float | None
     ) -> "Thresholds":
         """Return the thresholds with other values; None leaves one as it is."""
@@ -104,13 +145,13 @@ class Thresholds(Strict):
     def unlike(self, other: "Thresholds") -> tuple[str, ...]:
         """Name what is demanded otherwise than by another policy: `min_coverage 0.1`."""
 
-        def told(value: Any) -> str:
+        def format_value(value: Any) -> str:
             return " ".join(value) or "none" if isinstance(value, tuple) else str(value)
 
         mine, theirs = dict(self), dict(other)
-        return tuple(f"{name} {told(value)}" for name, value in mine.items() if value != theirs[name])
+        return tuple(f"{name} {format_value(value)}" for name, value in mine.items() if value != theirs[name])
 
-    def raised(self, min_benchmark: float | None) -> "Thresholds":
+    def raise_benchmark(self, min_benchmark: float | None) -> "Thresholds":
         """Return the thresholds with a higher benchmark pass rate; None leaves it as it is.
 
         Raises:
@@ -125,8 +166,69 @@ class Thresholds(Strict):
         return self.model_copy(update={"min_benchmark": min_benchmark})
 
 
+class GateStatus(StrEnum):
+    """Result of one gate."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNDECIDED = "undecided"
+    """What was asked cannot tell; more of the eval suite may."""
+
+
+class GateOutcome(Strict):
+    """One gate of a verdict."""
+
+    name: GateName
+    status: GateStatus
+    passed: bool = Field(description="Whether `status` is `passed`; what is undecided does not promote.")
+    block: bool = Field(description="Whether anything but `passed` keeps the model from being promoted.")
+    measured: float | None = Field(description="Null when it could not be measured, or is not asked for.")
+    required: float | None = Field(description="Null when nothing is required.")
+    message: str
+    source: str = Field(description="The document it was read from.")
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.passed is not (self.status is GateStatus.PASSED):
+            raise ValueError(f"{self.name}: passed is {self.passed}, the status {self.status}")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Held-out prompts that were not asked, those with tests, and the probability that a round more requires."""
+
+    num_tasks: int
+    num_tested: int
+    required: float
+
+
+class Measured(NamedTuple):
+    """What a gate found; most fields as in `GateOutcome`.
+
+    Attributes:
+        verdict: Also True where it passes, and False where it fails.
+        may_pass: Of an undecided gate: whether it would pass if the reserve went as well as can be hoped for;
+            assumed where the gate does not say.
+        grows: Of a failing gate: whether it fails for want of tasks, so that it may pass when more are asked.
+    """
+
+    verdict: bool | GateStatus
+    measured: float | None
+    required: float | None
+    message: str
+    may_pass: Callable[[Reserve], bool] = lambda _: True
+    grows: bool = False
+
+
+def overall_status(outcomes: tuple[GateOutcome, ...]) -> GateStatus:
+    """Return the verdict of all blocking gates: failed when one of them is, else undecided when one is, else passed."""
+    found = {outcome.status for outcome in outcomes if outcome.block}
+    return next((status for status in (GateStatus.FAILED, GateStatus.UNDECIDED) if status in found), GateStatus.PASSED)
+
+
 class GatePolicy(Strict):
-    """The demands on data, and the policies that models are judged by."""
+    """The demands on data, and the policies that models are held to."""
 
     min_source_parse_rate: float = Field(
         ge=0, le=1, description="Share of the golden programs of the workspace that the front end must accept."

@@ -2,67 +2,47 @@
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS, EvalResults
-from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, TrainingManifest, adapter_digest
-from mens_pipeline.promotion.benchmark_gate import PAGE, receipt_in
 from mens_pipeline.promotion.conditions import Conditions, conditions_of, differences
-from mens_pipeline.promotion.gate import GateStatus
 from mens_pipeline.promotion.history import (
     KIND,
     HistoryEvent,
     adapter_sha256_of,
     baseline_of,
     champion_of,
-    changing,
+    find_withdrawn,
     history_of,
+    lock_champion,
     record,
     usable_before,
-    withdrawn,
 )
 from mens_pipeline.promotion.ledger import attempt_of
-from mens_pipeline.promotion.policy import GateName, Thresholds
+from mens_pipeline.promotion.policy import GateName, GateStatus
 from mens_pipeline.promotion.receipt import (
     OVERRIDE,
+    PAGE,
     RECEIPT,
-    Judged,
+    Evaluated,
     Override,
     Receipt,
     gate_of,
     read_results,
+    receipt_in,
     verdict_on,
 )
-from mens_pipeline.storage.signing import PRIVATE, signed, unsigned
-from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of, key_of
+from mens_pipeline.storage.signing import PRIVATE, add_signature, explain_unsigned
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
 _ADVICE: Final = "Judge the run again."
 
 _OF_GATE: Final = (RECEIPT, RESULTS, PAGE)
-
-
-@dataclass(frozen=True, slots=True)
-class CurrentState:
-    """Current state, to tell whether a verdict is out of date.
-
-    Attributes:
-        results_sha256: Of the figures of the newest evaluation.
-        heldout_sha256: Of the held-out pairs; None when they cannot be told.
-        heldout_problem: Then, why.
-    """
-
-    thresholds: Thresholds
-    results_sha256: str
-    heldout_sha256: str | None
-    heldout_problem: str
-    benchmark_sha256: str | None
-    is_benchmark_asked: bool
-    decoding: Decoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +58,7 @@ def promote(  # noqa: PLR0913 - as what it calls
     gate: Artifact,
     run: Path,
     store: ArtifactStore,
-    present: CurrentState,
+    present: Conditions,
     *,
     now: int,
     override: Override | None = None,
@@ -93,19 +73,19 @@ def promote(  # noqa: PLR0913 - as what it calls
         RefusedError: The verdict does not allow it; the message names every reason.
         ConfigurationError: The store cannot be written, or there is no key to sign with although one checks.
     """
-    with changing(store) as seen:
+    with lock_champion(store) as seen:
         reasons = [*reasons_against(gate, run, store, present, is_overridden=override is not None)]
         if override is not None:
-            reasons += _objections_to_override(override, gate, run, history_of(store))
+            reasons += _find_reasons_against_override(override, gate, run, history_of(store))
         if reasons:
             raise RefusedError(f"{run}: not promoted. {' '.join(reasons)}")
         receipt = receipt_in(gate.path)
-        adapter_sha256 = _judged_adapter(receipt)
+        adapter_sha256 = _evaluated_adapter(receipt)
         before = champion_of(store)
         is_same = before is not None and adapter_sha256_of(before) == adapter_sha256
-        if before is not None and is_same and unsigned(before, store) is None:
+        if before is not None and is_same and explain_unsigned(before, store) is None:
             return Promotion(before, before.key, changed=False)
-        champion = _stored(gate, receipt, run, store, override)
+        champion = _store(gate, receipt, run, store, override)
         _refuse_changed(champion)
         event = HistoryEvent(
             timestamp_unix=now,
@@ -113,7 +93,7 @@ def promote(  # noqa: PLR0913 - as what it calls
             key=champion.key,
             previous=before.key if before is not None else None,
             adapter_sha256=adapter_sha256,
-            override_sha256=key_of(override.model_dump()) if override is not None else None,
+            override_sha256=override.sha256 if override is not None else None,
             reason=override.reason if override is not None else f"the gate passed: {_evidence(receipt)}",
         )
         confirm()
@@ -121,13 +101,13 @@ def promote(  # noqa: PLR0913 - as what it calls
         return Promotion(champion, event.previous, changed=True)
 
 
-def _judged_adapter(receipt: Receipt) -> str:
+def _evaluated_adapter(receipt: Receipt) -> str:
     assert receipt.subject is not None, "or there was an objection"  # noqa: S101 - our own impossibility
     return receipt.subject.adapter_sha256
 
 
 def _evidence(receipt: Receipt) -> str:
-    """Format policy, attempt and parse rate that an adapter was judged with."""
+    """Format policy, attempt and parse rate that an adapter was evaluated with."""
     return f"policy {receipt.policy}, {receipt.tried}, {gate_of(receipt, GateName.PARSE_RATE).message}"
 
 
@@ -140,7 +120,7 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
         RefusedError: There is no champion, none before it that may be used, or that one is gone, was changed or is not
             signed.
     """
-    with changing(store) as seen:
+    with lock_champion(store) as seen:
         present = champion_of(store)
         if present is None:
             raise RefusedError(f"{store.root / KIND}: there is no champion to roll back. Promote an adapter first.")
@@ -150,7 +130,7 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
             detail = f"the one before, {previous[:12]}, is gone" if previous else "no other one before it may be used"
             raise RefusedError(f"champion {present.key[:12]}: {detail}. Promote another adapter instead.")
         _refuse_changed(found)
-        if problem := unsigned(found, store):
+        if problem := explain_unsigned(found, store):
             raise RefusedError(f"champion {found.key[:12]}: {problem}. Judge and promote its run again with the key.")
         event = HistoryEvent(
             timestamp_unix=now,
@@ -166,17 +146,17 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
 
 
 def reasons_against(
-    gate: Artifact, run: Path, store: ArtifactStore, present: CurrentState, *, is_overridden: bool = False
+    gate: Artifact, run: Path, store: ArtifactStore, present: Conditions, *, is_overridden: bool = False
 ) -> Iterator[str]:
     """Return why a verdict does not make an adapter the champion, a sentence each; none when it does.
 
-    Of one that is overridden, neither a failing verdict nor a held-out set that cannot be told is a reason.
+    Of one that is overridden, neither a failing verdict nor a held-out set that nobody knows is a reason.
     """
-    changed = (*gate.changed(), *(name for name in _OF_GATE if name not in gate.outputs))
+    changed = (*gate.find_changed(), *(name for name in _OF_GATE if name not in gate.outputs))
     if changed:
         yield f"Tampered with since it was written: {', '.join(changed)}; run the gate again."
         return
-    if problem := unsigned(gate, store):
+    if problem := explain_unsigned(gate, store):
         yield f"The verdict does not count: {problem}; run the gate again with {PRIVATE}."
         return
     try:
@@ -186,10 +166,10 @@ def reasons_against(
         return
     results = read_results(gate.path / RESULTS)
     then = conditions_of(receipt, results)
-    now = _holding_now(then, results, gate, run, store, present)
-    if then.adapter == now.adapter and now.adapter in withdrawn(store) and not is_overridden:
+    now = _complete(present, then, results, gate, run, store)
+    if then.adapter == now.adapter and now.adapter in find_withdrawn(store) and not is_overridden:
         yield "It was taken out of use by a rollback; sign an override to promote it again."
-    if present.heldout_sha256 is None and not is_overridden:
+    if present.heldout is None and not is_overridden:
         problem = f"{present.heldout_problem} Or sign an override."
         yield f"Nothing says that it was judged by what was held out of its training: {problem}"
     yield from differences(then, now)
@@ -199,29 +179,24 @@ def reasons_against(
         yield f"The gate {word}: {'; '.join(receipt.reasons)}."
 
 
-def _holding_now(  # noqa: PLR0913, PLR0917 - all that a verdict rests on
+def _complete(  # noqa: PLR0913, PLR0917 - all that a verdict rests on
+    present: Conditions,
     then: Conditions,
     results: EvalResults | None,
     gate: Artifact,
     run: Path,
     store: ArtifactStore,
-    present: CurrentState,
 ) -> Conditions:
-    """Return what a verdict on this adapter would rest on here and now."""
+    """Return the present conditions with those of this adapter: what a verdict on it would rest on here and now."""
     manifest = run / MANIFEST
     baseline = baseline_of(store, then.adapter) if then.adapter is not None else None
-    return Conditions(
+    return replace(
+        present,
         policy=then.policy,
         adapter=adapter_digest(run),
         champion=baseline.key if baseline is not None else None,
-        thresholds=present.thresholds,
-        is_benchmark_asked=present.is_benchmark_asked,
-        results=present.results_sha256,
         manifest=digest_of(manifest) if manifest.is_file() else None,
         copied_results=digest_of(gate.path / RESULTS),
-        heldout=present.heldout_sha256,
-        benchmark=present.benchmark_sha256,
-        decoding=present.decoding,
         base=_base_sha256(gate.path / MANIFEST),
         attempt=attempt_of(store, results.progress.try_sha256) if results is not None else None,
     )
@@ -236,9 +211,9 @@ def _base_sha256(manifest: Path) -> str | None:
 
 
 def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
-    """Return whether the documents say what the receipt says they say."""
+    """Yield a sentence where the documents give another verdict than the receipt holds."""
     again = verdict_on(
-        Judged(gate.path / RESULTS, gate.path / MANIFEST),
+        Evaluated(gate.path / RESULTS, gate.path / MANIFEST),
         receipt.policy,
         receipt.thresholds,
         receipt.champion_key,
@@ -251,15 +226,15 @@ def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
         yield "The documents give another verdict than the receipt; run the gate again."
 
 
-def _objections_to_override(
+def _find_reasons_against_override(
     override: Override, gate: Artifact, run: Path, history: Sequence[HistoryEvent]
 ) -> Iterator[str]:
-    """Return why a signed record does not count; it is used once, and knew of every withdrawal of its adapter."""
+    """Yield why a signed record does not count: it is used once, and after the last rollback of its adapter."""
     if override.adapter_sha256 != adapter_digest(run):
         yield "The override is for another adapter; sign one for this."
     if override.receipt_sha256 != digest_of(gate.path / RECEIPT):
         yield "The override is for another verdict; sign one for this."
-    if any(event.override_sha256 == key_of(override.model_dump()) for event in history):
+    if any(event.override_sha256 == override.sha256 for event in history):
         yield "The override was used already; sign another one."
     withdrawals = (e.timestamp_unix for e in history if e.withdrawn_sha256 == override.adapter_sha256)
     if override.timestamp_unix < max(withdrawals, default=0):
@@ -267,25 +242,25 @@ def _objections_to_override(
 
 
 def _refuse_changed(champion: Artifact) -> None:
-    """Check that a champion of an earlier day is still what was promoted then, and that nothing was added to it."""
-    changed = champion.changed()
+    """Refuse a champion that is no longer what was promoted, or to which something was added."""
+    changed = champion.find_changed()
     if changed or adapter_digest(champion.path) != adapter_sha256_of(champion):
         what = ", ".join(changed) or f"files in {ADAPTER}"
         advice = f"Remove {champion.path}, and promote the run again."
         raise RefusedError(f"champion {champion.key[:12]}: changed since it was promoted: {what}. {advice}")
 
 
-def _stored(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, override: Override | None) -> Artifact:
-    """Store the adapter with the documents that it was judged by, complete in one folder.
+def _store(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, override: Override | None) -> Artifact:
+    """Store the adapter with the documents of its verdict, complete in one folder.
 
     What was looked at in the folder of the run may be another thing by now, so it is the copies that are hashed.
     """
     inputs = {
-        "adapter_sha256": _judged_adapter(receipt),
+        "adapter_sha256": _evaluated_adapter(receipt),
         "receipt_sha256": gate.outputs[RECEIPT],
     }
     if override is not None:
-        inputs["override_sha256"] = key_of(override.model_dump())
+        inputs["override_sha256"] = override.sha256
 
     def write(folder: Path) -> dict[str, Any]:
         shutil.copytree(run / ADAPTER, folder / ADAPTER, symlinks=True)
@@ -300,11 +275,11 @@ def _stored(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, o
             (folder / OVERRIDE).write_text(override.model_dump_json(indent=2) + "\n", encoding="utf-8")
         return {}
 
-    return store.built(KIND, *signed(store, KIND, inputs, write), (gate, *store.holding(run)))[0]
+    return store.build(KIND, *add_signature(store, KIND, inputs, write), (gate, *store.holding(run)))[0]
 
 
 def _copy(source: Path, folder: Path, sha256: str | None) -> None:
-    """Copy a file into a folder, and see that the copy is what was judged."""
+    """Copy a file into a folder, and see that the copy is what was evaluated."""
     copy = Path(shutil.copy2(source, folder / source.name))
     if digest_of(copy) != sha256:
         raise RefusedError(f"{source}: changed while it was copied. {_ADVICE}")

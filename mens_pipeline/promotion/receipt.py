@@ -18,12 +18,24 @@ from pydantic import Field, ValidationError
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS, EvalResults, Subject
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
-from mens_pipeline.promotion.gate import GateInputs, GateOutcome, GateStatus, decide, overall_status
-from mens_pipeline.promotion.policy import GateName, Thresholds
+from mens_pipeline.promotion.gate import GateInputs, decide
+from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, Thresholds, overall_status
 from mens_pipeline.storage.store import digest_of, key_of
-from mens_pipeline.storage.validation import Document, Strict, Versioned, errors_in, newer_than_known
+from mens_pipeline.storage.validation import (
+    FORMAT_VERSION,
+    Document,
+    Versioned,
+    errors_in,
+    newer_than_known,
+    problem_in,
+    read_document,
+)
+
+KIND: Final = "benchmark_gate"
+"""In the store: a verdict."""
 
 RECEIPT: Final = "gate_receipt.json"
+PAGE: Final = "report.html"
 FAILED: Final = "eval_gate_failed.json"
 """Written exactly when the gate fails."""
 
@@ -37,7 +49,7 @@ class Receipt(Document, Versioned):
     policy: str
     overall_passed: bool
     attempt: int | None = Field(
-        description="Evaluations on this exam since it last promoted an adapter, this one included; null when unknown."
+        description="Evaluations on this eval suite since its last promotion, this one included; null when unknown."
     )
     gates: tuple[GateOutcome, ...]
     subject: Subject | None = Field(description="What was judged, by hash; null when the results cannot be read.")
@@ -54,8 +66,8 @@ class Receipt(Document, Versioned):
 
     @property
     def tried(self) -> str:
-        """Number of the evaluation on the exam, in words; empty where that is unknown."""
-        return f"{ordinal(self.attempt)} evaluation on this exam" if self.attempt is not None else ""
+        """Number of the evaluation on the eval suite, in words; empty where that is unknown."""
+        return f"{ordinal(self.attempt)} evaluation on this eval suite" if self.attempt is not None else ""
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -77,7 +89,7 @@ def ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-class GateFailed(Strict):
+class GateFailed(Versioned):
     """`eval_gate_failed.json`, in upstream's shape."""
 
     vox_parse_rate: float | None
@@ -91,7 +103,7 @@ class GateFailed(Strict):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Evaluated:
     """The documents that a verdict rests on."""
 
     results_path: Path
@@ -99,7 +111,7 @@ class Judged:
 
 
 def verdict_on(  # noqa: PLR0913 - all that a verdict rests on
-    judged: Judged,
+    evaluated: Evaluated,
     policy: str,
     thresholds: Thresholds,
     champion_key: str | None,
@@ -109,9 +121,10 @@ def verdict_on(  # noqa: PLR0913 - all that a verdict rests on
     now: int,
     run_dir: Path,
 ) -> Receipt:
-    """Judge what the documents say; a missing or malformed one fails the gates that read it."""
-    results, results_problem = _read_results(judged.results_path)
-    manifest, manifest_problem = read_json(judged.manifest_path)
+    """Decide on what the documents say; a missing or malformed one fails the gates that read it."""
+    paths = {RESULTS: evaluated.results_path, MANIFEST: evaluated.manifest_path}
+    results, results_problem = _read_results(evaluated.results_path)
+    manifest, manifest_problem = read_json(evaluated.manifest_path)
     inputs = GateInputs(results, results_problem, manifest, manifest_problem, champion_key, is_benchmark_asked)
     outcomes = decide(inputs, thresholds)
     return Receipt(
@@ -126,10 +139,7 @@ def verdict_on(  # noqa: PLR0913 - all that a verdict rests on
         champion_key=champion_key,
         is_benchmark_asked=is_benchmark_asked,
         strict=strict,
-        sources={
-            RESULTS: _digest(judged.results_path),
-            MANIFEST: _digest(judged.manifest_path),
-        },
+        sources={name: digest_of(path) if path.is_file() else None for name, path in paths.items()},
     )
 
 
@@ -152,6 +162,15 @@ def write_receipt(folder: Path, receipt: Receipt, results: EvalResults | None) -
     failed.write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
+def receipt_in(folder: Path) -> Receipt:
+    """Read the verdict in a folder.
+
+    Raises:
+        RefusedError: It is none.
+    """
+    return read_document(folder / RECEIPT, Receipt, "receipt", "Run `mens gate` again.")
+
+
 def digest_of_thresholds(thresholds: Thresholds) -> str:
     """Compute the SHA-256 over what is demanded, hexadecimal."""
     return key_of(thresholds.model_dump(mode="json"))
@@ -168,7 +187,7 @@ def read_results(path: Path) -> EvalResults | None:
 
 
 def results_in(folder: Path) -> EvalResults:
-    """Read the figures of an evaluation that is as it was written."""
+    """Read the figures of an evaluation that is unchanged."""
     results = read_results(folder / RESULTS)
     assert results is not None, "what is complete can be read"  # noqa: S101 - our own impossibility
     return results
@@ -197,10 +216,6 @@ def read_json(path: Path) -> tuple[dict[str, Any] | None, str]:
     return (content, "") if isinstance(content, dict) else (None, "malformed (no object)")
 
 
-def _digest(path: Path) -> str | None:
-    return digest_of(path) if path.is_file() else None
-
-
 _NEAR: Final = 0.1
 """How far below what is required a measured share is near it."""
 
@@ -220,8 +235,8 @@ class Remedy(StrEnum):
 
 _NOT_BY_TRAINING: Final = {
     GateName.TRUNCATION: Remedy.PRESET,
-    GateName.ASKED_SHARE: Remedy.SETTING,  # what cannot be asked makes an exam small as well
-    GateName.EXAM_SIZE: Remedy.DATA,
+    GateName.COMPLETED_SHARE: Remedy.SETTING,  # what cannot be asked makes an eval suite small as well
+    GateName.SUITE_SIZE: Remedy.DATA,
     GateName.SUPERVISED_RATIO: Remedy.SETTING,
     GateName.THROUGHPUT: Remedy.SETTING,
 }
@@ -264,8 +279,7 @@ def _is_near(gate: GateOutcome) -> bool:
         return True
     if gate.measured is None or gate.required is None or gate.name is GateName.REGRESSION:  # which measures a chance
         return False
-    short = gate.measured - gate.required if gate.name is GateName.ANTI_STUB else gate.required - gate.measured
-    return short <= _NEAR
+    return abs(gate.measured - gate.required) <= _NEAR
 
 
 OVERRIDE: Final = "gate_override.json"
@@ -273,7 +287,7 @@ MIN_KEY: Final = 16
 """Characters of a key; shorter ones are guessed."""
 
 
-class Override(Document):
+class Override(Document, Versioned):
     """The record; it holds for one adapter and one verdict."""
 
     schema_: Literal["mens_gate_override_v1"] = Field(default="mens_gate_override_v1", alias="schema")
@@ -284,8 +298,18 @@ class Override(Document):
     timestamp_unix: int = Field(ge=0)
     signature: str = Field(default="", description="HMAC-SHA256 over the rest, hexadecimal.")
 
+    @property
+    def content(self) -> dict[str, Any]:
+        """All that it says; without the version of its first format, which records of earlier code do not name."""
+        return self.model_dump(exclude={FORMAT_VERSION} if self.format_version == 1 else set())
 
-def signed(override: Override, key: str) -> Override:
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the record, by which the history knows that it was used."""
+        return key_of(self.content)
+
+
+def sign_override(override: Override, key: str) -> Override:
     """Return the record with its signature.
 
     Raises:
@@ -308,7 +332,8 @@ def read_override(path: Path, key: str) -> Override:
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: no text ({error}). Write one with `mens override`.") from error
     except ValidationError as error:
-        raise ConfigurationError(f"{path}: {errors_in(error)}. Write one with `mens override`.") from error
+        problem = problem_in(error, "override", "Write one with `mens override`.")
+        raise ConfigurationError(f"{path}: {problem}") from error
     if not hmac.compare_digest(override.signature.encode(), _signature(override, key).encode()):
         raise RefusedError(f"{path}: the signature does not fit. Sign it again with the key in use.")
     return override
@@ -317,6 +342,6 @@ def read_override(path: Path, key: str) -> Override:
 def _signature(override: Override, key: str) -> str:
     if len(key) < MIN_KEY:
         raise ConfigurationError(f"MENS_OVERRIDE_KEY: {len(key)} characters. Set a secret of at least {MIN_KEY}.")
-    fields = override.model_dump(exclude={"signature"})
+    fields = {name: value for name, value in override.content.items() if name != "signature"}
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hmac.new(key.encode(), text.encode(), hashlib.sha256).hexdigest()

@@ -5,7 +5,6 @@ Source:
     runs, Wortsman et al. 2022 (Model soups).
 """
 
-import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,10 +13,9 @@ from typing import Any, Final
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.jobs.protocol import CHECKPOINTS, COMPLETE, as_document
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, refuse_links
-from mens_pipeline.models.base import Digest, Recorded, shapes_in
+from mens_pipeline.models.base import Digest, Recorded, read_object, shapes_in
 from mens_pipeline.scratch.run import KIND, LANE, MODEL
 from mens_pipeline.scratch.tokenizer import VOCABULARY
-from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.store import digest_of
 
 MERGE_MANIFEST: Final = "merge_manifest.json"
@@ -27,8 +25,9 @@ _COPIED: Final = (
     *(_CONFIG, "generation_config.json"),
     *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"),
 )
-"""What a model is besides its weights, which are written anew; a folder may hold anything else."""
+"""What a model is besides its weights, which are written again; a folder may hold anything else."""
 
+_ADVICE: Final = "Name a run of `mens scratch train`."
 _LONGEST: Final = 1_048_576
 """Bytes of a configuration or a manifest."""
 
@@ -58,9 +57,7 @@ class MergeManifest(Recorded):
 def merge_scratch(sources: Sequence[Path], output: Path) -> MergeManifest:
     """Average the weights of some models into a model of the same shape, and return its manifest.
 
-    Raises:
-        RefusedError: The models have different shapes or cannot be read, or the folder is not empty or cannot be
-            written.
+    Refuse (`RefusedError`) different shapes, and a folder that is not empty.
     """
     import torch
     from safetensors.torch import save_file  # noqa: PLC0415 - comes with the deep learning stack
@@ -123,8 +120,9 @@ def _sources_of(folder: Path, last: int) -> list[Path]:
     _refuse_qlora(folder)
     if _is_scratch_model(folder):
         return [folder]
-    complete = (path.parent for path in (folder / CHECKPOINTS).glob(f"checkpoint-*/{COMPLETE}"))
-    numbered = sorted((step, path) for path in complete if (step := _step_of(path)) is not None)
+    complete = [path.parent for path in (folder / CHECKPOINTS).glob(f"checkpoint-*/{COMPLETE}")]
+    steps = {path: path.name.rsplit("-", 1)[1] for path in complete}  # somebody may have called one `checkpoint-best`
+    numbered = sorted((int(step), path) for path, step in steps.items() if step.isdecimal())
     models = [path for _, path in numbered if _is_scratch_model(path)]
     final = folder / MODEL
     if _is_scratch_model(final) and not (models and digest_of(models[-1] / _FILE) == digest_of(final / _FILE)):
@@ -135,16 +133,10 @@ def _sources_of(folder: Path, last: int) -> list[Path]:
     return models[-last:]
 
 
-def _step_of(checkpoint: Path) -> int | None:
-    """Return the step of a checkpoint; None for a folder that somebody called otherwise, `checkpoint-best`."""
-    step = checkpoint.name.rsplit("-", 1)[1]
-    return int(step) if step.isdecimal() else None
-
-
 def _refuse_qlora(folder: Path) -> None:
     """Name the command that merges adapters, if a folder is a QLoRA run or an adapter."""
     manifest = folder / MANIFEST
-    lane = _document(manifest).get("lane") if manifest.is_file() else None
+    lane = read_object(manifest, _LONGEST, _ADVICE).get("lane") if manifest.is_file() else None
     is_adapter = (folder / ADAPTER).is_dir() or (folder / "adapter_config.json").is_file()
     if is_adapter and lane != LANE:
         advice = f"Run: mens merge --run-dir {folder}"
@@ -155,16 +147,5 @@ def _is_scratch_model(folder: Path) -> bool:
     """Return whether a folder holds a GPT-2 whose ids are those of VoxTokenizer."""
     if not (folder / _CONFIG).is_file() or not (folder / _FILE).is_file():
         return False
-    config = _document(folder / _CONFIG)
+    config = read_object(folder / _CONFIG, _LONGEST, _ADVICE)
     return (config.get("model_type"), config.get("vocab_size")) == ("gpt2", len(VOCABULARY))
-
-
-def _document(path: Path) -> dict[str, Any]:
-    """Read a configuration or a manifest, which anybody may have written."""
-    try:
-        document = json.loads(read_regular(path, _LONGEST))
-    except (OSError, ValueError, RecursionError) as error:
-        raise RefusedError(f"{path}: no JSON ({error}). Name a run of `mens scratch train`.") from error
-    if not isinstance(document, dict):
-        raise RefusedError(f"{path}: a {type(document).__name__}, no object. Name a run of `mens scratch train`.")
-    return document

@@ -1,7 +1,7 @@
 """All that decides a run of the scratch lane: the shape of the model, and the recipe."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
@@ -24,10 +24,7 @@ class ScratchConfig(StrEnum):
 class Shape:
     """Sizes of a VoxTransformer, which is a GPT-2 whose head shares nothing with its embeddings.
 
-    Attributes:
-        num_attention_heads: Of each block; they share the width evenly.
-        intermediate_size: The width inside the feed-forward part.
-        dropout: Share left out while training, of the weights of attention and of what both parts of a block give.
+    Dropout is of the weights of attention, and of what both parts of a block give.
     """
 
     num_hidden_layers: int = 12
@@ -37,10 +34,6 @@ class Shape:
     dropout: float = 0.1
     max_position_embeddings: int = 512
     vocab_size: int = len(VOCABULARY)
-
-    def as_json(self) -> dict[str, float]:
-        """Return the shape in JSON types."""
-        return asdict(self)
 
     @property
     def num_parameters(self) -> int:
@@ -102,11 +95,7 @@ class ScratchRecipe(BaseModel):
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> "ScratchRecipe":
-        """Build a recipe from what a person wrote.
-
-        Raises:
-            ConfigurationError: They do not hold together; all mistakes are named.
-        """
+        """Build a recipe from what a person wrote; one message (`ConfigurationError`) names all errors."""
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
@@ -128,13 +117,13 @@ class ScratchRecipe(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> "ScratchRecipe":
-        mistakes = []
+        errors = []
         if self.max_length > self.shape.max_position_embeddings:
             most = self.shape.max_position_embeddings
-            mistakes.append(f"max_length is {self.max_length}, and the model has {most} positions")
+            errors.append(f"max_length is {self.max_length}, and the model has {most} positions")
         if self.max_tokens_per_batch is not None and self.max_tokens_per_batch < self.max_length:
             budget, row = self.max_tokens_per_batch, self.max_length
-            mistakes.append(f"max_tokens_per_batch is {budget}, less than one row of max_length {row}")
-        if mistakes:
-            raise ValueError("; ".join(mistakes))
+            errors.append(f"max_tokens_per_batch is {budget}, less than one row of max_length {row}")
+        if errors:
+            raise ValueError("; ".join(errors))
         return self

@@ -2,8 +2,7 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -14,20 +13,21 @@ from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.local import result_after
-from mens_pipeline.jobs.protocol import JOB, ExitCode, Job, as_document, result_of
+from mens_pipeline.jobs.protocol import ExitCode, Job, as_document
 from mens_pipeline.models.adapter import CARD, MANIFEST
 from mens_pipeline.models.base import Digest, Recorded
 from mens_pipeline.scratch.data import JsonlDataLoader, account_of, plan_order
 from mens_pipeline.scratch.recipe import ScratchConfig, ScratchRecipe
 from mens_pipeline.scratch.tokenizer import VOCABULARY
-from mens_pipeline.storage.stage import Stage, code_version
+from mens_pipeline.storage.code_version import code_version
+from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, Details, digest_of, key_of
 from mens_pipeline.training.preflight import check_disk
-from mens_pipeline.training.qlora_adapter import kept_of
-from mens_pipeline.training.run_dir import claimed, lay_out
+from mens_pipeline.training.prepare import Prepared, claim_folder, lay_out
+from mens_pipeline.training.qlora_adapter import TrainingParams, write_trained_model
 
-STAGE: Final = Stage("scratch_model", ("mens_pipeline.scratch.train",), by_content=True)
-KIND: Final = STAGE.kind
+KIND: Final = "scratch_model"
+STAGE: Final = Stage(KIND, ("mens_pipeline.scratch.train",), write_trained_model)
 LANE: Final = "scratch"
 SCHEMA_VERSION: Final = 2
 MODEL: Final = "model"
@@ -102,15 +102,10 @@ class ScratchJob(Job):
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedScratch:
-    """A run that may begin, or whose folder holds its result already; its backend is what VOX_BACKEND says."""
+class PreparedScratch(Prepared[ScratchJob]):
+    """A run of the scratch lane; its backend is what VOX_BACKEND says."""
 
-    job: ScratchJob
-    job_path: Path
-    preflight: dict[str, Any]
-    contract: dict[str, Any]
     backend: str | None
-    is_done: bool
 
 
 def prepare_scratch(  # noqa: PLR0913 - all that decides a run
@@ -126,22 +121,12 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
     is_new: bool = False,
     is_trial: bool = False,
 ) -> PreparedScratch:
-    """Prepare a run as `training.prepare.prepare_run` does; `strict` ends it at a line that is no pair.
-
-    Raises:
-        RefusedError: Something is not as it must be, or the folder holds another run.
-        SourceNotFoundError: There is no train set.
-    """
-    loader = JsonlDataLoader(
-        train_path,
-        max_length=recipe.max_length,
-        system_prompt=SYSTEM_PROMPT,
-        min_rating=recipe.min_rating,
-        strict=strict,
-    )
+    """Prepare a run as `training.prepare.prepare_run` does; `strict` ends it at a line that is no pair."""
+    limits = {"max_length": recipe.max_length, "min_rating": recipe.min_rating}
+    loader = JsonlDataLoader(train_path, system_prompt=SYSTEM_PROMPT, strict=strict, **limits)
     order = plan_order(loader, recipe.plan())
     if len(order.train) < min_rows:
-        others = [*loader.skipped.items(), ("for measuring", len(order.validation))]
+        others = [*loader.counts.dropped.items(), ("for measuring", len(order.validation))]
         left_out = ", ".join(f"{count} {reason}" for reason, count in others if count) or "none"
         advice = "Extract more data."
         raise RefusedError(f"{len(order.train)} rows train, {min_rows} are needed (left out: {left_out}). {advice}")
@@ -149,7 +134,7 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
     contract = {
         "lane": LANE,
         "recipe": recipe.model_dump(mode="json", exclude=set(_NOT_OF_THE_RUN)) | {"learning_rate": recipe.rate},
-        "shape": recipe.shape.as_json(),
+        "shape": asdict(recipe.shape),
         "train_sha256": digest_of(train_path),
         "device": device.kind,
         "compute_dtype": dtype,
@@ -159,7 +144,7 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
         "libraries": {name: version(name) for name in LIBRARIES},
     }
     digest = key_of(contract)
-    run_dir = claimed(folder, digest, is_new=is_new)
+    run_dir = claim_folder(folder, digest, is_new=is_new)
     num_parameters = recipe.shape.num_parameters
     check_disk(run_dir, num_parameters * _CHECKPOINT_BYTES * (recipe.save_total_limit + 1) / 2**20)
     preflight = {
@@ -182,10 +167,8 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
         contract_digest=digest,
         lock_path=(cache / f"{device.kind}.lock").resolve(),
     )
-    if is_trial:
-        return PreparedScratch(job, run_dir / JOB, preflight, contract, backend, is_done=False)
-    job_path = lay_out(run_dir, job, {"digest": digest, **contract}, preflight, is_new=is_new)
-    return PreparedScratch(job, job_path, preflight, contract, backend, result_of(run_dir) is not None)
+    is_done = not is_trial and lay_out(run_dir, job, {"digest": digest, **contract}, preflight, is_new=is_new)
+    return PreparedScratch(job, preflight, contract, is_done, backend)
 
 
 def build_scratch_model(
@@ -194,36 +177,27 @@ def build_scratch_model(
     launch: Callable[[PreparedScratch], int],
     vcs_sha: str | None,
     *,
-    anew: bool = False,
+    again: bool = False,
 ) -> tuple[Artifact, bool]:
-    """Train a model from scratch, unless the very same was trained before.
-
-    With `anew` it is trained all the same; what is there stays until the new one is.
+    """Train a model from scratch as `build_qlora_adapter` trains an adapter.
 
     Returns:
-        The model, and whether it was reused. The folder holds `model/` as Hugging Face reads it, `telemetry.jsonl`,
-        contract, preflight and manifest.
-
-    Raises:
-        RefusedError: Training did not come to its end; what it has reached stays in the work folder.
-        ConfigurationError: The store cannot be written.
+        The model, `model/` in its folder, and whether it was reused.
     """
 
     def finish() -> dict[str, Any]:
         return finish_scratch(run, vcs_sha, ExitCode.DONE if run.is_done else launch(run)).as_json()
 
-    parents, write = store.holding(run.job.train_path), partial(kept_of, run.job.run_dir, MODEL, finish)
-    model, reused = STAGE.build(store, parents, {"contract": run.contract}, write, force=anew)
+    # The contract has the digest: the same rows from another mix train nothing again.
+    origins = store.holding(run.job.train_path)
+    params = TrainingParams(contract=run.contract, run_dir=run.job.run_dir, model=MODEL, finish=finish, origins=origins)
+    model, reused = STAGE.build(store, params, force=again)
     shutil.rmtree(run.job.run_dir, ignore_errors=True)
     return model, reused
 
 
 def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> ScratchManifest:
-    """Write manifest and card of a complete run beside its model, and return the manifest.
-
-    Raises:
-        RefusedError: It did not come to its end; the message says why.
-    """
+    """Write manifest and card of a run beside its model; refuse (`RefusedError`) one that is not complete."""
     job, recipe = run.job, run.job.recipe
     result = ScratchResult.model_validate(result_after(job.run_dir, code))
     manifest = ScratchManifest(
@@ -234,7 +208,7 @@ def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> Scra
         vcs_sha=vcs_sha,
         vox_backend=run.backend,
         config=recipe.config,
-        shape=recipe.shape.as_json(),
+        shape=asdict(recipe.shape),
         num_parameters=result.num_parameters,
         tokenizer={"name": "VoxTokenizer", "vocab_size": len(VOCABULARY), "rules": run.contract["tokenizer"]},
         recipe={**recipe.model_dump(mode="json"), "learning_rate": recipe.rate},

@@ -2,6 +2,7 @@
 # ruff: noqa: TID253 - see above
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -9,16 +10,23 @@ from torch.utils.data import DataLoader
 from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
 
 from mens_pipeline.jobs.progress import FILE, TelemetryLog
-from mens_pipeline.jobs.protocol import CHECKPOINTS, RESULT, newest_checkpoint, write_document
+from mens_pipeline.jobs.protocol import RESULT, newest_checkpoint, write_document
 from mens_pipeline.models.chat import IM_END
-from mens_pipeline.scratch.data import IGNORED, JsonlDataLoader, Order, account_of, collate, plan_order
+from mens_pipeline.scratch.data import JsonlDataLoader, account_of, plan_order
 from mens_pipeline.scratch.recipe import Shape
 from mens_pipeline.scratch.run import MODEL, WEIGHTS, ScratchJob
 from mens_pipeline.scratch.tokenizer import EOS, PAD, encode, transformers_tokenizer
 from mens_pipeline.storage.store import digest_of
-from mens_pipeline.training.common_trainer import CommonTrainer
-from mens_pipeline.training.plan import step_tokens
-from mens_pipeline.training.progress import Progress, StopRequest
+from mens_pipeline.training.common_trainer import (
+    IGNORED,
+    CommonTrainer,
+    Progress,
+    StopRequest,
+    common_arguments,
+    mean_loss,
+    pad_rows,
+)
+from mens_pipeline.training.plan import Plan, step_tokens
 from mens_pipeline.training.step_plan import Schedule, take_up
 from mens_pipeline.training.telemetry_log import seconds_trained, totals_of
 
@@ -31,9 +39,6 @@ def train(job: ScratchJob) -> bool:
     Returns:
         Whether the run is complete; then `model/` and `result.json` are there. Otherwise it was asked to stop, and its
         newest checkpoint is a whole model as well.
-
-    Raises:
-        RefusedError: The run cannot be, or went wrong in a way that more of it would not mend.
     """
     recipe = job.recipe
     stop = StopRequest()
@@ -90,7 +95,7 @@ class ScratchTrainer(CommonTrainer, Trainer):  # type: ignore[misc]
     """A Trainer that follows an order and refuses gradients that teach nothing."""
 
     def __init__(self, *, batches: Sequence[Sequence[int]], loader: JsonlDataLoader, **named: Any) -> None:
-        super().__init__(train_dataset=loader, data_collator=collate, **named)
+        super().__init__(train_dataset=loader, data_collator=partial(pad_rows, pad_token_id=PAD), **named)
         self._batches = [list(batch) for batch in batches]
 
     def get_train_dataloader(self) -> "DataLoader[Any]":
@@ -126,46 +131,27 @@ def build_model(shape: Shape) -> GPT2LMHeadModel:
         pad_token_id=PAD,
     )
     model = GPT2LMHeadModel(config)
-    # A row ends with both; whoever asks for a completion has it when its turn is over.
+    # A row ends with both; a completion ends when its turn is over.
     model.generation_config = GenerationConfig(pad_token_id=PAD, eos_token_id=[EOS, *encode(IM_END)])
     return model
 
 
-def _trainer(job: ScratchJob, loader: JsonlDataLoader, order: Order, progress: Progress) -> ScratchTrainer:
+def _trainer(job: ScratchJob, loader: JsonlDataLoader, plan: Plan, progress: Progress) -> ScratchTrainer:
     recipe = job.recipe
-    is_cpu = job.device == "cpu"
     arguments = TrainingArguments(
-        output_dir=str(job.run_dir / CHECKPOINTS),
-        use_cpu=is_cpu,
-        bf16=job.compute_dtype == "bfloat16",
-        remove_unused_columns=False,
-        per_device_train_batch_size=1,  # the order decides
+        **common_arguments(job, plan.num_steps),
         gradient_accumulation_steps=recipe.gradient_accumulation_steps,
-        num_train_epochs=1,  # the order holds all epochs
-        max_steps=order.num_steps,
         learning_rate=recipe.rate,
-        weight_decay=recipe.weight_decay,
-        max_grad_norm=recipe.max_grad_norm,
-        optim="adamw_torch" if is_cpu else "adamw_torch_fused",
-        save_strategy="steps",
-        save_steps=recipe.save_steps,
+        optim="adamw_torch" if job.device == "cpu" else "adamw_torch_fused",
         save_total_limit=recipe.save_total_limit,
-        logging_strategy="steps",
         logging_steps=1,
-        logging_nan_inf_filter=False,
-        disable_tqdm=True,
-        report_to="none",
-        seed=recipe.seed,
-        data_seed=recipe.seed,
-        dataloader_num_workers=0,
-        dataloader_pin_memory=not is_cpu,
     )
     trainer = ScratchTrainer(
         model=build_model(recipe.shape),
         args=arguments,
         processing_class=transformers_tokenizer(),
         callbacks=[progress],
-        batches=order.batches,
+        batches=plan.batches,
         loader=loader,
     )
     progress.trainer, trainer.steps = trainer, progress.steps
@@ -174,15 +160,6 @@ def _trainer(job: ScratchJob, loader: JsonlDataLoader, order: Order, progress: P
 
 def _validation_loss(trainer: ScratchTrainer, loader: JsonlDataLoader, rows: Sequence[int]) -> float | None:
     """Compute the mean loss of a token on rows that did not train; None without such rows."""
-    if not rows:
-        return None
-    trainer.model.eval()
-    total = count = 0.0
-    with torch.no_grad():
-        for start in range(0, len(rows), _VALIDATED_AT_ONCE):
-            batch = collate([loader[row] for row in rows[start : start + _VALIDATED_AT_ONCE]])
-            batch = {name: tensor.to(trainer.model.device) for name, tensor in batch.items()}
-            labels = int((batch["labels"] != IGNORED).sum())
-            total += float(trainer.compute_loss(trainer.model, batch)) * labels
-            count += labels
-    return total / count
+    parts = (rows[start : start + _VALIDATED_AT_ONCE] for start in range(0, len(rows), _VALIDATED_AT_ONCE))
+    batches = (pad_rows([loader[row] for row in part], PAD) for part in parts)
+    return mean_loss(trainer, ((batch, int((batch["labels"] != IGNORED).sum())) for batch in batches))

@@ -1,7 +1,7 @@
 """The web application: routes, and the page on which a person tries the model."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from html import escape
 from importlib.metadata import version
@@ -15,14 +15,29 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
+from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
 from mens_pipeline.evaluation.best_of import Selector
 from mens_pipeline.language import Mode, analyze, verdict_record
 from mens_pipeline.language.interpreter import Sandbox, report_record
 from mens_pipeline.language.semantics import semantic_diagnostics, semantic_records
 from mens_pipeline.models.chat import Tokenizer
 from mens_pipeline.serving.completions import Completions, Defaults, RequestPreparer
-from mens_pipeline.serving.generation import GenerationRequest
+from mens_pipeline.serving.feedback import FEEDBACK, CursorUse, FeedbackRequest
+from mens_pipeline.serving.generation import GenerationRequest, GenerationResult, Withheld
 from mens_pipeline.serving.http import RequestRefusedError, read_body
+from mens_pipeline.serving.infill import (
+    COMPLETION,
+    FIM,
+    INFILL,
+    PROPERTIES,
+    TABBY_HEALTH,
+    FimRequest,
+    FimResponse,
+    InfillRequest,
+    InfillResponse,
+    describe_health,
+    describe_server,
+)
 from mens_pipeline.serving.limits import METRICS, Access, AccessControl, AccessLog, Metrics
 from mens_pipeline.serving.ollama import (
     GenerateRequest,
@@ -60,7 +75,7 @@ _WARNING: Final = "X-Mens-Warning"
 _PATHS: Final = frozenset(
     {
         *("/health", "/ready", METRICS, PAGE, CHECK),
-        *(CHATS, COMPLETIONS, "/v1/models"),
+        *(CHATS, COMPLETIONS, FIM, INFILL, COMPLETION, FEEDBACK, *PROPERTIES, TABBY_HEALTH, "/v1/models"),
         *("/api/generate", "/api/chat", "/api/tags", "/api/show", "/api/version"),
     }
 )
@@ -78,7 +93,8 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
     limits: Limits,
     access: Access,
     defaults: Defaults,
-    say: Callable[[str], None],
+    log_line: Callable[[str], None],
+    accepted: AcceptedPieces | None,
 ) -> FastAPI:
     """Build the application of a server; it starts the queue, and waits for its end."""
     selector = Selector()
@@ -94,18 +110,25 @@ def application(  # noqa: PLR0913, PLR0917 - all that a server is made of
     app = FastAPI(openapi_url=None, lifespan=lifespan, strict_content_type=False)
     app.add_middleware(AccessControl, access=access)
     metrics = Metrics(queue, _PATHS)
-    app.add_middleware(AccessLog, say=say, metrics=metrics, candidate=served.candidate)
+    use = CursorUse(metrics.registry, accepted, log_line)
+    app.add_middleware(AccessLog, log_line=log_line, metrics=metrics, candidate=served.candidate)
     app.add_exception_handler(RequestRefusedError, _respond_refusal)
     app.add_exception_handler(HTTPException, _respond_not_found)
     preparer = RequestPreparer(served, tokenizer, limits, defaults)
 
     def begin(request: GenerationRequest) -> Completions:
-        return Completions(queue, request, selector)
+        return Completions(queue, request, selector, use.note)
 
     _add_state(app, queue, served, metrics)
     _add_playground(app, served, limits)
     _add_openai(app, served, preparer, limits, begin)
     _add_ollama(app, served, preparer, limits, begin)
+    _add_infill(app, served, preparer, limits, begin)
+
+    @app.post(FEEDBACK)
+    async def feedback(request: Request) -> dict[str, Any]:
+        return await use.accept(await read_body(request, FeedbackRequest, limits.max_request_bytes))
+
     return app
 
 
@@ -119,7 +142,6 @@ class _Stream(StreamingResponse):
         self._completions = completions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -200,8 +222,9 @@ def _add_openai(app: FastAPI, served: ServedModel, preparer: RequestPreparer, li
         if body.stream:
             stream = response.format_stream(completions, has_usage=body.has_usage)
             return _Stream(stream, completions, generation, "text/event-stream")
-        document = response.format_whole(await completions.collect(request))
-        return JSONResponse(document, headers=_warning_headers(generation))
+        results = await completions.collect(request)
+        document = response.format_whole(results)
+        return JSONResponse(document, headers=_warning_headers(generation, results))
 
     @app.post(CHATS)
     async def chat(request: Request) -> Response:
@@ -214,7 +237,7 @@ def _add_openai(app: FastAPI, served: ServedModel, preparer: RequestPreparer, li
 
 
 def _add_ollama(app: FastAPI, served: ServedModel, preparer: RequestPreparer, limits: Limits, begin: _Begin) -> None:
-    num_bytes = sum(file.stat().st_size for file in served.judged.base_path.glob("*.safetensors"))
+    num_bytes = sum(file.stat().st_size for file in served.evaluated.base_path.glob("*.safetensors"))
 
     async def respond(request: Request, body: GenerateRequest | OllamaChatRequest) -> Response:
         generation = await preparer.prepare(body.generation)
@@ -222,8 +245,8 @@ def _add_ollama(app: FastAPI, served: ServedModel, preparer: RequestPreparer, li
         completions = begin(generation)
         if body.is_streamed:
             return _Stream(response.format_stream(completions), completions, generation, "application/x-ndjson")
-        (result,) = await completions.collect(request)
-        return JSONResponse(response.format(result.text, result), headers=_warning_headers(generation))
+        results = await completions.collect(request)
+        return JSONResponse(response.format(results[0].text, results[0]), headers=_warning_headers(generation, results))
 
     @app.post("/api/generate")
     async def generate(request: Request) -> Response:
@@ -252,9 +275,54 @@ def _add_ollama(app: FastAPI, served: ServedModel, preparer: RequestPreparer, li
         raise RequestRefusedError(501, "This server writes programs. Ask another one for embeddings.")
 
 
-def _warning_headers(request: GenerationRequest) -> dict[str, str]:
+def _add_infill(app: FastAPI, served: ServedModel, preparer: RequestPreparer, limits: Limits, begin: _Begin) -> None:
+    @app.post(FIM)
+    async def complete(request: Request) -> Response:
+        body = await read_body(request, FimRequest, limits.max_request_bytes)
+        generation = await preparer.prepare(body.generation)
+        response, completions = FimResponse(served, generation), begin(generation)
+        if body.stream:
+            stream = response.format_stream(completions, has_usage=False)
+            return _Stream(stream, completions, generation, "text/event-stream")
+        results = await completions.collect(request)
+        document = response.format_whole(results)
+        return JSONResponse(document, headers=_warning_headers(generation, results))
+
+    @app.get(PROPERTIES[0])
+    @app.get(PROPERTIES[1])
+    async def properties() -> dict[str, Any]:
+        return describe_server(served, limits.max_concurrent)
+
+    @app.get(TABBY_HEALTH)
+    async def health_of_tabby() -> dict[str, Any]:
+        return describe_health(served)
+
+    @app.post(INFILL)
+    @app.post(COMPLETION)
+    async def infill(request: Request) -> Response:
+        body = await read_body(request, InfillRequest, limits.max_request_bytes)
+        generation = await preparer.prepare(body.generation)
+        response = InfillResponse(served.name, generation, body.response_fields)
+        if body.n_predict == 0:
+            return JSONResponse(response.format_nothing(), headers=_warning_headers(generation))
+        completions = begin(generation)
+        if body.stream:
+            return _Stream(response.format_stream(completions), completions, generation, "text/event-stream")
+        results = await completions.collect(request)
+        return JSONResponse(response.format(results[0].text, results[0]), headers=_warning_headers(generation, results))
+
+
+_WHY_WITHHELD: Final = {
+    Withheld.DOES_NOT_STAND: "no piece was found with which the whole is a program",
+    Withheld.UNSURE: "the model is too unsure of it; mens serve --show-all sends it",
+}
+
+
+def _warning_headers(request: GenerationRequest, results: Sequence[GenerationResult] = ()) -> dict[str, str]:
     """Return the header that says what was not done as asked for; only our figures and names stand in it."""
-    return {_WARNING: "; ".join(request.warnings)} if request.warnings else {}
+    reasons = dict.fromkeys(result.withheld for result in results if result.withheld is not None)
+    sentences = (*request.warnings, *(f"withheld: {_WHY_WITHHELD[reason]}" for reason in reasons))
+    return {_WARNING: "; ".join(sentences)} if sentences else {}
 
 
 async def _respond_refusal(request: Request, error: Exception) -> Response:

@@ -1,13 +1,25 @@
 """One request for completions from the edge to the queue, and what comes back: pieces of text, then a result."""
 
+import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from math import inf
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.inference.generation import Syntax, is_program
+from mens_pipeline.language import Mode, analyze
 from mens_pipeline.models.chat import Turn
 from mens_pipeline.serving.http import RequestRefusedError
+
+
+class Withheld(StrEnum):
+    """Reason to withhold a piece at a cursor."""
+
+    DOES_NOT_STAND = "does_not_stand"
+    """The whole is no program with it."""
+    UNSURE = "unsure"
+    """The mean log-probability of its tokens is below the threshold of the model's evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +27,10 @@ class GenerationRequest:
     """A request for completions; `RequestPreparer.prepare` fills in the fields that the client leaves out (None).
 
     Attributes:
+        model: What the client calls it; empty where it names none.
         turns: The conversation; empty where a text or its tokens are to be continued.
         text: The text to continue, in place of a conversation.
+        suffix: What stands behind the cursor that the text ends at; None where none was sent.
         ids: Its tokens, where the client sent those.
         temperature: 0: always the most likely token.
         top_p: Share of probability that is sampled from.
@@ -26,8 +40,10 @@ class GenerationRequest:
         num_likeliest: Most likely tokens to report at each position; None: no tokens are reported.
         limit_field: What the client calls `max_tokens`, for messages.
         ignored: Fields of the request that change nothing here.
+        id: By which clients report what became of it.
         prompt: Tokens that the model reads; filled in.
         names: Whether the constraint also refuses members that the type of a value does not have; filled in.
+        threshold: Mean log-probability of a token below which a piece at a cursor is withheld; filled in.
         deadline: When all completions must have ended, on the monotonic clock; filled in.
         warnings: Sentences on what is done in another way than the request says; filled in.
     """
@@ -35,6 +51,7 @@ class GenerationRequest:
     model: str
     turns: tuple[Turn, ...] = ()
     text: str | None = None
+    suffix: str | None = None
     ids: tuple[int, ...] = ()
     num_completions: int = 1
     temperature: float | None = None
@@ -47,8 +64,10 @@ class GenerationRequest:
     num_likeliest: int | None = None
     limit_field: str = "max_tokens"
     ignored: tuple[str, ...] = ()
+    id: str = field(default_factory=lambda: secrets.token_hex(12))
     prompt: tuple[int, ...] = ()
     names: bool = False
+    threshold: float | None = None
     deadline: float = inf
     warnings: tuple[str, ...] = ()
 
@@ -56,6 +75,12 @@ class GenerationRequest:
     def continues_text(self) -> bool:
         """Whether a completion begins in the middle of a text of the client."""
         return self.text is not None or self.turns[-1].role == "assistant"
+
+    def is_met_by(self, completion: str) -> bool:
+        """Check whether a completion is a program, or at a cursor, whether all of it is one."""
+        if self.suffix is None:
+            return is_program(completion, Mode.SOURCE)
+        return analyze((self.text or "") + completion + self.suffix).ok
 
     @property
     def is_chosen(self) -> bool:
@@ -97,8 +122,9 @@ class GenerationResult:
         prompt_seconds: From its start until its first token.
         seconds: From its first token to its last.
         is_constrained: Whether the parser constrained its tokens.
-        likelihood: Mean log-probability of its tokens; None where one is not chosen of several.
+        likelihood: Mean log-probability of its tokens; None where neither a choice nor a threshold asks for it.
         best_of: Of how many completions it was chosen; the figures are then those of all of them.
+        withheld: Why its text is not sent; None where it is.
     """
 
     text: str
@@ -110,6 +136,14 @@ class GenerationResult:
     is_constrained: bool
     likelihood: float | None = None
     best_of: int = 1
+    withheld: Withheld | None = None
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """Fields that are not part of any client's format: the decoding, and how or why not it was chosen."""
+        decoding = "constrained" if self.is_constrained else "free"
+        chosen = {"best_of": self.best_of} if self.best_of > 1 else {}
+        return {"decoding": decoding, **chosen, **({} if self.withheld is None else {"withheld": self.withheld})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +157,13 @@ Event = Piece | GenerationResult | Failed
 
 
 @dataclass(eq=False, slots=True)
-class Completion:
+class PendingCompletion:
     """One of the completions of a request, for the queue.
 
     Attributes:
         number: Its place in the request, from 0.
         listen: Takes its events, in the thread of the queue; the last one is `GenerationResult` or `Failed`. In
-            fallback decoding no piece comes before the first try has ended.
+            fallback decoding, and where a piece may be withheld, none comes before a try has ended.
         is_cancelled: Set when nobody waits for it any more.
     """
 

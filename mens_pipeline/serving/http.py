@@ -1,7 +1,7 @@
-"""The body of a request: read up to a limit, checked field by field, and the errors of requests that get no answer."""
+"""The body of a request: read up to a limit, checked field by field, and the errors of requests that are refused."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from starlette.requests import ClientDisconnect
 
 from mens_pipeline.errors import MensError
-from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.language.grammar.export import GrammarFormat, grammar_text
 from mens_pipeline.models.chat import Turn
 
@@ -24,7 +24,7 @@ _CLIENT_WENT_AWAY: Final = 499
 
 
 class RequestRefusedError(MensError):
-    """A request that gets no answer; it says why, to whoever sent it."""
+    """A request that is refused, with the reason for the client."""
 
     def __init__(
         self,
@@ -102,21 +102,6 @@ async def read_body(request: Request, model: type[Model], max_bytes: int) -> Mod
         raise _format_errors(error) from error
 
 
-def remove_idle(values: Any, idle: dict[str, tuple[Any, ...]], harmless: frozenset[str] | None = None) -> Any:
-    """Remove the fields of a document that ask for nothing: absent, or at the value that changes nothing.
-
-    Fields that are harmless are taken away whatever they say, and named in the field `ignored`; with None there is no
-    such field.
-    """
-    if not isinstance(values, dict):
-        return values
-    kept = {name: value for name, value in values.items() if not _is_idle(value, idle.get(name))}
-    if harmless is None:
-        return kept
-    ignored = tuple(sorted(harmless & {name for name, value in kept.items() if value is not None}))
-    return {**{name: value for name, value in kept.items() if name not in harmless}, "ignored": ignored}
-
-
 def _is_idle(value: Any, idle: tuple[Any, ...] | None) -> bool:
     # False is 0 to Python, and not to JSON.
     return idle is not None and any(type(value) is type(other) and value == other for other in idle)
@@ -160,7 +145,7 @@ def read_grammar(values: Any) -> Any:
     `response_format` of type `grammar`, the name or the whole text of the grammar may stand.
 
     Raises:
-        ValueError: Another grammar or form of an answer is asked for, or `decoding` says otherwise.
+        ValueError: Another grammar or form of a completion is asked for, or `decoding` says otherwise.
     """
     if not isinstance(values, dict):
         return values
@@ -196,7 +181,10 @@ def _own_texts() -> frozenset[str]:
 
 
 MOST_STOPS: Final = 4
-"""Texts that end an answer; each is looked for behind every token."""
+"""Texts that end a completion; each is looked for behind every token."""
+
+MOST_STOPS_AT_CURSOR: Final = 16
+"""Of these of an editor, which sends the marks of many models along; what is above that is passed over."""
 
 Listed = TypeVar("Listed")
 Listing = Annotated[list[Listed], Field(fail_fast=True, max_length=1_000)]
@@ -206,17 +194,46 @@ STRICT: Final = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_n
 
 
 class Lenient(BaseModel):
-    """A part of a request from which fields that ask for nothing are removed first, as `remove_idle` does."""
+    """A part of a request from which fields are removed first that are not supported and ask for nothing.
+
+    Attributes:
+        idle: Field -> values that ask for nothing.
+        harmless: Fields that are removed whatever they say, and named in the field `ignored`; None without that field.
+            At a cursor all fields are that are not known: an editor is not refused for what it sends along.
+    """
 
     model_config = STRICT
 
     idle: ClassVar[dict[str, tuple[Any, ...]]] = {}
     harmless: ClassVar[frozenset[str] | None] = None
 
+    @classmethod
+    def is_at_cursor(cls, _values: Mapping[str, Any]) -> bool:
+        """Whether a request asks for code between a prefix and a suffix."""
+        return False
+
     @model_validator(mode="before")
     @classmethod
     def _remove_idle(cls, values: Any) -> Any:
-        return remove_idle(values, cls.idle, cls.harmless)
+        if not isinstance(values, dict):
+            return values
+        kept = {name: value for name, value in values.items() if not _is_idle(value, cls.idle.get(name))}
+        if cls.harmless is None:
+            return kept
+        unknown = kept.keys() - cls.model_fields.keys() if cls.is_at_cursor(kept) else set()
+        harmless = cls.harmless | unknown
+        ignored = fit_header(name for name, value in kept.items() if name in harmless and value is not None)
+        return {**{name: value for name, value in kept.items() if name not in harmless}, "ignored": ignored}
+
+
+_MOST_NAMES: Final = 20
+_LONGEST_NAME: Final = 60
+
+
+def fit_header(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names of fields as a header may name them: sorted, not too many, and none of a form that no field has."""
+    fit = sorted(name for name in names if name.isascii() and name.isidentifier() and len(name) <= _LONGEST_NAME)
+    return tuple(fit[:_MOST_NAMES])
 
 
 class StreamOptions(Lenient):
@@ -230,7 +247,7 @@ class StreamOptions(Lenient):
 class TextRequest(Lenient):
     """Fields that requests for chats and for text completions share."""
 
-    model: str
+    model: str = ""
     temperature: float | None = Field(default=None, ge=0, le=2)
     top_p: float | None = Field(default=None, gt=0, le=1)
     max_tokens: int | None = Field(default=None, ge=1)
@@ -243,7 +260,7 @@ class TextRequest(Lenient):
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """Texts that end an answer."""
+        """Texts that end a completion."""
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
     @property

@@ -40,7 +40,7 @@ def most_connections() -> int:
 
 
 class BoundedConnection(H11Protocol):
-    """A connection of uvicorn whose headers come in time, and that makes room for others when it asks for nothing."""
+    """A connection of uvicorn that must send its headers in time; silent ones are closed when there are too many."""
 
     header_seconds: ClassVar[float] = 10.0
     """From the first byte of a request, or from the beginning, to the end of its headers."""
@@ -102,10 +102,10 @@ class BoundedConnection(H11Protocol):
         return True
 
 
-def telling_once(say: Callable[[str], None]) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
-    """Make a handler of an event loop that tells in a line a minute that no connection can be taken.
+def limit_error_log(log_line: Callable[[str], None]) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """Make an error handler for an event loop that logs at most once a minute that no connection can be accepted.
 
-    The loop calls it for every attempt, thousands of times a second; whatever else it is called for is told as usual.
+    The loop calls it for every attempt, thousands of times a second; other errors are logged as usual.
     """
     silent_until = 0.0
 
@@ -116,7 +116,7 @@ def telling_once(say: Callable[[str], None]) -> Callable[[asyncio.AbstractEventL
             loop.default_exception_handler(context)
         elif time.monotonic() >= silent_until:
             silent_until = time.monotonic() + _SILENT_SECONDS
-            say(f"connections wait: {error.strerror}. Allow this process more open files (ulimit -n).")
+            log_line(f"connections wait: {error.strerror}. Allow this process more open files (ulimit -n).")
 
     return handle
 
@@ -135,7 +135,7 @@ class Access:
 
 
 class AccessControl:
-    """Passes allowed requests on: local names on a local address, a token elsewhere, no pages of other sites."""
+    """Middleware that refuses requests without the right host name, origin or token."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -195,7 +195,10 @@ _BUCKETS: Final = (0.01, 0.1, 0.5, 1, 2, 5, 10, 20, 60, 120, 300)
 
 
 class Metrics:
-    """Requests by path and status with their seconds, completions and tokens, and what waits."""
+    """Requests by path and status with their seconds, completions and tokens, and what waits.
+
+    Others may add figures to `registry`.
+    """
 
     def __init__(self, queue: GenerationQueue, paths: frozenset[str]) -> None:
         """Count from zero.
@@ -203,15 +206,15 @@ class Metrics:
         Only these paths are counted by their names: a client cannot make more series by asking for others.
         """
         self._paths = paths
-        self._registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         self._seconds = Histogram(
             "mens_request_seconds",
             "Requests, from their first byte to the last of the response.",
             ("path", "status"),
             buckets=_BUCKETS,
-            registry=self._registry,
+            registry=self.registry,
         )
-        self._registry.register(_QueueCollector(queue))
+        self.registry.register(_QueueCollector(queue))
 
     def note(self, path: str, status: int, seconds: float) -> None:
         """Count a request that is over; its status is 499 where the client went away first."""
@@ -219,7 +222,7 @@ class Metrics:
 
     def response(self) -> Response:
         """Return all figures as a scraper wants them."""
-        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 class _QueueCollector(Collector):
@@ -229,7 +232,6 @@ class _QueueCollector(Collector):
         self._queue = queue
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families."""
         totals = self._queue.totals
         tokens = CounterMetricFamily("mens_tokens", "Tokens of prompts read and of completions written.", labels=["of"])
         tokens.add_metric(["prompt"], totals.prompt_tokens)
@@ -248,15 +250,15 @@ CANDIDATE: Final = "X-Mens-Candidate"
 """The header that says what the gate said of a model that is served although it was not promoted."""
 
 _LONGEST: Final = 100
-_NOT_ANSWERED: Final = 499
+_NOT_COMPLETED: Final = 499
 
 
 class AccessLog:
-    """Says what was asked for, and on every answer of a model that was not promoted what its gate said of it."""
+    """Middleware that logs each request, and adds the header of a candidate to each response."""
 
-    def __init__(self, app: ASGIApp, say: Callable[[str], None], metrics: Metrics, candidate: str | None) -> None:
+    def __init__(self, app: ASGIApp, log_line: Callable[[str], None], metrics: Metrics, candidate: str | None) -> None:
         self._app = app
-        self._say = say
+        self._log_line = log_line
         self._metrics = metrics
         self._headers = () if candidate is None else ((CANDIDATE.lower().encode(), candidate.encode("ascii")),)
 
@@ -265,7 +267,7 @@ class AccessLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, status, is_over = time.monotonic(), _NOT_ANSWERED, False
+        begun, status, is_over = time.monotonic(), _NOT_COMPLETED, False
 
         async def send_noting(message: Message) -> None:
             nonlocal status, is_over
@@ -285,5 +287,5 @@ class AccessLog:
             path = ascii(scope["path"])[1:-1][:_LONGEST]
             end = "" if is_over else ", not to its end"
             seconds = time.monotonic() - begun
-            self._say(f"{scope['method']} {path} {status} in {seconds:.2f} s{end}")
+            self._log_line(f"{scope['method']} {path} {status} in {seconds:.2f} s{end}")
             self._metrics.note(scope["path"], status, seconds)

@@ -2,22 +2,18 @@
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
-from mens_pipeline.models.chat import TEMPLATE, Turn
+from mens_pipeline.models.chat import Turn, format_of
+from mens_pipeline.models.tokenizer_file import template_in
 from mens_pipeline.serving.completions import Completions
 from mens_pipeline.serving.generation import GenerationRequest, GenerationResult, Piece
-from mens_pipeline.serving.http import (
-    OLLAMA_PATHS,
-    Lenient,
-    Listing,
-    RequestRefusedError,
-    find_turn_errors,
-)
+from mens_pipeline.serving.http import OLLAMA_PATHS, Lenient, Listing, RequestRefusedError, find_turn_errors
 from mens_pipeline.serving.served_model import ServedModel
 
 _NANOSECONDS: Final = 1e9
@@ -26,12 +22,14 @@ _IDLE: Final[dict[str, tuple[Any, ...]]] = {
     "format": (None, ""),
     "images": (None, []),
     "raw": (None, False),
-    "suffix": (None, ""),
     "template": (None, ""),
     "think": (None, False),
     "tools": (None, []),
 }
 """Parameters that are not supported, at the values that ask for nothing."""
+
+_RAW: Final = "{{ .Prompt }}"
+"""The template of a prompt that is shown as it stands."""
 
 _IGNORED: Final = frozenset(
     {
@@ -58,14 +56,14 @@ class _Options(Lenient):
 class _Request(Lenient):
     idle = _IDLE
 
-    model: str
+    model: str = ""
     stream: bool | None = None
     options: _Options | None = None
     keep_alive: str | float | None = Field(default=None, description="The model stays as long as the server.")
 
     @property
     def is_streamed(self) -> bool:
-        """Whether the answer comes piece by piece; as Ollama does, unless told otherwise."""
+        """Whether the completion comes piece by piece; as Ollama does, unless told otherwise."""
         return self.stream is not False
 
     def _to_generation(self, turns: tuple[Turn, ...]) -> GenerationRequest:
@@ -88,12 +86,37 @@ class _Request(Lenient):
 class GenerateRequest(_Request):
     """A request and perhaps a system text."""
 
+    idle: ClassVar = {name: values for name, values in _IDLE.items() if name not in {"raw", "template"}}
+    harmless: ClassVar = frozenset[str]()
+
     prompt: str
     system: str | None = None
+    suffix: str | None = Field(default=None, description="What stands behind the cursor that the prompt ends at.")
+    raw: bool | None = Field(default=None, description="Go on from the prompt, as it stands.")
+    template: str | None = Field(default=None, description="That of the prompt alone says the same.")
+    ignored: tuple[str, ...] = Field(default=(), description="Fields that were taken away; never what a client sends.")
+
+    @classmethod
+    def is_at_cursor(cls, values: Mapping[str, Any]) -> bool:
+        """Whether a suffix came along, or the prompt may have one between marks."""
+        return bool(values.get("suffix") or values.get("raw"))
+
+    @model_validator(mode="after")
+    def _check_template(self) -> "GenerateRequest":
+        if self.template and not self._is_raw:
+            raise ValueError(f'template: the model has its own. Leave it out, or send "{_RAW}"')
+        return self
+
+    @property
+    def _is_raw(self) -> bool:
+        return bool(self.raw) or self.template == _RAW
 
     @property
     def generation(self) -> GenerationRequest:
-        """The request in the words of the queue."""
+        """The request as the queue takes it."""
+        if self.suffix or self._is_raw:
+            text = replace(self._to_generation(()), text=self.prompt, suffix=self.suffix or None)
+            return replace(text, ignored=(*text.ignored, *self.ignored))
         system = (Turn("system", self.system),) if self.system else ()
         return self._to_generation((*system, Turn("user", self.prompt)))
 
@@ -118,7 +141,7 @@ class OllamaChatRequest(_Request):
 
     @property
     def generation(self) -> GenerationRequest:
-        """The request in the words of the queue."""
+        """The request as the queue takes it."""
         return self._to_generation(tuple(Turn(message.role, message.content) for message in self.messages))
 
 
@@ -135,6 +158,7 @@ class OllamaResponse:
 
     def __init__(self, served: ServedModel, request: GenerationRequest, *, is_chat: bool) -> None:
         self._name = served.name
+        self._id = request.id
         self._num_prompt = len(request.prompt)
         self._is_chat = is_chat
         self._begun = time.monotonic()
@@ -157,10 +181,10 @@ class OllamaResponse:
             return {**document, "done": False}
         return {
             **document,
+            "id": self._id,
             "done": True,
             "done_reason": result.reason,
-            "decoding": "constrained" if result.is_constrained else "free",
-            **({"best_of": result.best_of} if result.best_of > 1 else {}),
+            **result.details,
             "total_duration": int((time.monotonic() - self._begun) * _NANOSECONDS),
             "load_duration": 0,
             "prompt_eval_count": self._num_prompt,
@@ -184,8 +208,8 @@ def tag(served: ServedModel, name: str, num_bytes: int) -> dict[str, Any]:
             "format": "safetensors",
             "family": served.architecture,
             "families": [served.architecture],
-            "parameter_size": f"{served.num_values / 1e6:.0f}M",
-            "quantization_level": served.judged.quantization,
+            "parameter_size": f"{served.num_parameters / 1e6:.0f}M",
+            "quantization_level": served.evaluated.quantization,
         },
     }
 
@@ -197,17 +221,27 @@ def describe_model(served: ServedModel, num_bytes: int) -> dict[str, Any]:
     return {
         "modelfile": f"FROM {served.name}",
         "parameters": "temperature 0",
-        "template": TEMPLATE,
+        "template": _template(served),
         "system": served.system_prompt,
         "details": listed["details"],
         "modified_at": listed["modified_at"],
         "model_info": {
             "general.architecture": family,
-            "general.parameter_count": served.num_values,
+            "general.parameter_count": served.num_parameters,
             f"{family}.context_length": served.max_context,
         },
-        "capabilities": ["completion"],
+        "capabilities": ["completion", *(["insert"] if served.infill_window is not None else [])],
     }
+
+
+def _template(served: ServedModel) -> str:
+    """Return the chat template; clients know by `.Suffix` in it that the model completes at a cursor."""
+    chat = format_of(template_in(served.evaluated.base_path)).template()
+    return (
+        chat
+        if served.infill_window is None
+        else f"{{{{- if .Suffix }}}}{{{{ .Prompt }}}}{{{{ .Suffix }}}}{{{{ end }}}}{chat}"
+    )
 
 
 def _line(document: dict[str, Any]) -> bytes:

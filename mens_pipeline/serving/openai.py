@@ -1,17 +1,16 @@
 """OpenAI's format: requests for chats and text completions, their responses, whole or streamed, and the model list."""
 
 import json
-import secrets
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from fastapi.sse import format_sse_event
 from pydantic import BaseModel, Field, StrictInt, model_validator
 
-from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.models.chat import Turn
 from mens_pipeline.serving.completions import Completions
 from mens_pipeline.serving.generation import GenerationRequest, GenerationResult, Piece, Token
@@ -23,7 +22,6 @@ from mens_pipeline.serving.http import (
     TextRequest,
     find_turn_errors,
     read_grammar,
-    remove_idle,
 )
 from mens_pipeline.serving.served_model import ServedModel
 
@@ -42,6 +40,8 @@ Ids = Annotated[list[Annotated[StrictInt, Field(ge=0)]], Field(fail_fast=True, m
 
 _USUAL_TOKENS: Final = 16
 """Most tokens of a completion where the request does not say; as OpenAI has it."""
+_TABBY_TOKENS: Final = 64
+"""As Tabby has it, whose plugins never say."""
 
 _IDLE_EVERYWHERE: Final[dict[str, tuple[Any, ...]]] = {
     "frequency_penalty": (None, 0, 0.0),
@@ -69,7 +69,7 @@ IGNORED: Final = frozenset(
         *("safety_identifier", "service_tier", "store", "user", "verbosity"),
     }
 )
-"""Parameters that change nothing of an answer here, whatever they say; editors send them along."""
+"""Parameters that change nothing of a completion here, whatever they say; editors send them along."""
 
 _IDLE_IN_MESSAGES: Final[dict[str, tuple[Any, ...]]] = {
     "annotations": (None, []),
@@ -83,10 +83,8 @@ _IDLE_IN_MESSAGES: Final[dict[str, tuple[Any, ...]]] = {
 
 _IDLE_IN_TEXTS: Final[dict[str, tuple[Any, ...]]] = {
     **_IDLE_EVERYWHERE,
-    "best_of": (None, 1),
     "echo": (None, False),
     "min_p": (None, 0, 0.0),
-    "suffix": (None, ""),
     "top_k": (None, 0, -1),
 }
 
@@ -106,7 +104,6 @@ class _Message(Lenient):
 
     @property
     def turn(self) -> Turn:
-        """As the model is shown it."""
         text = self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content)
         return Turn("system" if self.role == "developer" else self.role, text)
 
@@ -127,8 +124,8 @@ class ChatRequest(TextRequest):
 
     @model_validator(mode="before")
     @classmethod
-    def _remove_idle(cls, values: Any) -> Any:
-        return remove_idle(read_grammar(values), cls.idle, cls.harmless)
+    def _read_grammar(cls, values: Any) -> Any:
+        return read_grammar(values)
 
     def find_errors(self) -> list[str]:
         """Return errors between fields, a phrase each."""
@@ -141,7 +138,7 @@ class ChatRequest(TextRequest):
 
     @property
     def generation(self) -> GenerationRequest:
-        """The request in the words of the queue."""
+        """The request as the queue takes it."""
         return GenerationRequest(
             model=self.model,
             turns=tuple(message.turn for message in self.messages),
@@ -167,14 +164,34 @@ class CompletionRequest(TextRequest):
     prompt: str | Listing[str] | Ids | Listing[Ids] = Field(
         description="One text or the ids of its tokens, by itself or alone in a list."
     )
+    suffix: str | None = Field(default=None, description="What stands behind the cursor that the prompt ends at.")
+    best_of: int | None = Field(default=None, ge=1, description="With a suffix: pieces of which one is chosen.")
     logprobs: int | None = Field(default=None, ge=0, le=MOST_IN_TEXTS, description="Likeliest tokens of each place.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_segments(cls, values: Any) -> Any:
+        """Take a request of Tabby's plugins, which send both sides of the cursor as `segments` to the same path."""
+        segments = values.get("segments") if isinstance(values, dict) else None
+        if not isinstance(segments, dict):
+            return values
+        kept = {name: value for name, value in values.items() if name not in {"segments", "language"}}
+        sides = {"prompt": segments.get("prefix"), "suffix": segments.get("suffix") or "\n"}
+        return {"max_tokens": _TABBY_TOKENS, **kept, **sides}
+
+    @classmethod
+    def is_at_cursor(cls, values: Mapping[str, Any]) -> bool:
+        """Whether a suffix came along."""
+        return bool(values.get("suffix"))
 
     def find_errors(self) -> list[str]:
         """Return errors between fields, a phrase each."""
         errors = super().find_errors()
         if isinstance(self.prompt, list) and len(self.prompt) > 1 and not isinstance(self.prompt[0], int):
             errors.append(f"prompt: {len(self.prompt)} texts; send one a request")
-        if not (self.text or self.ids):
+        if self.suffix and self.ids:
+            errors.append("suffix: only with a prompt that is a text")
+        if not (self.text or self.ids or self.suffix):
             errors.append("prompt: empty; there is nothing to go on from")
         return errors
 
@@ -193,10 +210,11 @@ class CompletionRequest(TextRequest):
 
     @property
     def generation(self) -> GenerationRequest:
-        """The request in the words of the queue."""
+        """The request as the queue takes it."""
         return GenerationRequest(
             model=self.model,
             text=self.text,
+            suffix=self.suffix or None,
             ids=self.ids,
             num_completions=self.n or 1,
             temperature=self.temperature,
@@ -204,6 +222,7 @@ class CompletionRequest(TextRequest):
             seed=self.seed,
             max_tokens=self.max_tokens or _USUAL_TOKENS,
             stop=self.stops,
+            best_of=self.best_of,
             ignored=self.ignored,
             num_likeliest=self.logprobs,
         )
@@ -222,7 +241,7 @@ class _Response(ABC):
     def __init__(self, served: ServedModel, request: GenerationRequest) -> None:
         self._request = request
         self._head = {
-            "id": f"{self._prefix}-{secrets.token_hex(12)}",
+            "id": f"{self._prefix}-{request.id}",
             "created": int(time.time()),
             "model": served.name,
             "system_fingerprint": served.fingerprint,
@@ -291,7 +310,7 @@ class ChatResponse(_Response):
         return {"index": number, "delta": {"content": event.text}, **self._end(event.tokens or None, None)}
 
     def _end(self, tokens: Sequence[Token] | None, result: GenerationResult | None) -> dict[str, Any]:
-        """Return tokens and end; `decoding` and `best_of` are not part of OpenAI's format."""
+        """Return tokens and end; what `GenerationResult.details` holds is not part of OpenAI's format."""
         has_tokens = self._request.num_likeliest is not None and tokens is not None
         end: dict[str, Any] = {
             "logprobs": format_chat_tokens(tokens or ()) if has_tokens else None,
@@ -299,9 +318,7 @@ class ChatResponse(_Response):
         }
         if result is None:
             return end
-        chosen = {"best_of": result.best_of} if result.best_of > 1 else {}
-        decoding = "constrained" if result.is_constrained else "free"
-        return {**end, "finish_reason": result.reason, "decoding": decoding, **chosen}
+        return {**end, "finish_reason": result.reason, **result.details}
 
 
 class CompletionResponse(_Response):
@@ -315,11 +332,11 @@ class CompletionResponse(_Response):
         self._offsets = Counter[int]()
 
     def _choice(self, number: int, result: GenerationResult) -> dict[str, Any]:
-        return self._format_choice(number, result.text, result.tokens, result.reason)
+        return {**self._format_choice(number, result.text, result.tokens, result.reason), **result.details}
 
     def _chunk(self, number: int, event: Piece | GenerationResult) -> dict[str, Any]:
         if isinstance(event, GenerationResult):
-            return self._format_choice(number, "", (), event.reason)
+            return {**self._format_choice(number, "", (), event.reason), **event.details}
         choice = self._format_choice(number, event.text, event.tokens, None)
         self._offsets[number] += sum(len(token.text) for token in event.tokens)
         return choice

@@ -6,31 +6,26 @@ from typing import Final
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.generation import JudgedModel
-from mens_pipeline.inference.prepare import computed_in, fits_dense, judged_model
+from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.inference.generation import EvaluatedModel
+from mens_pipeline.inference.prepare import computed_in, evaluated_model, fits_dense
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import ADAPTER, Adapter, read_adapter_config
+from mens_pipeline.models.adapter import KIND as TRAINED
 from mens_pipeline.models.base import configuration_of, describe_base
-from mens_pipeline.models.chat import (
-    IM_END,
-    IM_START,
-    FileTokenizer,
-    opening_of,
-    system_of,
-    template_behind,
-    template_in,
-)
-from mens_pipeline.promotion.benchmark_gate import KIND as GATE
-from mens_pipeline.promotion.benchmark_gate import receipt_in
-from mens_pipeline.promotion.gate import GateStatus
+from mens_pipeline.models.chat import format_of, system_of
+from mens_pipeline.models.tokenizer_file import FileTokenizer, template_in
 from mens_pipeline.promotion.history import adapter_sha256_of, champion_of
-from mens_pipeline.storage.signing import PRIVATE, unsigned
+from mens_pipeline.promotion.policy import GateStatus
+from mens_pipeline.promotion.receipt import KIND as GATE
+from mens_pipeline.promotion.receipt import read_results, receipt_in
+from mens_pipeline.storage.signing import PRIVATE, explain_unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.preflight import check_tokenizer
-from mens_pipeline.training.qlora_adapter import KIND as TRAINED
+from mens_pipeline.training.recipe import INFILL
 
 ALIAS: Final = "mens"
-"""The name that whatever is served answers to, so that clients need not follow the adapter of the night."""
+"""A name of every model that is served, so that clients need not change when another adapter is promoted."""
 
 _SHOWN: Final = 12
 _SAID: Final = {
@@ -47,19 +42,26 @@ class ServedModel:
     Attributes:
         sha256: Of what was trained: the adapter, or all of a merged model, hexadecimal.
         system_prompt: What it is told when a request says nothing else.
-        max_context: Tokens that it can hold, prompt and answer together.
-        candidate: What its gate said, of an adapter that is served although it was not promoted; every answer says it.
+        max_context: Tokens that it can hold, prompt and completion together.
+        candidate: What its gate said, of an adapter that was not promoted; every response says it.
+        infill_threshold: Mean log-probability of a token below which a piece at a cursor is withheld; None where no
+            evaluation says one.
+        gguf: The folder of its GGUF file, where llama.cpp computes it; None for our own engine.
+        infill_window: Tokens around a cursor that it is shown; None for a model that was not taught to complete there.
     """
 
     name: str
     sha256: str
     created_unix: int
-    judged: JudgedModel
+    evaluated: EvaluatedModel
     system_prompt: str
     max_context: int
     architecture: str
-    num_values: int
+    num_parameters: int
     candidate: str | None = None
+    infill_window: int | None = None
+    infill_threshold: float | None = None
+    gguf: Path | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -68,7 +70,7 @@ class ServedModel:
 
     @property
     def fingerprint(self) -> str:
-        """Short digest of everything that decides the answers."""
+        """Short digest of everything that decides the completions."""
         return f"fp_{self.sha256[:_SHOWN]}"
 
 
@@ -76,7 +78,7 @@ def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
     """Return the adapter that is in use, as a model to serve.
 
     Raises:
-        RefusedError: There is none, it is not as it was promoted or not signed, or its base is gone.
+        RefusedError: There is none, it has changed since its promotion or is not signed, or its base is gone.
     """
     champion = champion_of(store)
     if champion is None:
@@ -86,20 +88,20 @@ def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
         )
         raise RefusedError(f"{store.root}: no adapter is promoted. {advice}")
     adapter = Adapter.open(champion.path)
-    if adapter.digest != adapter_sha256_of(champion):
+    if adapter.digest != adapter_sha256_of(champion) or RESULTS in champion.find_changed():
         advice = "Restore it, or promote another one."
-        raise RefusedError(f"{champion.path / ADAPTER}: changed since it was promoted. {advice}")
+        raise RefusedError(f"{champion.path}: changed since it was promoted. {advice}")
     _refuse_unsigned(champion, store)
     return adapter_model(adapter, device)
 
 
 def candidate_model(store: ArtifactStore, device: Device) -> ServedModel:
-    """Return the adapter that was judged last, promoted or not, as a model to serve.
+    """Return the adapter that was evaluated last, promoted or not, as a model to serve.
 
     Raises:
-        RefusedError: None was judged, it is not as it was judged, its verdict is not signed, or its base is gone.
+        RefusedError: None was evaluated, it has changed since, its verdict is not signed, or its base is gone.
     """
-    gate = store.get(GATE, store.pointed(GATE, "latest") or "")
+    gate = store.get(GATE, store.read_pointer(GATE, "latest") or "")
     refs = [parent for parent in gate.parents if parent.kind == TRAINED] if gate is not None else []
     trained = store.get(refs[0].kind, refs[0].key) if refs else None
     if gate is None or trained is None:
@@ -109,33 +111,45 @@ def candidate_model(store: ArtifactStore, device: Device) -> ServedModel:
     if receipt.subject is None or adapter.digest != receipt.subject.adapter_sha256:
         raise RefusedError(f"{adapter.path / ADAPTER}: is not what was judged. Run `mens run` again.")
     verdict = f"{_SAID[receipt.status]}, policy {ascii(receipt.policy)[1:-1]}"
-    return replace(adapter_model(adapter, device), candidate=verdict)
+    return replace(adapter_model(adapter, device, gate.path), candidate=verdict)
 
 
-def adapter_model(adapter: Adapter, device: Device) -> ServedModel:
+def adapter_model(adapter: Adapter, device: Device, evaluation: Path | None = None) -> ServedModel:
     """Return an adapter on its base, as a model to serve.
+
+    The results of its evaluation, beside it unless another folder is named, say when it is to be silent at a cursor.
 
     Raises:
         RefusedError: The adapter is not what training writes, or its base is gone or is another one.
     """
     manifest, base = adapter.manifest, adapter.manifest.base_model
-    judged = judged_model("adapter", adapter, device)
+    evaluated = evaluated_model("adapter", adapter, device)
     read_adapter_config(adapter.folder)
-    _check_control_tokens(judged.base_path)
+    check_tokenizer(FileTokenizer(evaluated.base_path), evaluated.base_path)
     return ServedModel(
         name=manifest.name,
         sha256=adapter.digest,
         created_unix=int(adapter.weights.stat().st_mtime),
-        judged=judged,
+        evaluated=evaluated,
         system_prompt=manifest.system_prompt,
-        max_context=_max_context(judged.base_path),
+        max_context=_max_context(evaluated.base_path),
         architecture=base.architecture,
-        num_values=base.num_values,
+        num_parameters=base.num_parameters,
+        infill_window=manifest.recipe.infill_window if INFILL in (manifest.result.kinds or {}) else None,
+        infill_threshold=_threshold_in(evaluation or adapter.path, adapter.digest),
     )
 
 
+def _threshold_in(folder: Path, adapter_sha256: str) -> float | None:
+    """Return the threshold that an evaluation calibrated for an adapter; None where there is none of this adapter."""
+    results = read_results(folder / RESULTS)
+    if results is None or results.subject.adapter_sha256 != adapter_sha256 or results.infill is None:
+        return None
+    return None if results.infill.abstention is None else results.infill.abstention.threshold
+
+
 def _refuse_unsigned(artifact: Artifact, store: ArtifactStore) -> None:
-    if problem := unsigned(artifact, store):
+    if problem := explain_unsigned(artifact, store):
         advice = f"Judge and promote it again with {PRIVATE}, or serve without the key."
         raise RefusedError(f"{artifact.path}: {problem}. {advice}")
 
@@ -150,10 +164,10 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
     """
     path = folder.resolve()
     base = describe_base(path.name, None, path, "folder", None)
-    _check_control_tokens(path)
+    check_tokenizer(FileTokenizer(path), path)
     template = template_in(path)
-    dtype = computed_in(device) if fits_dense(device, base.num_values, computed_in(device)) else "bfloat16"
-    is_plain = template == template_behind(opening_of(template))
+    dtype = computed_in(device) if fits_dense(device, base.num_parameters, computed_in(device)) else "bfloat16"
+    is_plain = template == format_of(template).template()
     system_prompt = SYSTEM_PROMPT if is_plain else system_of(template or "")
     if system_prompt is None:
         advice = "Serve a model that `mens merge` wrote; this server shows every model the form that ours learn."
@@ -162,7 +176,7 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
         name=path.name,
         sha256=base.sha256,
         created_unix=int(max(file.stat().st_mtime for file in path.glob("*.safetensors"))),
-        judged=JudgedModel(
+        evaluated=EvaluatedModel(
             base_path=path,
             adapter_path=None,
             quantization="none",
@@ -174,13 +188,8 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
         system_prompt=system_prompt,
         max_context=_max_context(path),
         architecture=base.architecture,
-        num_values=base.num_values,
+        num_parameters=base.num_parameters,
     )
-
-
-def _check_control_tokens(path: Path) -> None:
-    tokenizer = FileTokenizer(path)
-    check_tokenizer([tokenizer.encode(text, add_special_tokens=False) for text in (IM_START, IM_END)], path)
 
 
 def _max_context(path: Path) -> int:

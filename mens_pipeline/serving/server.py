@@ -13,17 +13,18 @@ from typing import Final
 import uvicorn
 from pydantic import SecretStr
 
+from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.models.chat import FileTokenizer
+from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.serving.application import application
 from mens_pipeline.serving.completions import Defaults
-from mens_pipeline.serving.limits import LOCAL_NAMES, Access, BoundedConnection, telling_once
+from mens_pipeline.serving.limits import LOCAL_NAMES, Access, BoundedConnection, limit_error_log
 from mens_pipeline.serving.queue import GenerationQueue, Limits, Loaded, State
 from mens_pipeline.serving.served_model import ServedModel
 
 
-def load(served: ServedModel) -> Loaded:
-    """Load a model as it was judged.
+def load(served: ServedModel, max_concurrent: int) -> Loaded:
+    """Load a model as for its evaluation, to write at most so many completions at once.
 
     Raises:
         RefusedError: Its files do not make a model.
@@ -33,8 +34,9 @@ def load(served: ServedModel) -> Loaded:
     from transformers import AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 
-    from mens_pipeline.inference.generate import vocabulary_of  # noqa: PLC0415 - likewise
-    from mens_pipeline.inference.model import load_judged  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.dense_llama import speed_up  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.generate import stop_tokens  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.model import load_evaluated  # noqa: PLC0415 - likewise
 
     # Numbers next to zero slow a CPU down a hundredfold, and decide nothing.
     torch.set_flush_denormal(True)
@@ -43,18 +45,22 @@ def load(served: ServedModel) -> Loaded:
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
     warnings.filterwarnings("ignore", ".is_gradient_checkpointing", FutureWarning)
-    path = served.judged.base_path
+    path = served.evaluated.base_path
+    if served.gguf is not None:
+        from mens_pipeline.serving.llama_cpp import load_llama_cpp  # noqa: PLC0415 - most servers need none of it
+
+        return load_llama_cpp(served, served.gguf, max_concurrent)
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-        model = load_judged(served.judged)
+        model = speed_up(load_evaluated(served.evaluated), max_concurrent)
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise RefusedError(f"{path}: cannot be loaded ({str(error)[:300]}). Write the model again.") from error
 
-    return Loaded(model, vocabulary_of(tokenizer, model).stop, tokenizer)
+    return Loaded(model, stop_tokens(tokenizer, model), tokenizer)
 
 
 _GRACE_SECONDS: Final = 20.0
-"""How long answers in the making may take when the server is told to end."""
+"""Seconds that unfinished completions may take when the server is asked to end."""
 
 _CLOSING_SECONDS: Final = 5
 _KEEP_ALIVE_SECONDS: Final = 30
@@ -64,7 +70,7 @@ _BACKLOG: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Host and port of a server; port 0 is any that is free, and a local one only this machine can reach."""
+    """Host and port of a server; port 0 means any free one, `is_local` that only this machine can reach it."""
 
     host: str
     port: int
@@ -113,19 +119,22 @@ class ModelServer:
         access: Access,
         limits: Limits,
         defaults: Defaults,
-        say: Callable[[str], None],
+        log_line: Callable[[str], None],
+        accepted: AcceptedPieces | None = None,
     ) -> None:
-        """Take the address.
+        """Take the address; accepted pieces become rows of that table, if there is one.
 
         Raises:
             ConfigurationError: The address cannot be had.
         """
         self._served = served
-        self._say = say
+        self._defaults = defaults
+        self._log_line = log_line
         self._socket = _listen(address)
         self.url = address.url(self._socket.getsockname()[1])
-        self._queue = GenerationQueue(lambda: load(served), limits, self._report_state)
-        app = application(served, FileTokenizer(served.judged.base_path), self._queue, limits, access, defaults, say)
+        self._queue = GenerationQueue(lambda: load(served, limits.max_concurrent), limits, self._report_state)
+        tokenizer = FileTokenizer(served.evaluated.base_path)
+        app = application(served, tokenizer, self._queue, limits, access, defaults, log_line, accepted)
         config = uvicorn.Config(
             app,
             # What a client sends is read by the same code on every machine, whatever else is installed.
@@ -140,10 +149,10 @@ class ModelServer:
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=int(_GRACE_SECONDS) + _CLOSING_SECONDS,
         )
-        self._server = _Server(config, self._queue, say)
+        self._server = _Server(config, self._queue, log_line)
 
     def run(self) -> None:
-        """Serve until a signal ends it; answers in the making are written to their end first.
+        """Serve until a signal ends it; unfinished completions are written to their end first.
 
         Raises:
             RefusedError: The model cannot be loaded, or the server failed.
@@ -160,23 +169,33 @@ class ModelServer:
     def _report_state(self, state: State) -> None:
         if state is State.READY:
             if self._served.candidate is not None:
-                self._say(f"candidate: {self._served.candidate}; every answer says so")
-            self._say(f"ready: {self._served.name} at {self.url}/v1")
+                self._log_line(f"candidate: {self._served.candidate}; every answer says so")
+            if self._served.infill_window is not None:
+                self._log_line(f"at a cursor: {self._what_is_shown()}")
+            self._log_line(f"ready: {self._served.name} at {self.url}/v1")
         else:
             self.stop()
+
+    def _what_is_shown(self) -> str:
+        """Say which pieces at a cursor are sent."""
+        threshold = self._served.infill_threshold
+        if threshold is None:
+            return "no evaluation of this model says when it is unsure; every piece that stands is shown"
+        if self._defaults.show_all:
+            return "every piece that stands is shown (--show-all)"
+        return f"pieces below a mean log-probability of {threshold:.2f} are withheld; --show-all shows them"
 
 
 class _Server(uvicorn.Server):
     """Stops the queue with itself; a first signal lets running completions end, a second one does not."""
 
-    def __init__(self, config: uvicorn.Config, queue: GenerationQueue, say: Callable[[str], None]) -> None:
+    def __init__(self, config: uvicorn.Config, queue: GenerationQueue, log_line: Callable[[str], None]) -> None:
         super().__init__(config)
         self._queue = queue
-        self._say = say
+        self._log_line = log_line
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
-        asyncio.get_running_loop().set_exception_handler(telling_once(self._say))
+        asyncio.get_running_loop().set_exception_handler(limit_error_log(self._log_line))
         await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: object) -> None:  # noqa: ARG002 - the form of a handler

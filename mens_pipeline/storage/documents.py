@@ -59,7 +59,7 @@ def draft_folder(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def hold_lock(path: Path) -> Iterator[None]:
     """Hold a lock that processes and threads wait for; the file that stands for it stays."""
     with path.open("a", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -115,11 +115,11 @@ class Documents:
         return path.read_bytes() if path.is_file() else b""
 
     def amend(self, kind: str, name: str, change: Callable[[bytes], bytes]) -> None:
-        """Change a document, whoever else does at the same time: when they came first, `change` is called again."""
+        """Change a document, also beside other writers: when one of them came first, `change` is called again."""
         path = self._root / kind / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with locked(self._root / LOCK):
+            with hold_lock(self._root / LOCK):
                 if self._remote is None:
                     _write(path, change(self.read(kind, name)))
                 else:
@@ -154,7 +154,7 @@ def _swap(remote: "Remote", name: str, change: Callable[[bytes], bytes]) -> None
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Put a file in the place of another one; after a power cut it is one of the two."""
+    """Replace a file; after a power cut its content is the old one or the new one."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         with temporary.open("xb") as target:

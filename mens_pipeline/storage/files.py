@@ -61,3 +61,12 @@ def is_full(error: OSError) -> bool:
     file that is too large to be read.
     """
     return error.errno in _NO_ROOM or (error.errno == errno.EFBIG and error.filename is None)
+
+
+def is_out_of_place(path: Path) -> bool:
+    """Return whether something in a folder is neither file nor folder: a link, a pipe, a device."""
+    try:
+        kind = path.lstat().st_mode
+    except OSError:  # gone, or out of reach: its reader says so
+        return False
+    return not stat.S_ISREG(kind) and not stat.S_ISDIR(kind)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
 from mens_pipeline.storage.files import MAX_LINE_BYTES, bounded_lines, is_full, placed_lines
 from mens_pipeline.storage.store import digest_of
-from mens_pipeline.storage.validation import errors_in, problem_in
+from mens_pipeline.storage.validation import Versioned, errors_in, problem_in
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -86,25 +86,25 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 @contextmanager
 def open_rows(path: Path, most: int = MAX_LINE_BYTES) -> Iterator[Iterator[bytes]]:
     """Open a JSONL file as an iterator of its lines, one in memory at a time, bounded as by `bounded_lines`."""
-    with _opened(path) as content:
+    with _open_binary(path) as content:
         yield bounded_lines(content, most)
 
 
 @contextmanager
 def open_placed_rows(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
     """Open a JSONL file as an iterator of its lines with the byte offset of each, for `row_at`."""
-    with _opened(path) as content:
+    with _open_binary(path) as content:
         yield placed_lines(content, MAX_LINE_BYTES)
 
 
 def row_at(path: Path, offset: int) -> bytes:
     """Return the line of a file that begins at a byte."""
-    with _opened(path) as content:
+    with _open_binary(path) as content:
         content.seek(offset)
         return content.readline(MAX_LINE_BYTES + 1)
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open_binary(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as error:
@@ -135,4 +135,6 @@ def model_in(line: bytes, place: str, model: type[Model], what: str, advice: str
     try:
         return model.model_validate_json(line)
     except ValidationError as error:
-        raise RefusedError(f"{place}: no {what} ({errors_in(error)}). {advice}") from error
+        is_ours = issubclass(model, Versioned)
+        problem = problem_in(error, what, advice) if is_ours else f"no {what} ({errors_in(error)}). {advice}"
+        raise RefusedError(f"{place}: {problem}") from error

@@ -45,7 +45,7 @@ _ADVICE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A small object as it was read; its version is the name of this state at the server, None where there is none."""
+    """A small object that was read; its version is the name of this state at the server, None where there is none."""
 
     content: bytes = b""
     version: Version | None = None
@@ -138,12 +138,12 @@ class Remote:
         for name, sha256 in outputs.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            if self._copied(f"{kind}/{key}/{sha256}", path) != sha256:
+            if self._download(f"{kind}/{key}/{sha256}", path) != sha256:
                 return False
         (folder / _MANIFEST).write_bytes(manifest)
         return True
 
-    def listed(self) -> list[Listed]:
+    def list_artifacts(self) -> list[Listed]:
         """List what lies there, by kind and key; documents such as pointers are left out."""
         found: dict[tuple[str, str], Listed] = {}
         with self._translate_errors(""):
@@ -169,7 +169,7 @@ class Remote:
             for name in sorted(names, key=lambda name: not name.endswith(f"/{_MANIFEST}")):
                 obstore.delete(self._bucket, name)
 
-    def _copied(self, name: str, path: Path) -> str:
+    def _download(self, name: str, path: Path) -> str:
         """Copy an object into a file, and return its SHA-256; of none, nothing."""
         digest = hashlib.sha256()
         with self._translate_errors(name), path.open("xb") as target:
@@ -184,7 +184,7 @@ class Remote:
 
     @contextmanager
     def _translate_errors(self, name: str) -> Iterator[str]:
-        """Format in one line what the server did not do."""
+        """Turn an error of the server into one line that says what failed."""
         try:
             yield name
         except (BaseError, FileNotFoundError) as error:

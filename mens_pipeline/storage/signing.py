@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.storage.validation import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,10 +25,8 @@ PRIVATE: Final = "MENS_SIGNING_KEY"
 PUBLIC: Final = "MENS_VERIFY_KEY"
 
 
-class _Signature(BaseModel):
+class _Signature(Strict):
     """The file beside what is signed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     schema_: Literal["mens_signature_v1"] = Field(default="mens_signature_v1", alias="schema")
     public_key: str = Field(pattern="^[0-9a-f]{64}$", description="For people: checked is by the key that is set.")
@@ -88,7 +87,7 @@ class Signing:
             return None
         return f"its signature is not of the key {self.public_key[:12]}, or of something else"
 
-    def objection(self, artifact: Artifact) -> str | None:
+    def find_reason(self, artifact: Artifact) -> str | None:
         """Say why an evaluation, a verdict or a champion is not as somebody with the key signed it; None when it is."""
         try:
             found = _Signature.model_validate_json((artifact.path / SIGNATURE).read_bytes())
@@ -96,8 +95,8 @@ class Signing:
             return self.problem_of(None, artifact.kind)
         except (OSError, ValidationError):
             return f"its {SIGNATURE} cannot be read"
-        if artifact.changed():
-            return f"changed since it was signed: {', '.join(artifact.changed())}"
+        if artifact.find_changed():
+            return f"changed since it was signed: {', '.join(artifact.find_changed())}"
         files = {name: sha256 for name, sha256 in artifact.outputs.items() if name != SIGNATURE}
         return self.problem_of(found.signature, artifact.kind, files=files)
 
@@ -117,7 +116,7 @@ class Signing:
         return True
 
 
-def signed(
+def add_signature(
     store: ArtifactStore, kind: str, inputs: "Mapping[str, Any]", write: "Callable[[Path], dict[str, Any]]"
 ) -> "tuple[Mapping[str, Any], Callable[[Path], dict[str, Any]]]":
     """Return inputs and `write` so that they make an artifact with a signature; both unchanged without a key."""
@@ -126,16 +125,16 @@ def signed(
         return inputs, write
 
     def and_sign(folder: Path) -> dict[str, Any]:
-        told = write(folder)
+        details = write(folder)
         signing.sign(folder, kind)
-        return told
+        return details
 
     return {**inputs, "signed_by": signing.public_key}, and_sign
 
 
-def unsigned(artifact: Artifact, store: ArtifactStore) -> str | None:
+def explain_unsigned(artifact: Artifact, store: ArtifactStore) -> str | None:
     """Say why an artifact of a store does not count where everything must be signed; None when it does."""
-    return store.signing.objection(artifact) if store.signing is not None else None
+    return store.signing.find_reason(artifact) if store.signing is not None else None
 
 
 def _message(kind: str, content: "Mapping[str, object]") -> bytes:

@@ -1,289 +1,110 @@
-"""A stage: from parents and parameters to an artifact, made once for the same parents, parameters and code.
+"""A stage: from parents and parameters to an artifact, made once for the same parents, parameters and code."""
 
-The version of the code that decides what a stage makes is a hash over every definition that its entry reaches. The
-syntax trees are walked, nothing is imported: from the names that a function, class or constant uses to where they
-are defined, inside functions as well, through packages and re-exports. A string that names a module of this package,
-for a child process, is followed like an import; one that names data files beside its module (`page.html.jinja`,
-`*_atoms.yaml`) counts their bytes. Comments, docstrings and formatting count for nothing. What is passed in at run time
-without an annotation that names its class, and what other packages do, is not seen.
-"""
-
-import ast
-import hashlib
-import json
-import os
-import re
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Annotated, Any, Generic, TypeVar
 
-if TYPE_CHECKING:
-    from mens_pipeline.storage.store import Artifact, ArtifactStore
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core.core_schema import CoreSchema, any_schema, plain_serializer_function_ser_schema
 
-_ROOT: Final = Path(__file__).parents[1]
-_PACKAGE: Final = __name__.partition(".")[0]
-_DATA: Final = (".yaml", ".jinja", ".css", ".js", ".lark")
-_STORE: Final = tuple(f"{_PACKAGE}.storage.{name}" for name in ("documents", "remote", "stage", "store"))
-"""Modules that keep what stages make, and decide nothing of it."""
+from mens_pipeline.storage.code_version import code_version
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
-_VERSIONS: Final = "__pycache__/code_versions.json"
-"""Versions that were computed: reading every module that stages rest on takes a process two seconds at its start."""
+T = TypeVar("T")
 
-_HASH: Final = "package"
-
-_NAMED: Final = re.compile(rf"\b{_PACKAGE}(?:\.\w+)+")
-
-_VERSIONED: Final = ("code_version", "Stage")
-
-_Symbol = tuple[str, str]
-"""A module and a name in it; the name is `*` for all of the module, and empty for what runs when it is imported."""
+_Write = Callable[[Path], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """A kind of artifact, and the code that decides what one holds.
+class DecidedBy:
+    """Marks a field that may be of any type: what `log_line` makes of it, in JSON types, stands in the key for it."""
+
+    log_line: Callable[[Any], object]
+
+    def __get_pydantic_core_schema__(self, _source: object, _handler: object) -> CoreSchema:
+        return any_schema(serialization=plain_serializer_function_ser_schema(self.log_line))
+
+
+Parent = Annotated[Artifact, DecidedBy(attrgetter("key"))]
+"""An artifact that a stage reads."""
+
+Content = Annotated[Path, DecidedBy(digest_of)]
+"""A file of which the content counts, wherever it lies; the artifact that it lies in is a parent on record."""
+
+Helper = Annotated[T, Field(exclude=True), DecidedBy(repr)]
+"""What helps to make something and does not decide it, such as a process to start; it is in no key."""
+
+
+class Params(BaseModel):
+    """What a stage is given: parents and parameters, which decide what it makes, and helpers.
+
+    Attributes:
+        origins: Artifacts that are parents on record and in no key: other fields have the hashes of all that is taken
+            from them, so that another artifact with the same content makes nothing again.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    origins: Helper[tuple[Artifact, ...]] = ()
+
+    def parents(self, store: ArtifactStore) -> tuple[Artifact, ...]:
+        """Return the artifacts among the fields, and those that files among them lie in, each once."""
+        values = list(_values({name: getattr(self, name) for name in type(self).model_fields}))
+        artifacts = [value for value in values if isinstance(value, Artifact)]
+        artifacts += store.holding(*(value for value in values if isinstance(value, Path)))
+        return tuple({(one.kind, one.key): one for one in artifacts}.values())
+
+
+def _values(value: object) -> Iterator[object]:
+    if isinstance(value, tuple | dict):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _values(part)
+    else:
+        yield value
+
+
+P = TypeVar("P", bound=Params)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage(Generic[P]):
+    """A kind of artifact, the code that decides what one holds, and the function that makes one.
 
     Attributes:
         kind: What is made: `extracted_corpus`.
-        entries: The code, as `code_version` takes it; the module of the stage, or less where anew is dear.
+        entries: The code, as `code_version` takes it; the module of the stage, or less where making again is dear.
+        run: Fills a folder, and returns what the manifest says besides.
         without: Modules that are of no account to it.
-        by_content: Whether parents are on record alone, because the parameters hold hashes of what is taken from them:
-            another parent with the same content makes nothing anew.
+        sign: `signing.add_signature`, where what is made is signed.
     """
 
     kind: str
     entries: tuple[str, ...]
+    run: Callable[[Path, P], dict[str, Any]]
     without: tuple[str, ...] = ()
-    by_content: bool = False
+    sign: Callable[[ArtifactStore, str, Mapping[str, Any], _Write], tuple[Mapping[str, Any], _Write]] | None = None
 
     @property
     def code_version(self) -> str:
         """SHA-256 over the code, hexadecimal."""
         return code_version(*self.entries, without=self.without)
 
-    def inputs(self, parents: Sequence["Artifact"], params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return all that decides what an artifact holds."""
-        keys = {} if self.by_content else {"parents": [parent.key for parent in parents]}
-        return {**params, **keys, "code": self.code_version}
+    def inputs(self, params: P) -> dict[str, Any]:
+        """Return all that decides what an artifact holds, in JSON types."""
+        return {**params.model_dump(mode="json"), "code": self.code_version}
 
-    def build(
-        self,
-        store: "ArtifactStore",
-        parents: Sequence["Artifact"],
-        params: Mapping[str, Any],
-        write: Callable[[Path], dict[str, Any]],
-        *,
-        force: bool = False,
-    ) -> tuple["Artifact", bool]:
-        """Return the artifact of these parents and parameters, made unless it is there, and whether it was reused.
+    def find(self, store: ArtifactStore, params: P) -> Artifact | None:
+        """Return the artifact of these parameters, if it is complete."""
+        return store.find(self.kind, self.inputs(params))
 
-        The order of parents has a meaning. `write` fills a folder, and returns what the manifest shall say besides.
-        """
-        return store.built(self.kind, self.inputs(parents, params), write, parents, anew=force)
+    def build(self, store: ArtifactStore, params: P, *, force: bool = False) -> tuple[Artifact, bool]:
+        """Return the artifact of these parameters, made unless it is there, and whether it was reused."""
 
+        def write(folder: Path) -> dict[str, Any]:
+            return self.run(folder, params)
 
-def code_version(*entries: str, without: tuple[str, ...] = (), root: Path = _ROOT) -> str:
-    """Return a SHA-256 over the code that entries reach, hexadecimal.
-
-    Entries are modules of this package by their full names, `module:name` for one definition of it. What is `without`
-    is not followed, because it does not decide what the entries make. `root` is the package, or a copy of it.
-    """
-    kept, asked = _kept(root), repr((entries, without))
-    if asked not in kept:
-        kept[asked] = _digest(repr(sorted(reached(entries, without, root).items())).encode())
-        _keep(root, kept)
-    return kept[asked]
-
-
-@cache
-def _kept(root: Path) -> dict[str, str]:
-    """Return the versions that were computed for the package as it is, by what was asked; `package` is its hash."""
-    hashed = hashlib.sha256(sys.version.encode())  # another Python reads other trees
-    for path in sorted(path for path in root.rglob("*") if path.suffix in {".py", *_DATA}):
-        hashed.update(f"{path.relative_to(root)}\0{_digest(path.read_bytes())}\n".encode())
-    now = {_HASH: hashed.hexdigest()}
-    try:
-        found = json.loads((root / _VERSIONS).read_bytes())
-    except (OSError, ValueError):
-        return now
-    return found if isinstance(found, dict) and found.get(_HASH) == now[_HASH] else now
-
-
-def _keep(root: Path, kept: dict[str, str]) -> None:
-    """Write versions beside the compiled modules; as for those, where that cannot be they are computed each time."""
-    place = root / _VERSIONS
-    draft = place.with_name(f"{place.name}.{os.getpid()}")
-    with suppress(OSError):
-        place.parent.mkdir(exist_ok=True)
-        draft.write_text(json.dumps(kept))
-        draft.replace(place)
-
-
-@cache
-def reached(entries: tuple[str, ...], without: tuple[str, ...] = (), root: Path = _ROOT) -> dict[str, str]:
-    """Return what entries reach: definitions (`module:name`) and data files, each with a hash."""
-    waiting: list[_Symbol] = []
-    for entry in entries:
-        name, _, what = entry.partition(":")
-        module = _module(root, name)
-        if module is None or (what and what not in module.bound):
-            raise LookupError(f"{entry}: no such module or definition in {root}")
-        waiting.append((name, what or "*"))
-    found: dict[str, str] = {}
-    skipped = tuple(f"{name}." for name in (*without, *_STORE))
-    seen: set[_Symbol] = set()
-    while waiting:
-        symbol = waiting.pop()
-        if symbol not in seen and not f"{symbol[0]}.".startswith(skipped):
-            seen.add(symbol)
-            hashes, uses = _look(root, *symbol)
-            found.update(hashes)
-            waiting += uses
-    return found
-
-
-@cache
-def _look(root: Path, name: str, what: str) -> tuple[dict[str, str], set[_Symbol]]:
-    """Hash what a symbol is, and list what it uses of the package."""
-    module = _module(root, name)
-    if module is None:
-        return {}, set()
-    if what == "*":
-        return {}, {(name, bound) for bound in ("", *module.bound)}
-    if not what:
-        hashes, uses = _read(module.effects, module)
-        return hashes, {*uses, (name.rpartition(".")[0], "")}
-    target = module.bound.get(what, (f"{name}.{what}", "*"))
-    hashes, uses = ({}, {target}) if isinstance(target, tuple) else _read([target], module)
-    return hashes, {*uses, (name, "")}
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class _Definition:
-    """A statement at the top of a module; `name` is what it binds first, or its place among those that bind nothing."""
-
-    name: str
-    node: ast.stmt
-
-
-@dataclass(slots=True)
-class _Module:
-    """A parsed module: name -> its definition or, if it is imported, where that stands; and what runs on import."""
-
-    name: str
-    root: Path
-    path: Path
-    bound: dict[str, "_Definition | _Symbol"] = field(default_factory=dict)
-    effects: list[_Definition] = field(default_factory=list)
-
-
-@cache
-def _module(root: Path, name: str) -> _Module | None:
-    """Return a module of the package; None for anything else."""
-    package, *parts = name.split(".")
-    path = root.joinpath(*parts)
-    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    if package != _PACKAGE or not path.is_file():
-        return None
-    module = _Module(name, root, path)
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        _bind(node, module)
-    return module
-
-
-def _bind(node: ast.stmt, module: _Module) -> None:
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        module.bound.update(_imported(node))
-    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        module.bound[node.name] = _Definition(node.name, node)
-    elif not (_is_documentation(node) or _is_for_types(node)):
-        stored = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-        definition = _Definition(stored[0] if stored else f"#{len(module.effects)}", node)
-        module.bound.update(dict.fromkeys(stored, definition))
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or not stored:
-            module.effects.append(definition)
-
-
-def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, _Symbol]]:
-    """Return the names that an import binds, each with where it stands."""
-    if isinstance(node, ast.ImportFrom):
-        yield from ((alias.asname or alias.name, (node.module or "", alias.name)) for alias in node.names)
-    else:
-        yield from ((alias.asname or alias.name.partition(".")[0], (alias.name, "*")) for alias in node.names)
-
-
-def _is_documentation(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-
-
-def _is_for_types(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-
-
-@dataclass(slots=True)
-class _Uses:
-    """Names of a definition, each with the attribute that is read of it or nothing; its imports and strings."""
-
-    names: set[tuple[str, str]] = field(default_factory=set)
-    imports: set[_Symbol] = field(default_factory=set)
-    strings: set[str] = field(default_factory=set)
-
-
-def _read(definitions: Iterable[_Definition], module: _Module) -> tuple[dict[str, str], set[_Symbol]]:
-    """Return hashes of definitions and of the data files that they name, and what they use."""
-    hashes: dict[str, str] = {}
-    uses = _Uses()
-    for definition in definitions:
-        text: list[str] = []
-        _write(definition.node, text, uses)
-        hashes[f"{module.name}:{definition.name}"] = _digest("\0".join(text).encode())
-    for pattern in (string for string in uses.strings if string.endswith(_DATA) and string[1:] not in _DATA):
-        for path in module.path.parent.glob(pattern.lstrip("/")):
-            hashes[path.relative_to(module.root).as_posix()] = _digest(path.read_bytes())
-    started = {(name, "*") for string in uses.strings for name in _NAMED.findall(string)}
-    named = (_resolved(name, part, module) for name, part in uses.names)
-    return hashes, uses.imports | started | {symbol for symbol in named if symbol is not None}
-
-
-def _resolved(name: str, part: str, module: _Module) -> _Symbol | None:
-    """Resolve a name to a part of an imported module or to this module; None for a local one."""
-    target = module.bound.get(name)
-    if isinstance(target, tuple) and part and _module(module.root, ".".join(target)) is not None:
-        return (".".join(target), part)
-    return None if target is None else (module.name, name)
-
-
-def _write(node: ast.AST, text: list[str], uses: _Uses) -> None:
-    """Write a tree without places and documentation, and note what it mentions."""
-    text.append(type(node).__name__)
-    match node:
-        case ast.Attribute(value=ast.Name(id=name), attr=part):
-            uses.names.add((name, part))
-            text += (name, part)
-            return
-        case ast.Name(id=name):
-            uses.names.add((name, ""))
-        case ast.Import() | ast.ImportFrom():
-            uses.imports.update(target for _, target in _imported(node))
-        case ast.Constant(value=str(string)):
-            uses.strings.add(string)
-        case ast.Call(func=ast.Name(id=name)) if name in _VERSIONED:
-            # What another stage makes is a parent, whose key has the version of the code that is named here.
-            text.append(ast.dump(node))
-            return
-    for name in node._fields:
-        value = getattr(node, name)
-        for child in value if isinstance(value, list) else [value]:
-            if not isinstance(child, ast.AST):
-                text.append(repr(child))
-            elif not _is_documentation(child):
-                _write(child, text, uses)
-    text.append(")")
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+        inputs = self.inputs(params)
+        made_of = (inputs, write) if self.sign is None else self.sign(store, self.kind, inputs, write)
+        return store.build(self.kind, *made_of, params.parents(store), again=force)

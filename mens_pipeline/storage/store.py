@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.storage.documents import LOCK, Documents, draft_folder, locked, tag_as_cache, unwritable
+from mens_pipeline.storage.documents import LOCK, Documents, draft_folder, hold_lock, tag_as_cache, unwritable
 from mens_pipeline.storage.files import is_full
 from mens_pipeline.storage.validation import FORMAT_VERSION, errors_in, newer_format
 
@@ -40,7 +40,7 @@ _SOUND: Final[set[tuple[Path, str]]] = set()
 
 @dataclass(frozen=True, slots=True)
 class ArtifactRef:
-    """An artifact by its key; its parents are what was handed to the stage that made it, or found it there."""
+    """The kind and key of an artifact, with those of the artifacts that it was made from."""
 
     kind: str
     key: str
@@ -56,7 +56,7 @@ class ArtifactRef:
         return {"kind": self.kind, "key": self.key, "parents": [parent.as_json() for parent in self.parents]}
 
     def of(self, kind: str) -> "ArtifactRef":
-        """Return what it rests on, or itself, by its kind."""
+        """Return the nearest artifact of a kind among itself and what it was made from."""
         level = [self]
         while level:
             for ref in level:
@@ -111,14 +111,14 @@ class Artifact:
         """Return it by its key."""
         return ArtifactRef(self.kind, self.key, parents)
 
-    def changed(self) -> tuple[str, ...]:
+    def find_changed(self) -> tuple[str, ...]:
         """Return the outputs that are not as they were written."""
         return tuple(name for name, sha256 in self.outputs.items() if not self._is_as_written(self.path / name, sha256))
 
     def is_damaged(self) -> bool:
-        """Return whether an output is not as it was written; looked at once in a process."""
+        """Return whether an output has changed since it was written; looked at once in a process."""
         seen = (self.path, key_of(self._outputs))
-        if seen not in _SOUND and not self.changed():
+        if seen not in _SOUND and not self.find_changed():
             _SOUND.add(seen)
         return seen not in _SOUND
 
@@ -166,16 +166,16 @@ class ArtifactStore:
         """
         if _KEY.fullmatch(key) is None:
             return None
-        return _read(kind, key, self.root / kind / key) or self._pulled(kind, key)
+        return _read(kind, key, self.root / kind / key) or self._pull(kind, key)
 
     def holding(self, *paths: Path) -> tuple[Artifact, ...]:
-        """Return the artifacts that files lie in, or that they are; a path elsewhere names none."""
+        """Return the artifacts whose folders hold some paths, each once; paths outside the store are passed over."""
         roots = (self.root.resolve(), *(path.resolve() for path in paths))
         inside = (path.relative_to(roots[0]).parts[:2] for path in roots[1:] if path.is_relative_to(roots[0]))
         found = (self.get(*parts) for parts in dict.fromkeys(inside) if len(parts) > 1)
         return tuple(artifact for artifact in found if artifact is not None)
 
-    def located(self, path: Path) -> Path:
+    def locate(self, path: Path) -> Path:
         """Return where a file of an artifact lies here, by a path that another machine may have written."""
         for place, (kind, key) in enumerate(pairwise(path.parts), start=2):
             if not path.exists() and _KIND.fullmatch(kind) and (found := self.get(kind, key)) is not None:
@@ -184,11 +184,7 @@ class ArtifactStore:
 
     @contextmanager
     def writing(
-        self,
-        kind: str,
-        inputs: Mapping[str, Any],
-        parents: Sequence[Artifact] = (),
-        seen: "Version | None" = None,
+        self, kind: str, inputs: Mapping[str, Any], parents: Sequence[Artifact] = (), seen: "Version | None" = None
     ) -> Iterator["Draft"]:
         """Open a folder to fill; it joins the store when the block ends without an exception, and is deleted otherwise.
 
@@ -221,18 +217,18 @@ class ArtifactStore:
             raise  # of whatever else the block reads and writes
 
     def _place(self, draft: Path, target: Path) -> None:
-        """Let a complete draft be the artifact; one that is the same already stays."""
+        """Move a complete draft into the store, unless the same artifact is there already."""
         kind, key = target.parts[-2:]
         made = _read(kind, key, draft)
-        with locked(self.root / LOCK):
+        with hold_lock(self.root / LOCK):
             found = _read(kind, key, target)
-            if found is None or made is None or found.manifest != made.manifest or found.changed():
+            if found is None or made is None or found.manifest != made.manifest or found.find_changed():
                 if target.exists():  # what an interrupted run left, what is damaged, or what was forced
                     shutil.rmtree(target.replace(draft.with_suffix(".old")))
                 draft.replace(target)
 
-    def _pulled(self, kind: str, key: str) -> Artifact | None:
-        """Return an artifact as the object storage has it, if it is there whole; the folder holds it from now on."""
+    def _pull(self, kind: str, key: str) -> Artifact | None:
+        """Copy an artifact from the object storage into the folder and return it; None if it is not complete there."""
         if self.remote is None or not self.remote.manifest_of(kind, key).content:
             return None
         with self._draft(kind, key) as draft:
@@ -244,30 +240,30 @@ class ArtifactStore:
     def _agree(self, kind: str, key: str, seen: "Version | None") -> None:
         """Publish the artifact of a key as it lies here, or take the one that somebody else published."""
         while self.remote is not None and not self.remote.publish(self.root / kind / key, kind, key, seen):
-            if self._pulled(kind, key) is not None:
+            if self._pull(kind, key) is not None:
                 return
             seen = self.remote.manifest_of(kind, key).version  # theirs is damaged, so ours takes its place
 
-    def built(
+    def build(
         self,
         kind: str,
         inputs: Mapping[str, Any],
         write: Callable[[Path], dict[str, Any]],
         parents: Sequence[Artifact] = (),
         *,
-        anew: bool = False,
+        again: bool = False,
     ) -> tuple[Artifact, bool]:
         """Return the artifact of these inputs, made if it is absent or damaged, and whether it was reused.
 
-        `write` fills a folder, and returns what the manifest shall say besides. With `anew` it replaces what is there.
+        `write` fills a folder, and returns what the manifest shall say besides. With `again` it replaces what is there.
         `latest` names the artifact from now on.
         """
         key = key_of(inputs)
         # Before it is looked for: whatever is published from now on is not replaced.
         seen = self.remote.manifest_of(kind, key).version if self.remote is not None else None
-        found = None if anew else self.get(kind, key)
+        found = None if again else self.get(kind, key)
         if found is not None and found.is_damaged():
-            found = self._pulled(kind, key)
+            found = self._pull(kind, key)
         if found is None:
             with self.writing(kind, inputs, parents, seen) as draft:
                 draft.extra = write(draft.path)
@@ -283,7 +279,7 @@ class ArtifactStore:
         """Let a pointer name an artifact."""
         self.documents.amend(artifact.kind, name, lambda _found: f"{artifact.key}\n".encode())
 
-    def pointed(self, kind: str, name: str) -> str | None:
+    def read_pointer(self, kind: str, name: str) -> str | None:
         """Return the key that a pointer names; None when there is no such pointer."""
         content = self.documents.read(kind, name).decode(errors="replace")
         return content.partition("\n")[0].strip() if content else None

@@ -1,10 +1,16 @@
 """Models that take nothing they do not know, versions of their formats, and what pydantic found wrong, as one line."""
 
-from typing import Any, ClassVar, Final
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
+from mens_pipeline.errors import RefusedError
+
+_LOG: Final = logging.getLogger(__name__)
 _OWN: Final = "Value error, "
 """How pydantic marks sentences that a validator of ours wrote; they say themselves what they are about."""
 _NEWER: Final = "newer_format"
@@ -19,10 +25,27 @@ class Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class Renamed(BaseModel):
+    """A model some of whose fields had other names once; these are read too, with a warning in configuration."""
+
+    former_names: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_former_names(cls, content: Any, info: ValidationInfo) -> Any:
+        if not isinstance(content, dict):
+            return content
+        renamed = {old: new for old, new in cls.former_names.items() if old in content and new not in content}
+        if info.context is not None:
+            for old, new in renamed.items():
+                _LOG.warning("%s: %s is called %s now. Rename it.", info.context["path"], old, new)
+        return {renamed.get(name, name): value for name, value in content.items()}
+
+
 class Versioned(Strict):
     """A strict model of what is kept for long, with the version of its format; what says none has the first.
 
-    Whoever changes a format so that older code would read it wrongly raises `newest_format` of its model.
+    A change of a format that older code would read wrongly raises `newest_format` of its model.
     """
 
     newest_format: ClassVar[int] = 1
@@ -46,6 +69,23 @@ class Document(Strict):
     model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True)
 
 
+Found = TypeVar("Found", bound=BaseModel)
+
+
+def read_document(path: Path, model: type[Found], what: str, advice: str) -> Found:
+    """Read a document that this project wrote; `what` it is and the advice are for messages.
+
+    Raises:
+        RefusedError: It cannot be read, is damaged, or was written by a newer version.
+    """
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise RefusedError(f"{path}: {error.strerror}. {advice}") from error
+    except ValidationError as error:
+        raise RefusedError(f"{path}: {problem_in(error, what, advice)}") from error
+
+
 def newer_format(version: object, newest: int) -> str | None:
     """Say that a line or document is of a newer version of its format than can be read here; None where it is not."""
     if not isinstance(version, int) or version <= newest:
@@ -56,11 +96,11 @@ def newer_format(version: object, newest: int) -> str | None:
 def newer_than_known(error: ValidationError) -> str | None:
     """Say that newer code wrote what does not fit: its format is newer, or it is right but for fields unknown here."""
     errors = error.errors()
-    told = next((str(item["ctx"]["problem"]) for item in errors if item["type"] == _NEWER), None)
-    if told is None and all(item["type"] == "extra_forbidden" for item in errors):
+    details = next((str(item["ctx"]["problem"]) for item in errors if item["type"] == _NEWER), None)
+    if details is None and all(item["type"] == "extra_forbidden" for item in errors):
         fields = ", ".join(".".join(map(str, item["loc"])) for item in errors)
-        told = f"written by a newer version of mens-pipeline (it says {fields}, which is not known here). Upgrade it"
-    return told
+        details = f"written by a newer version of mens-pipeline (it says {fields}, which is not known here). Upgrade it"
+    return details
 
 
 def problem_in(error: ValidationError, what: str, advice: str) -> str:

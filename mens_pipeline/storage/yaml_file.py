@@ -88,7 +88,7 @@ def load_model(path: Path, model: type[Model]) -> Model:
     """Read a YAML file as a model; one message (`ConfigurationError`) names all its mistakes."""
     content = load_yaml(path)
     try:
-        return model.model_validate(content)
+        return model.model_validate(content, context={"path": path})
     except ValidationError as error:
         raise ConfigurationError(f"{path}: {errors_in(error)}. Correct the file.") from error
 

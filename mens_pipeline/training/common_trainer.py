@@ -1,16 +1,201 @@
-"""Common parts of all trainers: they follow a planned schedule, count tokens and check every gradient."""
+"""What both trainers have: they follow a planned schedule, count tokens and check every gradient.
+
+A callback writes telemetry, keeps to the time budget, takes requests to stop, and marks whole checkpoints.
+"""
 
 import math
-from typing import Any
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from torch.optim.lr_scheduler import LambdaLR
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.training.job import Continued
-from mens_pipeline.training.progress import Progress
+from mens_pipeline.jobs.agent import Team
+from mens_pipeline.jobs.progress import TelemetryLog
+from mens_pipeline.jobs.protocol import CHECKPOINTS, mark_complete
+from mens_pipeline.models.chat import Encoded
 from mens_pipeline.training.qlora import keep_adapter_in_float32, take_over
+from mens_pipeline.training.recipe import Continued
 from mens_pipeline.training.step_plan import StepPlan
+
+IGNORED: Final = -100
+"""The label of what is given, and of padding."""
+
+_SMOOTHING: Final = 0.2
+
+
+class StopRequest:
+    """Whether this process was asked to stop: SIGTERM or SIGINT, once; a second one ends it at once.
+
+    Ray trains in a thread, which gets no signals: there, a file asks.
+    """
+
+    def __init__(self, mark: Path | None = None) -> None:
+        self._mark = mark
+        self._is_signalled = False
+        for number in () if mark is not None else (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._ask)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether it was."""
+        return self._is_signalled or (self._mark is not None and self._mark.exists())
+
+    def _ask(self, number: int, _frame: FrameType | None) -> None:
+        self._is_signalled = True
+        signal.signal(number, signal.SIG_DFL)
+
+
+class Progress(TrainerCallback):  # type: ignore[misc]
+    """Writes a line for each step, measures it for the plan of steps, and ends the run when someone asks."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - all that a run is watched with
+        self,
+        log: TelemetryLog,
+        stop: StopRequest,
+        steps: StepPlan,
+        seconds_before: float = 0.0,
+        clock: Callable[[], float] = time.perf_counter,
+        team: Team = Team(),  # noqa: B008 - it cannot change
+    ) -> None:
+        """Watch a run of which earlier processes trained `seconds_before`."""
+        self.trainer: Any = None
+        self.steps = steps
+        self.is_stopped = False
+        self._team = team
+        self._log = log
+        self._stop = stop
+        self._clock = clock
+        self._lap = 0.0
+        self.seconds = seconds_before
+        self._since = 0.0
+        self._unlogged = 0.0
+        self._num_steps = 0
+        self._rate = 0.0
+        self._seen = (0, 0)
+        self._counts = (0, 0)
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Set the number of steps to what earlier processes of this run decided."""
+        state.max_steps = self.steps.num_steps
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Take the time; what lies between two steps, such as writing a checkpoint, is not training."""
+        self._since = self._clock()
+        self._lap = 0.0
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Plan the rest of the run again where its pace asks for it; end it with a checkpoint when someone asked."""
+        self._take_time()
+        self._num_steps += 1
+        self._agree(args.device.type)
+        event = self.steps.measure(state.global_step, self._lap, self.seconds)
+        if event is not None:
+            state.max_steps = self.steps.num_steps
+            self._log.write("plan", event)
+        if self.is_stopped:
+            control.should_save = True
+            control.should_training_stop = True
+        # What is not logged before a checkpoint, a resumed run would never log.
+        if control.should_save or control.should_training_stop or state.global_step >= state.max_steps:
+            control.should_log = True
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: dict[str, Any], **_: Any
+    ) -> None:
+        """Write the line of all steps since the last one: one, unless `logging_steps` says more."""
+        if "grad_norm" not in logs:
+            return
+        self._take_time()
+        lap, self._unlogged = self._unlogged, 0.0
+        tokens, supervised = (now - before for now, before in zip(self._seen, self._counts, strict=True))
+        self._counts = self._seen
+        rate = self._num_steps / lap
+        self._rate = rate if self._rate == 0 else _SMOOTHING * rate + (1 - _SMOOTHING) * self._rate
+        self._log.write(
+            "step",
+            {
+                "step": state.global_step,
+                "num_updates": self._num_steps,
+                "max_steps": state.max_steps,
+                "epoch": state.epoch,
+                "loss": float(logs["loss"]),
+                "grad_norm": float(logs["grad_norm"]),
+                "learning_rate": float(logs["learning_rate"]),
+                "num_tokens": tokens,
+                "num_supervised_tokens": supervised,
+                "supervised_ratio": supervised / tokens,
+                "tokens_per_second": tokens / lap,
+                "steps_per_second_ema": self._rate,
+                "eta_seconds": (state.max_steps - state.global_step) / self._rate,
+                "seconds": self.seconds,
+                "peak_memory_mb": _peak_memory_mb(args.device.type),
+            },
+        )
+        self._num_steps = 0
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Mark the checkpoint as whole, once every process has written its part."""
+        self._team.wait()
+        if self._team.is_first:
+            mark_complete(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}")
+
+    def _agree(self, device: str) -> None:
+        """Let all processes stop together, count together, and go by the clock of the first one."""
+        timed = (self._lap, self.seconds) if self._team.is_first else (0.0, 0.0)
+        own = (self._stop.is_asked, self.trainer.num_tokens, self.trainer.num_supervised, *timed)
+        asked, tokens, supervised, self._lap, self.seconds = self._team.sum_over_all(own, device)
+        self.is_stopped = asked > 0
+        self._seen = (int(tokens), int(supervised))
+
+    def _take_time(self) -> None:
+        """Count the time since it was taken last."""
+        now = self._clock()
+        self._lap += now - self._since
+        self.seconds += now - self._since
+        self._unlogged += now - self._since
+        self._since = now
+
+
+def _peak_memory_mb(device: str) -> float:
+    """Return megabytes that this run took at most: of the GPU if it trains on one, else of the process."""
+    if device == "cuda":
+        return float(torch.cuda.max_memory_allocated() / 2**20)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def common_arguments(job: Any, num_steps: int) -> dict[str, Any]:
+    """Return the arguments of the library that both trainers get, of a job with a device, a precision and a recipe."""
+    recipe = job.recipe
+    return {
+        "output_dir": str(job.run_dir / CHECKPOINTS),
+        "use_cpu": job.device == "cpu",
+        "bf16": job.compute_dtype == "bfloat16",
+        "remove_unused_columns": False,
+        "per_device_train_batch_size": 1,  # the plan decides
+        "num_train_epochs": 1,  # the plan holds all epochs
+        "max_steps": num_steps,
+        "weight_decay": recipe.weight_decay,
+        "max_grad_norm": recipe.max_grad_norm,
+        "save_strategy": "steps",
+        "save_steps": recipe.save_steps,
+        "logging_strategy": "steps",
+        "logging_nan_inf_filter": False,
+        "disable_tqdm": True,
+        "report_to": "none",
+        "seed": recipe.seed,
+        "data_seed": recipe.seed,
+        "dataloader_num_workers": 0,
+        "dataloader_pin_memory": job.device == "cuda",
+    }
 
 
 class CommonTrainer:
@@ -49,14 +234,41 @@ class CommonTrainer:
         return self.lr_scheduler
 
     def _clip_grad_norm(self, model: Any) -> Any:
-        """Clip as the library does.
-
-        Raises:
-            RefusedError: The norm is zero, infinite or not a number.
-        """
+        """Clip as the library does; refuse (`RefusedError`) a norm that is zero or not finite."""
         norm = super()._clip_grad_norm(model)  # type: ignore[misc]
         value = float(norm)
         if not math.isfinite(value) or value == 0.0:
             advice = "Lower learning_rate, and look at the rows of this step."
             raise RefusedError(f"step {self.state.global_step + 1}: the gradient norm is {value}. {advice}")
         return norm
+
+
+def pad_rows(rows: Sequence[Encoded], pad_token_id: int) -> dict[str, Any]:
+    """Build a micro-batch: rows padded on the right to the longest; padding is neither attended to nor learnt.
+
+    Returns:
+        `input_ids`, `attention_mask`, `labels` (rows, length), int64; prompt and padding are -100 in the last.
+    """
+    ids = [torch.tensor(row.prompt + row.completion) for row in rows]
+    labels = [torch.tensor([IGNORED] * len(row.prompt) + list(row.completion)) for row in rows]
+    return {
+        "input_ids": pad_sequence(ids, batch_first=True, padding_value=pad_token_id),
+        "attention_mask": pad_sequence([torch.ones_like(row) for row in ids], batch_first=True),
+        "labels": pad_sequence(labels, batch_first=True, padding_value=IGNORED),
+    }
+
+
+def mean_loss(trainer: Any, batches: Iterable[tuple[Mapping[str, Any], int]]) -> float | None:
+    """Compute the mean loss of a labelled token; None without a batch. The model is left in evaluation mode.
+
+    A batch is what `compute_loss` takes, on any device, with the number of its labelled tokens.
+    """
+    trainer.model.eval()
+    device = trainer.model.device
+    total = count = 0.0
+    with torch.no_grad():
+        for batch, num_labels in batches:
+            inputs = {name: value.to(device) if torch.is_tensor(value) else value for name, value in batch.items()}
+            total += float(trainer.compute_loss(trainer.model, inputs)) * num_labels
+            count += num_labels
+    return total / count if count else None

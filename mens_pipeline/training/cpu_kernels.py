@@ -41,20 +41,10 @@ class _LoraProduct(torch.autograd.Function):  # type: ignore[misc]
         low_up: torch.Tensor,
         scale: float,
     ) -> torch.Tensor:
-        """Compute the layer.
+        """Compute the layer: (..., d_in) to (..., d_out).
 
-        Args:
-            context: Keeps what the gradients need.
-            inputs: (..., d_in).
-            weight: (d_out, d_in), frozen.
-            _down: A, (rank, d_in), float32; given for its gradient alone.
-            _up: B, (d_out, rank), float32; likewise.
-            low_down: A in the precision of `weight`.
-            low_up: `scale` times B in the precision of `weight`.
-            scale: Of the adapter.
-
-        Returns:
-            (..., d_out).
+        A, (rank, d_in), and B, (d_out, rank), are float32 and given for their gradients alone; `low_down` is A and
+        `low_up` is `scale` times B, in the precision of the frozen `weight`, (d_out, d_in).
         """
         flat = inputs.reshape(-1, inputs.shape[-1])
         inner = flat @ low_down.t()
@@ -139,17 +129,17 @@ class _Rotation(torch.autograd.Function):  # type: ignore[misc]
     def forward(context: Any, states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
         """Rotate `states`, (rows, heads, length, width); `cos` and `sin` are (rows, 1, length, width)."""
         context.save_for_backward(cos, sin)
-        return _rotated(states, cos, sin, 1)
+        return _rotate(states, cos, sin, 1)
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         """Rotate the gradient back."""
         cos, sin = context.saved_tensors
-        return _rotated(gradient, cos, sin, -1), None, None
+        return _rotate(gradient, cos, sin, -1), None, None
 
 
-def _rotated(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, way: int) -> torch.Tensor:
+def _rotate(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, way: int) -> torch.Tensor:
     half = states.shape[-1] // 2  # both halves of `cos` and of `sin` are the same
     rotated, sin = states * cos, sin[..., :half]
     rotated[..., :half].addcmul_(states[..., half:], sin, value=-way)
@@ -160,13 +150,8 @@ def _rotated(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, way: in
 def token_losses(hidden: torch.Tensor, head: torch.nn.Linear, wanted: torch.Tensor) -> torch.Tensor:
     """Compute the negative log-likelihood of tokens under a head that does not train.
 
-    Args:
-        hidden: (positions, width), last hidden states.
-        head: Projects them on the vocabulary.
-        wanted: (positions), int64, the token that follows each.
-
-    Returns:
-        (positions), float32.
+    `hidden` are last hidden states, (positions, width); `wanted` the token that follows each, (positions), int64. The
+    losses are (positions), float32.
 
     Source:
         Gradients on the way forwards as in Liger Kernel, arXiv 2410.10989.
@@ -205,17 +190,10 @@ class _FusedLayer:
 
 
 def fuse_adapters(model: "PeftModel", dtype: torch.dtype) -> int:
-    """Give every adapted four-bit layer a dense copy of its weight and one fused operation.
+    """Give every adapted four-bit layer a dense copy of its weight and one fused operation; return how many there are.
 
     The copy holds the values that bitsandbytes restores at every call; a layer of d_in to d_out takes
-    `d_in * d_out * itemsize` bytes more.
-
-    Args:
-        model: A model with one adapter without dropout; changed in place.
-        dtype: What is computed in.
-
-    Returns:
-        How many layers.
+    `d_in * d_out * itemsize` bytes more. The model has one adapter without dropout, and is changed in place.
     """
     layers = [module for module in model.modules() if isinstance(module, Linear4bit)]
     for layer in layers:
@@ -226,13 +204,8 @@ def fuse_adapters(model: "PeftModel", dtype: torch.dtype) -> int:
 def use_causal_products(model: "PeftModel") -> bool:
     """Compute attention by batched products, where nothing but causality is masked; norms and rotations in one piece.
 
-    PyTorch's kernel for short rows on a CPU takes several times as long as the three products that it consists of.
-
-    Args:
-        model: Changed in place, if its type is known to be purely causal.
-
-    Returns:
-        Whether it was changed.
+    PyTorch's kernel for short rows on a CPU takes several times as long as the three products that it consists of. A
+    model is changed in place, if its type is known to be purely causal; whether it was is returned.
     """
     config = model.get_base_model().config
     if config.model_type not in _CAUSAL_MODELS:
@@ -241,13 +214,13 @@ def use_causal_products(model: "PeftModel") -> bool:
     config._attn_implementation = _ATTENTION  # noqa: SLF001 - the setter reloads kernels from the Hub
     for module in model.modules():
         if isinstance(module, LlamaRMSNorm):
-            module.forward = partial(_normed, module)
+            module.forward = partial(_normalize, module)
         elif isinstance(module, LlamaAttention):
             module.forward = partial(_attention_layer, module)
     return True
 
 
-def _normed(module: LlamaRMSNorm, inputs: torch.Tensor) -> torch.Tensor:
+def _normalize(module: LlamaRMSNorm, inputs: torch.Tensor) -> torch.Tensor:
     normed: torch.Tensor = _RootMeanSquareNorm.apply(inputs, module.weight, module.variance_epsilon)
     return normed
 
@@ -278,13 +251,8 @@ def is_causal(base: Any) -> bool:
 def hidden_states(model: Any, ids: torch.Tensor, shared: int) -> torch.Tensor:
     """Compute the last hidden states of rows that begin with the same tokens, which are computed once for all.
 
-    Args:
-        model: The decoder of a model that `use_causal_products` changed.
-        ids: (rows, length), int64.
-        shared: Tokens that all rows begin with, less than `length`.
-
-    Returns:
-        (rows, length - shared, width): of what differs.
+    `ids` is (rows, length), int64; `shared` tokens, less than `length`, begin all rows. The model is the decoder of one
+    that `use_causal_products` changed. The result, (rows, length - shared, width), is of what differs.
     """
     rows, length = ids.shape
     places = torch.arange(shared, length, device=ids.device)
@@ -298,11 +266,7 @@ def hidden_states(model: Any, ids: torch.Tensor, shared: int) -> torch.Tensor:
 
 
 def num_shared(ids: torch.Tensor) -> int:
-    """Count the tokens that all rows begin with, but for the last of a row.
-
-    Args:
-        ids: (rows, length), int64.
-    """
+    """Count the tokens that all rows of `ids`, (rows, length), begin with, but for the last of a row."""
     differs = (ids[:, :-1] != ids[0, :-1]).any(0)
     return int(differs.int().argmax()) if bool(differs.any()) else 0
 
@@ -325,7 +289,7 @@ def _causal_attention(
     """
     query, (num_first, num_rows) = query * scaling, shared
     if not num_first:
-        return _attended(query, key, value).transpose(1, 2).contiguous(), None
+        return _attend(query, key, value).transpose(1, 2).contiguous(), None
     # Splits and squeezes: the gradient of a slice is a tensor of zeros that it is copied into.
     parts = [each.split([num_first, each.shape[2] - num_first], dim=2) for each in (query, key, value)]
     first = [before for before, _ in parts]
@@ -336,11 +300,11 @@ def _causal_attention(
         torch.cat([before.expand(num_rows, -1, -1, -1), own], dim=2)
         for before, own in zip(first[1:], rows[1:], strict=True)
     ]
-    of_rows = _attended(rows[0], *seen).permute(0, 2, 1, 3).flatten(0, 1)
-    return torch.cat([_attended(*first).squeeze(0).transpose(0, 1), of_rows])[None].contiguous(), None
+    of_rows = _attend(rows[0], *seen).permute(0, 2, 1, 3).flatten(0, 1)
+    return torch.cat([_attend(*first).squeeze(0).transpose(0, 1), of_rows])[None].contiguous(), None
 
 
-def _attended(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """Attend to all keys up to the own one; the last query belongs to the last key.
 
     Shapes: as in `_causal_attention`, with queries already scaled; the result is shaped like them.

@@ -1,14 +1,16 @@
-"""Rows of the train set as what a model is shown, with an account of those that are not."""
+"""Encodes the rows of a train set, and counts those that do not train by reason."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final
 
-from mens_pipeline.corpus.curate.split import group_of
+from mens_pipeline.corpus.curate.heldout_split import group_of
+from mens_pipeline.corpus.schema.account import Account, counts_of
+from mens_pipeline.corpus.schema.reasons import NotShown
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.models.chat import Encoded, Tokenizer, encode
+from mens_pipeline.models.infill import encode_infill, order_of
 from mens_pipeline.training.plan import is_validation_group
 from mens_pipeline.training.recipe import Recipe
 
@@ -36,26 +38,12 @@ OBSERVED: Final = "observed"
 """The kind of rows that ask for a function of the workspace, with examples of what it was observed to do."""
 
 
-class NotShown(StrEnum):
-    """Why a row of the train set is not shown to the model."""
-
-    LOW_RATING = "low_rating"
-    OTHER_CATEGORY = "other_category"
-    OTHER_DIFFICULTY = "other_difficulty"
-    TOO_LONG = "too_long"
-    """Cut, it would lose its end; so it is left out as a whole."""
-
-
 @dataclass(frozen=True, slots=True)
 class Example(Encoded):
-    """One row as the model sees it.
+    """One row as the model sees it; `weight` is what its loss is multiplied by.
 
-    Attributes:
-        difficulty: 1 to 10.
-        category: Its construct or its task.
-        weight: What its loss is multiplied by.
-        kind: What made it, the `task_family` of its row: `task`, `vox_codegen`, `template`; `observed` where that is
-            `vox_codegen` and a function of the workspace whose behaviour was observed is asked for.
+    Its kind is what made it, the `task_family` of its row: `task`, `vox_codegen`, `template`; `observed` where that is
+    `vox_codegen` and a function of the workspace whose behaviour was observed is asked for.
     """
 
     difficulty: int
@@ -64,27 +52,19 @@ class Example(Encoded):
     kind: str
 
 
-@dataclass
-class Examples:
-    """Rows that train, rows for validation, and rows that are dropped.
+@dataclass(kw_only=True)
+class Examples(Account[NotShown]):
+    """The rows of a train set: those that train, those for validation, and those that are not shown.
 
     Attributes:
         train: In the order of the train set.
         validation: Rows of other source files, for the loss on what is not trained.
-        not_shown: Reason -> rows.
         too_long: Kind -> rows that are too long, and their tokens.
-        seen: Rows of the train set.
     """
 
     train: list[Example] = field(default_factory=list)
     validation: list[Example] = field(default_factory=list)
-    not_shown: Counter[NotShown] = field(default_factory=Counter)
     too_long: dict[str, tuple[int, int]] = field(default_factory=dict)
-    seen: int = 0
-
-    def adds_up(self) -> bool:
-        """Return whether nothing disappeared."""
-        return self.seen == len(self.train) + len(self.validation) + self.not_shown.total()
 
     def kinds(self, batches: Iterable[Sequence[int]] = ()) -> dict[str, dict[str, float]]:
         """Count what there is of each kind and what is shown of it, largest first.
@@ -93,19 +73,11 @@ class Examples:
             batches: Rows of the micro-batches that are shown, by their place in `train`.
 
         Returns:
-            Kind -> `rows` and `tokens` that train, `rows_too_long` and `tokens_too_long`, `rows_shown` and
-            `tokens_shown` with repeats, `share` of all tokens shown, 0 to 1, and `epochs`: how often its tokens were
-            shown.
+            Kind -> counts, those of what is shown with repeats; `share` of all tokens shown, 0 to 1; `epochs`: how
+            often its tokens were shown.
         """
-        there, shown = Counter[str](), Counter[str]()
-        rows, rows_shown = Counter[str](), Counter[str]()
-        for example in self.train:
-            there[example.kind] += len(example)
-            rows[example.kind] += 1
-        for batch in batches:
-            for row in batch:
-                shown[self.train[row].kind] += len(self.train[row])
-                rows_shown[self.train[row].kind] += 1
+        rows, there = _count(self.train)
+        rows_shown, shown = _count(self.train[row] for batch in batches for row in batch)
         names = sorted({*there, *self.too_long}, key=lambda kind: (-shown[kind], -there[kind], kind))
         return {
             kind: {
@@ -123,18 +95,25 @@ class Examples:
 
     def account(self) -> dict[str, Any]:
         """Return the counts in JSON types."""
-        tokens = sum(map(len, self.train))
-        supervised = sum(len(example.completion) for example in self.train)
         return {
             "num_rows": self.seen,
             "num_train": len(self.train),
             "num_validation": len(self.validation),
-            "not_shown": {str(reason): self.not_shown[reason] for reason in NotShown},
-            "num_tokens": tokens,
-            "num_supervised_tokens": supervised,
+            "not_shown": counts_of(NotShown, self.dropped),
+            "num_tokens": sum(map(len, self.train)),
+            "num_supervised_tokens": sum(len(example.completion) for example in self.train),
             "longest": max(map(len, self.train), default=0),
             "weighted_rows": sum(example.weight != 1.0 for example in self.train),
         }
+
+
+def _count(examples: Iterable[Example]) -> tuple[Counter[str], Counter[str]]:
+    """Count rows and tokens of each kind."""
+    rows, tokens = Counter[str](), Counter[str]()
+    for example in examples:
+        rows[example.kind] += 1
+        tokens[example.kind] += len(example)
+    return rows, tokens
 
 
 def make_examples(pairs: Iterable[TrainingPair], recipe: Recipe, tokenizer: Tokenizer, system: str) -> Examples:
@@ -144,15 +123,16 @@ def make_examples(pairs: Iterable[TrainingPair], recipe: Recipe, tokenizer: Toke
         examples.seen += 1
         made = _example(pair, recipe, tokenizer, system)
         if isinstance(made, NotShown):
-            examples.not_shown[made] += 1
+            examples.dropped[made] += 1
         elif len(made) > recipe.max_length:
-            examples.not_shown[NotShown.TOO_LONG] += 1
+            examples.dropped[NotShown.TOO_LONG] += 1
             rows, tokens = examples.too_long.get(made.kind, (0, 0))
             examples.too_long[made.kind] = (rows + 1, tokens + len(made))
         elif is_validation_group(group_of(pair), recipe.validation_split_ratio, recipe.seed):
             examples.validation.append(made)
         else:
             examples.train.append(made)
+    examples.kept = len(examples.train) + len(examples.validation)
     return examples
 
 
@@ -169,22 +149,20 @@ def _example(pair: TrainingPair, recipe: Recipe, tokenizer: Tokenizer, system: s
         return NotShown.OTHER_CATEGORY
     if not recipe.min_difficulty <= pair.difficulty <= recipe.max_difficulty:
         return NotShown.OTHER_DIFFICULTY
-    encoded = encode(tokenizer, system, pair.prompt, pair.response)
-    return Example(
-        encoded.prompt,
-        encoded.completion,
-        pair.difficulty,
-        pair.category,
-        row_weight(pair, recipe),
-        kind_of(pair),
-    )
+    encoded = _encode(pair, recipe, tokenizer, system)
+    weight, kind = row_weight(pair, recipe), kind_of(pair)
+    return Example(encoded.prompt, encoded.completion, pair.difficulty, pair.category, weight, kind)
+
+
+def _encode(pair: TrainingPair, recipe: Recipe, tokenizer: Tokenizer, system: str) -> Encoded:
+    if pair.infill is None:
+        return encode(tokenizer, system, pair.prompt, pair.response)
+    order = order_of(pair.prompt, pair.response)
+    return encode_infill(tokenizer, pair.prompt, pair.infill.suffix, pair.response, recipe.infill_window, order)
 
 
 def format_too_long(kinds: Mapping[str, Mapping[str, float]]) -> str:
-    """Format the rows of each kind that are too long: `task 12 rows (7 % of its tokens)`; nothing where there is none.
-
-    `kinds` is what `Examples.kinds` returns.
-    """
+    """Format `Examples.kinds` that have rows that are too long: `task 12 rows (7 % of its tokens)`; else nothing."""
 
     def share(counts: Mapping[str, float]) -> float:
         return counts["tokens_too_long"] / (counts["tokens_too_long"] + counts["tokens"])

@@ -5,15 +5,14 @@ A run that knows its whole order can be taken up at any step and go on as if it 
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import count
 from random import Random
 from typing import Final, Protocol, TypeVar
 
 from mens_pipeline.jobs.agent import Team
-from mens_pipeline.training.job import Continued
-from mens_pipeline.training.recipe import Recipe
+from mens_pipeline.training.recipe import Continued, Recipe
 
 _WINDOW: Final = 256
 """Rows among which micro-batches are formed: many enough to find rows of like length, and a small part of a run."""
@@ -23,31 +22,29 @@ MOST_PASSES: Final = 4
 2023, arXiv:2305.16264)."""
 
 
-class Dealt(Protocol):
-    """Fields of a row that the shares need; its length is in tokens."""
+class Planned(Protocol):
+    """Fields of a row that the plan needs; its length is in tokens."""
 
     @property
     def kind(self) -> str:
-        """Kind of the row: `task`, `vox_codegen`, `template`."""
-        ...
+        """What made it: `task`, `vox_codegen`, `template`."""
+
+    @property
+    def category(self) -> str:
+        """Its construct or its task."""
 
     @property
     def difficulty(self) -> int:
         """1 to 10."""
-        ...
 
-    def __len__(self) -> int:
-        """Tokens."""
-        ...
+    def __len__(self) -> int: ...
 
 
 def shares_of(tokens: Mapping[str, int], named: Mapping[str, float]) -> dict[str, float]:
     """Return the share of the shown tokens that each kind gets.
 
-    Args:
-        tokens: Of each kind that there is.
-        named: Shares asked for, at most 1 together. The other kinds share the rest in proportion to their tokens. What
-            is asked for a kind that is not there goes to all others in proportion.
+    Of the shares that are `named`, at most 1 together, that of a kind that is not there goes to all others in
+    proportion. Kinds that are not named share the rest in proportion to their `tokens`.
 
     Returns:
         Kind -> share; 1 together, unless every kind that is there was given 0.
@@ -63,7 +60,7 @@ class Dealer:
     """Deals the rows of each kind pass by pass, each pass in a new order, and mixes the kinds by their shares."""
 
     def __init__(
-        self, examples: Sequence[Dealt], weights: Sequence[float], named: Mapping[str, float], seed: int
+        self, examples: Sequence[Planned], weights: Sequence[float], named: Mapping[str, float], seed: int
     ) -> None:
         """Take the rows, how often each comes in a pass on average, and the shares as `shares_of` does."""
         self._examples = examples
@@ -76,10 +73,10 @@ class Dealer:
     def windows(self, rows: Sequence[int], *, easy_first: bool) -> Iterator[list[int]]:
         """Yield the rows of an epoch in windows, in each of which every kind has its share of the tokens.
 
-        An epoch has as many tokens as its rows have. A kind that runs out begins anew until it was shown `MOST_PASSES`
+        An epoch has as many tokens as its rows have. A kind that runs out begins again until it was shown `MOST_PASSES`
         times; then it is missing, and the epoch is so much shorter. What an epoch does not show comes in the next one.
 
-        Where easy rows come first, each epoch begins the passes of all kinds anew.
+        Where easy rows come first, each epoch begins the passes of all kinds again.
         """
         kinds: dict[str, list[int]] = {}
         for row in rows:
@@ -91,7 +88,7 @@ class Dealer:
             if easy_first:
                 self._queues.pop(kind, None)
             quota = share * whole
-            dealt = self._dealt(kind, kinds[kind], min(quota, MOST_PASSES * tokens[kind]))
+            dealt = self._deal(kind, kinds[kind], min(quota, MOST_PASSES * tokens[kind]))
             if easy_first:
                 dealt.sort(key=lambda row: self._examples[row].difficulty)
             before = 0
@@ -106,7 +103,7 @@ class Dealer:
             if window:
                 yield window
 
-    def _dealt(self, kind: str, rows: Sequence[int], tokens: float) -> list[int]:
+    def _deal(self, kind: str, rows: Sequence[int], tokens: float) -> list[int]:
         """Deal the next rows of a kind, as many as come nearest to a number of tokens."""
         queue = self._queues.setdefault(kind, [])
         dealt: list[int] = []
@@ -140,15 +137,6 @@ def draw(rows: Sequence[int], weights: Sequence[float], random: Random) -> list[
 _Item = TypeVar("_Item")
 
 
-class Planned(Dealt, Protocol):
-    """Fields of a row that the plan needs; its length is in tokens."""
-
-    @property
-    def category(self) -> str:
-        """Its construct or its task."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The micro-batches of a run in order.
@@ -176,49 +164,39 @@ def step_tokens(batches: Sequence[Sequence[int]], lengths: Sequence[int], accumu
 
 
 def plan_run(examples: Sequence[Planned], recipe: Recipe, continues: Continued | None = None) -> Plan:
-    """Lay down the order of a run; the same arguments give the same order on every machine."""
-    if continues is not None:
-        return plan_further(examples, recipe, continues.num_batches)
-    plan = _plan(islice(_epochs(examples, recipe), recipe.num_train_epochs), recipe)
-    return plan if recipe.max_steps is None else plan.first(recipe.max_steps, recipe.gradient_accumulation_steps)
+    """Lay down the order of a run; the same arguments give the same order on every machine.
 
-
-def plan_further(examples: Sequence[Planned], recipe: Recipe, num_shown: int) -> Plan:
-    """Lay down how a run goes on that has come to its end: its order as if it had never stopped.
-
-    `max_steps` was for the run that ended; this one is ended by its time, or after `MOST_PASSES` times its epochs.
-
-    Of the run `num_shown` micro-batches were shown.
+    A run that goes on after its end has the order as if it had never stopped. `max_steps` was for the run that ended;
+    this one is ended by its time, or after `MOST_PASSES` times its epochs.
     """
-    epochs: list[tuple[list[tuple[int, ...]], int]] = []
-    for batches, skipped in _epochs(examples, recipe):
-        rest, num_shown = batches[num_shown:], max(0, num_shown - len(batches))
+    num_shown, num_epochs, accumulated = 0, recipe.num_train_epochs, recipe.gradient_accumulation_steps
+    if continues is not None:
+        num_shown, num_epochs = continues.num_batches, MOST_PASSES * num_epochs
+    batches: list[tuple[int, ...]] = []
+    num_skipped: list[int] = []
+    for epoch, skipped in _epochs(examples, recipe):
+        rest, num_shown = epoch[num_shown:], max(0, num_shown - len(epoch))
         if not num_shown:
-            epochs.append((rest, skipped))
-        if len(epochs) == MOST_PASSES * recipe.num_train_epochs:
+            batches += rest
+            num_skipped.append(skipped)
+        if len(num_skipped) == num_epochs:
             break
-    return _plan(epochs, recipe)
-
-
-def _plan(epochs: Iterable[tuple[list[tuple[int, ...]], int]], recipe: Recipe) -> Plan:
-    shown, skipped = zip(*epochs, strict=True)
-    batches = tuple(batch for epoch in shown for batch in epoch)
-    return Plan(batches, -(-len(batches) // recipe.gradient_accumulation_steps), skipped)
+    plan = Plan(tuple(batches), -(-len(batches) // accumulated), tuple(num_skipped))
+    return plan if continues is not None or recipe.max_steps is None else plan.first(recipe.max_steps, accumulated)
 
 
 def _epochs(examples: Sequence[Planned], recipe: Recipe) -> Iterator[tuple[list[tuple[int, ...]], int]]:
     """Yield the micro-batches of epoch after epoch without end, and how many rows the curriculum leaves out of each."""
     weights = _row_weights(examples, recipe)
-    dealer = Dealer(examples, weights, recipe.token_shares, recipe.seed)
+    dealer = Dealer(examples, weights, recipe.kind_shares, recipe.seed)
     for epoch in count():
         random = Random(f"{recipe.seed}:{epoch}")  # noqa: S311 - a reproducible order, no secret
         rows = [row for row, example in enumerate(examples) if example.difficulty <= hardest_of(epoch, recipe)]
-        drawn = (
-            dealer.windows(rows, easy_first=recipe.curriculum)
-            if recipe.token_shares
-            else iter((draw(rows, weights, random),))
-        )
-        batches = [batch for window in drawn for batch in _batches(window, examples, recipe, random)]
+        if recipe.kind_shares:
+            windows = dealer.windows(rows, easy_first=recipe.curriculum)
+        else:
+            windows = iter([draw(rows, weights, random)])
+        batches = [batch for window in windows for batch in _batches(window, examples, recipe, random)]
         yield batches, len(examples) - len(rows)
 
 
@@ -242,9 +220,8 @@ def hardest_of(epoch: int, recipe: Recipe) -> int:
 def category_weights(categories: Sequence[str], alpha: float) -> dict[str, float]:
     """Return how often a row of each category comes in an epoch, on average.
 
-    The share of a category is that of its rows to the power of alpha; an epoch keeps its size.
-
-    With an alpha of 1 the shares stay as they are, with 0 they become equal.
+    The share of a category is that of its rows to the power of alpha: with 1 the shares stay as they are, with 0 they
+    become equal. An epoch keeps its size.
 
     Source:
         Exponential smoothing of shares, Conneau et al. 2020 (XLM-R), section 3.1.
@@ -257,7 +234,7 @@ def category_weights(categories: Sequence[str], alpha: float) -> dict[str, float
 
 def _row_weights(examples: Sequence[Planned], recipe: Recipe) -> list[float]:
     """Return how often each row comes in a pass, by its category; among rows of its kind where kinds have shares."""
-    groups = [example.kind if recipe.token_shares else "" for example in examples]
+    groups = [example.kind if recipe.kind_shares else "" for example in examples]
     weights = {}
     for group in set(groups):
         categories = [example.category for example, own in zip(examples, groups, strict=True) if own == group]

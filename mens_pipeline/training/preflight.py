@@ -1,21 +1,24 @@
-"""Checks before any weight is loaded: data, lengths, tokenizer, memory, disk."""
+"""Checks before any weight is loaded: data, lengths, tokenizer, memory, disk, kernels."""
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import Device
+from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.models.base import Base, configuration_of
-from mens_pipeline.models.chat import IM_END, IM_START
-from mens_pipeline.training.examples import Examples, NotShown
+from mens_pipeline.models.chat import Tokenizer, format_for
+from mens_pipeline.training.examples import Examples
 from mens_pipeline.training.plan import Plan
 from mens_pipeline.training.recipe import Recipe
 
 SCHEMA: Final = "vox.mens.preflight.v0"
+_LINEAR: Final = "linear_attention"
+_COMPILERS: Final = ("cc", "gcc", "clang")
 _NF4_BITS: Final = 4.5
 """Bits of a quantised value with its share of the scales."""
 
@@ -56,15 +59,11 @@ _CHECKPOINT_COPIES: Final = 4
 """Two checkpoints, one that is being written, and the adapter itself; each no larger than adapter and optimiser."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryEstimate:
+class MemoryEstimate(NamedTuple):
     """Megabytes that a run needs at most, roughly.
 
-    Attributes:
-        base: Of the quantised base, embeddings and head.
-        adapter: Of the adapter with its optimiser.
-        activations: Of one micro-batch.
-        logits: Of the scored positions.
+    The base is quantised, with embeddings and head; the adapter has its optimizer; activations are of one micro-batch,
+    and logits of the scored positions.
     """
 
     base: float
@@ -75,7 +74,42 @@ class MemoryEstimate:
     @property
     def total(self) -> float:
         """All of it."""
-        return self.base + self.adapter + self.activations + self.logits
+        return sum(self)
+
+    @property
+    def checkpoints(self) -> float:
+        """On disk, for checkpoints and adapter."""
+        return self.adapter * _CHECKPOINT_COPIES
+
+
+_FALLBACK: Final = 98
+"""Bytes for a unit of width of the values of linear attention, as transformers computes it without kernels."""
+
+_FUSED: Final = 28
+"""The same with flash-linear-attention: inputs, outputs, convolution, norm, and a state for 64 tokens. Estimated."""
+
+
+def layer_bytes(config: Mapping[str, Any], *, has_kernels: bool) -> int:
+    """Return bytes that the largest layer keeps for a token in 16 bits, beside its input."""
+    text = config.get("text_config", config)
+    width, heads = int(text["hidden_size"]), int(text["num_attention_heads"])
+    kinds = set(text.get("layer_types") or ["full_attention"])
+    inner = int(text.get("intermediate_size") or 4 * width)
+    if experts := text.get("num_experts_per_tok"):  # of a mixture, those that a token sees
+        inner = int(text.get("moe_intermediate_size") or inner) * int(experts)
+    sizes: list[int] = []
+    if _LINEAR in kinds:
+        values = int(text["linear_num_value_heads"]) * max(text["linear_value_head_dim"], text["linear_key_head_dim"])
+        sizes.append(2 * width + (_FUSED if has_kernels else _FALLBACK) * values)
+    if kinds - {_LINEAR}:
+        head = int(text.get("head_dim") or width // heads)
+        queries, keys = heads * head, int(text.get("num_key_value_heads") or heads) * head
+        family = str(text.get("model_type", ""))
+        normed = 4 * (queries + keys) if family.startswith("qwen3") else 0  # in float32
+        gate = 4 * queries if family.startswith(("qwen3_5", "qwen3_next")) else 0
+        sizes.append(6 * queries + 4 * keys + normed + gate)
+    # Adapters keep a copy of the inputs of attention and MLP each.
+    return 8 * inner + 18 * width + max(sizes)
 
 
 def estimate_memory(
@@ -83,12 +117,8 @@ def estimate_memory(
 ) -> MemoryEstimate:
     """Estimate the peak memory of a run from sizes alone.
 
-    Args:
-        base: The base model.
-        recipe: Rank and sizes.
-        tokens_at_once: Of the largest micro-batch, with padding.
-        computed_on: The device, `cuda`, `mps` or `cpu`, and what it computes in, `float32` or `bfloat16`.
-        layer: Bytes that the largest layer keeps for a token in 16 bits, as `layer_bytes` tells.
+    The largest micro-batch has so many tokens at once, with padding; it is computed on `cuda`, `mps` or `cpu`, in
+    `float32` or `bfloat16`. A layer keeps so many bytes for a token as `layer_bytes` tells.
     """
     device, dtype = computed_on
     bytes_of_value = 2 if dtype == "bfloat16" else 4
@@ -100,7 +130,7 @@ def estimate_memory(
     if device == "cuda":  # one tile of scores, in the precision of the model
         logits = min(tokens_at_once, _SCORED_AT_ONCE) * min(base.vocab_size, _TILE) * bytes_of_value
     embeddings = base.vocab_size * base.hidden_size
-    values = max(0, base.num_values - embeddings)
+    values = max(0, base.num_parameters - embeddings)
     adapter = base.num_layers * _LAYERS_ADAPTED * _WIDTHS * base.hidden_size * recipe.lora_r
     # `fuse_adapters` keeps a dense copy of every quantised layer there.
     copied = bytes_of_value if device == "cpu" else 0
@@ -113,51 +143,35 @@ def estimate_memory(
     )
 
 
-def check_tokenizer(ids: Sequence[Sequence[int]], path: Path) -> None:
-    """Check that the tokenizer knows the control tokens of ChatML, start and end of a turn, as one id each.
-
-    Raises:
-        RefusedError: It does not.
-    """
-    for text, found in zip((IM_START, IM_END), ids, strict=True):
+def check_tokenizer(tokenizer: Tokenizer, path: Path) -> int:
+    """Return the id that ends a turn; refuse a tokenizer where a control token of its chat format is not one token."""
+    chat = format_for(tokenizer)
+    ids = {text: tokenizer.encode(text, add_special_tokens=False) for text in chat.markers}
+    for text, found in ids.items():
         if len(found) != 1:
-            advice = "Choose a base model that was trained on ChatML, such as Qwen or SmolLM2-Instruct."
+            others = "or on the turns of Llama 3, Gemma or Mistral, with the chat template beside it"
+            advice = f"Choose a base model that was trained on ChatML, such as Qwen or SmolLM2-Instruct, {others}."
             raise RefusedError(f"{path}: {text} is {len(found)} tokens, not one. {advice}")
-
-
-_LIMITS: Final = {
-    NotShown.LOW_RATING: "min_rating",
-    NotShown.OTHER_CATEGORY: "category_filter",
-    NotShown.OTHER_DIFFICULTY: "max_difficulty",
-    NotShown.TOO_LONG: "max_length",
-}
-"""Why a row is left out -> the field of the recipe that says so."""
+    return ids[chat.end][0]
 
 
 def check_examples(examples: Examples, end_of_turn: int, min_rows: int, origins: Mapping[str, str]) -> None:
-    """Check that there are enough rows, and that each ends its turn and teaches something.
-
-    Raises:
-        RefusedError: One of these does not hold.
-    """
-    if not examples.adds_up():
+    """Refuse too few rows, and a row that does not end its turn once, at its end."""
+    if examples.num_lost:
         raise RefusedError(f"of {examples.seen} rows some are neither shown nor left out. Report this.")
     if len(examples.train) < min_rows:
-        left_out = ", ".join(f"{count} {reason}" for reason, count in examples.not_shown.items()) or "none"
-        limits = ", ".join(f"{name} ({origins[name]})" for name in map(_LIMITS.__getitem__, examples.not_shown))
+        left_out = ", ".join(f"{count} {reason}" for reason, count in examples.dropped.items()) or "none"
+        limits = ", ".join(f"{reason.setting} ({origins[reason.setting]})" for reason in examples.dropped)
         advice = f"Widen {limits}, or extract more data." if limits else "Extract more data."
         raise RefusedError(f"{len(examples.train)} rows train, {min_rows} are needed (left out: {left_out}). {advice}")
     for example in (*examples.train, *examples.validation):
         if example.completion[-1] != end_of_turn or end_of_turn in example.completion[:-1]:
-            raise RefusedError("a row does not end its turn once, at its end. Report this with the train set.")
+            expected = "the token that ends a turn has to stand at the end of each row, and nowhere else"
+            raise RefusedError(f"{expected}. Report this with the train set.")
 
 
 def check_logits(base: Base, device: str) -> None:
-    """Check that the loss of this device is that of the model: on a CPU, logits are taken as the head gives them.
-
-    Raises:
-        RefusedError: The model scales its logits, and is to train on a CPU.
-    """
+    """Refuse a model that scales its logits for a CPU, where the loss takes them as the head gives them."""
     config = configuration_of(base.path)
     text = config.get("text_config", config)
     scaled = [field for field in _SCALES if text.get(field) not in {None, 1}]
@@ -167,11 +181,7 @@ def check_logits(base: Base, device: str) -> None:
 
 
 def check_disk(folder: Path, needed_mb: float) -> None:
-    """Check that checkpoints and adapter have room; their folder need not be there yet.
-
-    Raises:
-        RefusedError: They have not.
-    """
+    """Refuse a folder, which need not be there yet, without room for checkpoints and adapter."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     free = shutil.disk_usage(there).free / 2**20
     if free < needed_mb:
@@ -193,7 +203,7 @@ def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
     if memory.total > _MOST_OF_MEMORY * available:
         notes.append(f"about {memory.total:.0f} MB needed, the device has {available:.0f} MB")
     kinds = examples.kinds(plan.batches)
-    missing = sorted(kind for kind in recipe.token_shares if kind not in kinds or not kinds[kind]["rows"])
+    missing = sorted(kind for kind in recipe.kind_shares if kind not in kinds or not kinds[kind]["rows"])
     if missing:
         notes.append(f"token_shares: no row of {', '.join(missing)} trains; their share goes to the other kinds")
     return {
@@ -208,13 +218,7 @@ def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
         "num_steps": plan.num_steps,
         "curriculum_skipped": list(plan.num_skipped),
         "num_micro_batches": len(plan.batches),
-        "memory_mb": {
-            "base": memory.base,
-            "adapter": memory.adapter,
-            "activations": memory.activations,
-            "logits": memory.logits,
-            "total": memory.total,
-        },
+        "memory_mb": {**memory._asdict(), "total": memory.total},
     }
 
 
@@ -223,6 +227,28 @@ def installed_memory_gb() -> float:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
 
 
-def checkpoint_megabytes(memory: MemoryEstimate) -> float:
-    """Return megabytes on disk for checkpoints and adapter."""
-    return memory.adapter * _CHECKPOINT_COPIES
+def kernels_found() -> dict[str, bool]:
+    """Return whether each kernel package, and the C compiler that Triton calls at run time, is there."""
+    compiler = own_environment().get("CC")
+    return {
+        "flash_linear_attention": find_spec("fla") is not None,
+        "causal_conv1d": find_spec("causal_conv1d") is not None,
+        "c_compiler": any(map(shutil.which, (compiler,) if compiler else _COMPILERS)),
+    }
+
+
+def kernel_notes(config: Mapping[str, Any], found: Mapping[str, bool]) -> list[str]:
+    """List what a base needs on a GPU and is not installed, a sentence each."""
+    notes = []
+    if not found["c_compiler"]:
+        notes.append("no C compiler: Triton, which computes the loss on a GPU, needs one. Install gcc, or set CC")
+    if _LINEAR not in (config.get("text_config", config).get("layer_types") or ()):
+        return notes
+    if not found["flash_linear_attention"]:
+        slow = (
+            "its layers of linear attention run as plain PyTorch, several times slower and with five times the memory"
+        )
+        notes.append(f'flash-linear-attention is not installed: {slow}. Install it: pip install -e ".[gpu]"')
+    if not found["causal_conv1d"]:
+        notes.append("causal-conv1d is not installed: its convolutions run as plain PyTorch, a little slower")
+    return notes

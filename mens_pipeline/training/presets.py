@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Self, TypeVar
 
 from pydantic import Field, RootModel, StringConstraints, ValidationError, model_validator
 
@@ -23,13 +23,7 @@ _VRAM_SLACK: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A preset or a domain.
-
-    Attributes:
-        about: What it is for.
-        values: Fields of the recipe.
-        min_vram_gb: Gigabytes of a GPU from which `auto` may pick it; None for never.
-    """
+    """A preset or a domain: fields of the recipe, and how large a GPU has to be for `auto`; None is for never."""
 
     about: str
     values: dict[str, Any]
@@ -38,14 +32,11 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRecipe:
-    """A recipe and where its values come from.
+    """A recipe, the preset and domain that it was made with, and where each value comes from.
 
     Attributes:
-        recipe: The recipe.
         origins: Field -> `flag` or the flag itself, `environment`, `recipe NAME`, `preset NAME`, `domain NAME` or
             `default`.
-        preset: The preset, if one was used.
-        domain: The domain, if one was used.
     """
 
     recipe: Recipe
@@ -53,30 +44,34 @@ class ResolvedRecipe:
     preset: str | None
     domain: str | None
 
+    def as_json(self) -> dict[str, Any]:
+        """Return it as manifest and preflight have it."""
+        return {
+            "recipe": self.recipe.model_dump(mode="json"),
+            "recipe_origins": self.origins,
+            "preset": self.preset,
+            "domain": self.domain,
+        }
+
 
 def load_named(path: Path) -> dict[str, Named]:
-    """Return all presets or domains of a file; every one is checked.
-
-    Raises:
-        ConfigurationError: The file is missing, is no YAML, or one of its recipes does not hold together; all mistakes
-            are named, with a suggestion for unknown keys.
-    """
+    """Return all presets or domains of a file; one message (`ConfigurationError`) names all its errors."""
     content = load_yaml(path)
     if not isinstance(content, dict) or not all(isinstance(values, dict) for values in content.values()):
         raise ConfigurationError(f"{path}: not a mapping of names to settings. Correct the file.")
-    named = {str(name): _named(values) for name, values in content.items()}
-    mistakes = [f"{name}.{mistake}" for name, entry in named.items() for mistake in mistakes_of(entry.values)]
-    mistakes += [
+    named = {str(name): _to_named(values) for name, values in content.items()}
+    errors = [f"{name}.{error}" for name, entry in named.items() for error in recipe_errors(entry.values)]
+    errors += [
         f"{name}.{_MIN_VRAM}: {entry.min_vram_gb!r} is no number of gigabytes"
         for name, entry in named.items()
         if not isinstance(entry.min_vram_gb, int | float | None)
     ]
-    if mistakes:
-        raise ConfigurationError(f"{path}: {'; '.join(mistakes)}. Correct the file.")
+    if errors:
+        raise ConfigurationError(f"{path}: {'; '.join(errors)}. Correct the file.")
     return named
 
 
-def mistakes_of(values: Mapping[str, Any]) -> list[str]:
+def recipe_errors(values: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with some fields of a recipe: `lora_rr: unknown, did you mean lora_r?`."""
     try:
         Recipe.model_validate(dict(values))
@@ -87,7 +82,7 @@ def mistakes_of(values: Mapping[str, Any]) -> list[str]:
     wrong = {str(item["loc"][0]) for item in found if item["loc"]}
     sentences = [_sentence(item) for item in found]
     if wrong:  # how fields fit together is looked at only where each is right by itself
-        others = mistakes_of({field: value for field, value in values.items() if field not in wrong})
+        others = recipe_errors({field: value for field, value in values.items() if field not in wrong})
         sentences += [other for other in others if not any(field in other for field in wrong)]
     return sentences
 
@@ -106,25 +101,17 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
 ) -> ResolvedRecipe:
     """Build a recipe: flag before environment before named recipe before preset before domain before default.
 
-    Args:
-        presets: All presets.
-        domains: All domains.
-        preset: The chosen one; `auto` takes the largest that fits the GPU.
-        domain: The chosen one.
-        environment: Field -> text, of the MENS_TRAIN_* variables.
-        flags: Field -> value, of what the user typed.
-        vram_gb: Gigabytes of the GPU, for `auto`.
-        flag_names: Field -> what the user typed for it, where that is known: `--rank`.
-        named: The named recipe that was chosen, and the fields that it sets.
+    The preset `auto` takes the largest that fits a GPU of `vram_gb` gigabytes. The environment is field -> text, of the
+    MENS_TRAIN_* variables; flags are field -> value, and `flag_names` what the user typed for them: `--rank`.
 
     Raises:
-        ConfigurationError: A name is unknown, or values do not hold together; all mistakes are named.
+        ConfigurationError: A name is unknown, or values do not hold together; all errors are named.
     """
     if preset == AUTO:
         preset = pick_preset(presets, vram_gb)
     layers = [
-        (f"domain {domain}", _chosen(domains, domain, "domain").values if domain else {}),
-        (f"preset {preset}", _chosen(presets, preset, "preset").values if preset else {}),
+        (f"domain {domain}", look_up(domains, domain, "domain").values if domain else {}),
+        (f"preset {preset}", look_up(presets, preset, "preset").values if preset else {}),
         (f"recipe {named[0]}", dict(named[1])),
         ("environment", dict(environment)),
         ("flag", dict(flags)),
@@ -135,46 +122,31 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
         values |= layer
         origins |= dict.fromkeys(layer, origin)
     origins |= {field: flag_names[field] for field in flags if field in flag_names}
-    mistakes = [f"{mistake} ({origins.get(_field_of(mistake), 'recipe')})" for mistake in mistakes_of(values)]
-    if mistakes:
-        raise ConfigurationError(f"recipe: {'; '.join(mistakes)}. Correct these values.")
+    errors = [f"{error} ({origins.get(_field_of(error), 'recipe')})" for error in recipe_errors(values)]
+    if errors:
+        raise ConfigurationError(f"recipe: {'; '.join(errors)}. Correct these values.")
     return ResolvedRecipe(Recipe.model_validate(values), origins, preset, domain)
 
 
 def pick_preset(presets: Mapping[str, Named], vram_gb: float | None) -> str:
-    """Choose the preset that asks for most memory and fits; `cpu_demo` without a GPU.
-
-    Raises:
-        ConfigurationError: The GPU is smaller than any preset asks for.
-    """
+    """Choose the largest preset that fits (else `ConfigurationError`); `cpu_demo` without a GPU."""
     if vram_gb is None:
         return "cpu_demo"
-    fitting = [(entry.min_vram_gb, name) for name, entry in presets.items() if _fits(entry, vram_gb)]
+    sizes = [(entry.min_vram_gb, name) for name, entry in presets.items() if entry.min_vram_gb is not None]
+    fitting = [(size, name) for size, name in sizes if size <= vram_gb + _VRAM_SLACK]
     if not fitting:
         raise ConfigurationError(f"preset auto: no preset fits {vram_gb:.1f} GB. Name one with --preset tiny.")
     return max(fitting)[1]
 
 
-def _fits(entry: Named, vram_gb: float) -> bool:
-    return entry.min_vram_gb is not None and entry.min_vram_gb <= vram_gb + _VRAM_SLACK
-
-
-def _named(values: Mapping[str, Any]) -> Named:
+def _to_named(values: Mapping[str, Any]) -> Named:
     recipe = {str(key): value for key, value in values.items() if key not in {_ABOUT, _MIN_VRAM}}
     return Named(str(values.get(_ABOUT, "")), recipe, values.get(_MIN_VRAM))
 
 
-def _chosen(named: Mapping[str, Named], name: str, what: str) -> Named:
-    if name not in named:
-        near = get_close_matches(name, named, n=1)
-        advice = f"Did you mean {near[0]}?" if near else f"There are {', '.join(sorted(named))}."
-        raise ConfigurationError(f"{what} {name}: there is none. {advice}")
-    return named[name]
-
-
-def _field_of(mistake: str) -> str:
-    """Return the field that a mistake begins with, without the place in a list."""
-    return mistake.split(":", maxsplit=1)[0].split(".", maxsplit=1)[0]
+def _field_of(error: str) -> str:
+    """Return the field that an error begins with, without the place in a list."""
+    return error.split(":", maxsplit=1)[0].split(".", maxsplit=1)[0]
 
 
 def _sentence(item: Any) -> str:
@@ -187,7 +159,7 @@ def _sentence(item: Any) -> str:
 
 
 DEFAULT: Final = "default"
-"""The recipe of whoever chooses none."""
+"""The recipe that is used when none is chosen."""
 
 RecipeName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 """A name that fits a tag, a file name and a command line."""
@@ -207,9 +179,9 @@ class NamedRecipe(Strict):
 
     @model_validator(mode="after")
     def _holds_together(self) -> Self:
-        mistakes = mistakes_of(self.values())
-        if mistakes:
-            raise ValueError("; ".join(mistakes))
+        errors = recipe_errors(self.values())
+        if errors:
+            raise ValueError("; ".join(errors))
         return self
 
     def values(self) -> dict[str, Any]:
@@ -229,21 +201,16 @@ class NamedRecipes(RootModel[dict[RecipeName, NamedRecipe]]):
 
 
 def load_recipes(path: Path) -> Mapping[str, NamedRecipe]:
-    """Read the named recipes of a file; every one is checked.
-
-    Raises:
-        ConfigurationError: The file is missing, is no YAML, or a recipe does not hold together; all mistakes are named.
-    """
+    """Return the named recipes of a file; one message (`ConfigurationError`) names all its errors."""
     return load_model(path, NamedRecipes).root
 
 
-def recipe_called(name: str, recipes: Mapping[str, NamedRecipe]) -> NamedRecipe:
-    """Return a recipe by its name.
+Entry = TypeVar("Entry")
 
-    Raises:
-        ConfigurationError: None has this name.
-    """
-    if name not in recipes:
-        advice = did_you_mean(name, list(recipes)) or f"There are {', '.join(sorted(recipes))}."
-        raise ConfigurationError(f"recipe {name}: not in config/recipes.yaml. {advice}")
-    return recipes[name]
+
+def look_up(entries: Mapping[str, Entry], name: str, what: str) -> Entry:
+    """Return an entry by its name (else `ConfigurationError`); `what` it is: a preset, a domain or a recipe."""
+    if name not in entries:
+        advice = did_you_mean(name, entries) or f"There are {', '.join(sorted(entries))}."
+        raise ConfigurationError(f"{what} {name}: not in config/{what}s.yaml. {advice}")
+    return entries[name]

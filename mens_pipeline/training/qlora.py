@@ -1,14 +1,12 @@
 """A base model in four bits with an adapter on it, ready to train. For a training process alone."""
 
 import hashlib
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.store import digest_of
-from mens_pipeline.training.job import Continued
-from mens_pipeline.training.recipe import Recipe
+from mens_pipeline.training.recipe import Continued, Recipe
 
 if TYPE_CHECKING:
     import torch
@@ -18,26 +16,17 @@ if TYPE_CHECKING:
 _HEAD: Final = "lm_head"
 
 
-@dataclass(frozen=True, slots=True)
-class Checksums:
-    """Digests of a model's parameters, to compare them before and after training.
-
-    Attributes:
-        frozen_sha256: Over all values that must not change, quantised ones and their scales, hexadecimal.
-        trained_sha256: Name of each adapter matrix -> SHA-256 of its values, hexadecimal.
-    """
+class Checksums(NamedTuple):
+    """SHA-256 of all values that must not change, and of each adapter matrix by its name; hexadecimal."""
 
     frozen_sha256: str
     trained_sha256: dict[str, str]
 
 
 def load_base(path: Path, recipe: Recipe, device: str | int, compute_dtype: "torch.dtype") -> "PreTrainedModel":
-    """Load the base in NF4; only linear layers are quantised, never the head.
+    """Load the base in NF4, but for its head; refuse (`RefusedError`) one without any layer that can be quantised.
 
     Where several processes train, the device is the number of a GPU.
-
-    Raises:
-        RefusedError: No layer could be quantised.
     """
     from bitsandbytes.nn import Linear4bit
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
@@ -63,11 +52,7 @@ def load_base(path: Path, recipe: Recipe, device: str | int, compute_dtype: "tor
 
 
 def lora_config(recipe: Recipe, model: "PreTrainedModel") -> "LoraConfig":
-    """Build the LoRA configuration of a recipe.
-
-    Raises:
-        RefusedError: A named layer is not in the base.
-    """
+    """Build the LoRA configuration of a recipe; refuse (`RefusedError`) named layers that are not in the base."""
     from peft import LoraConfig
 
     targets = recipe.target_modules
@@ -97,16 +82,15 @@ def keep_adapter_in_float32(model: "PeftModel") -> None:
 
 
 def take_over(model: "PeftModel", before: Continued) -> None:
-    """Give a new adapter the values of the one that training goes on from; the optimizer begins anew.
+    """Give a new adapter the values of the one that training goes on from; the optimizer begins again.
 
-    Raises:
-        RefusedError: The adapter is another one than the run ended with, or does not fit the model.
+    Refuse (`RefusedError`) another adapter than the run ended with, and one that does not fit.
     """
     from peft import set_peft_model_state_dict
     from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
 
     if digest_of(before.adapter) != before.adapter_sha256:
-        raise RefusedError(f"{before.adapter}: changed since it was trained. Restore it, or train it anew.")
+        raise RefusedError(f"{before.adapter}: changed since it was trained. Restore it, or train it again.")
     values: dict[str, Any] = load_file(before.adapter)
     num_trained = sum(parameter.requires_grad for parameter in model.parameters())
     unknown = set_peft_model_state_dict(model, values).unexpected_keys

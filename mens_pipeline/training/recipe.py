@@ -1,13 +1,20 @@
-"""All that decides a training run, in one strict model; names are those of TRL and PEFT."""
+"""All that decides a training run: its recipe, with the names of TRL and PEFT, and its job for a process."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs.protocol import Job
+from mens_pipeline.storage.validation import Strict
 
 MAX_DIFFICULTY: Final = 10
+CONTRACT: Final = "contract.json"
+PREFLIGHT: Final = "training-preflight.json"
+INFILL: Final = "infill"
+"""The kind of rows that complete code at a cursor."""
 _SHARDED_BY: Final = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED": "DeepSpeed"}
 """Variables by which accelerate is told to cut a model up -> what it then does it with."""
 
@@ -74,6 +81,15 @@ class Recipe(BaseModel):
         default={},
         description="Kind (task_family) -> its share of the tokens shown, 1 together at most; others share the rest.",
     )
+    infill_share: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="Share of the tokens shown that complete code at a cursor; the others keep their proportions.",
+    )
+    infill_window: int = Field(
+        default=192, ge=16, le=131_072, description="Tokens before and behind a cursor that the model is shown."
+    )
     curriculum: bool = Field(default=False, description="Whether easy rows come first, and hard ones in later epochs.")
     curriculum_max_difficulty: tuple[int, ...] = Field(
         default=(4, 7, 10), min_length=1, description="Hardest rows of each epoch; the last one holds for all others."
@@ -116,23 +132,31 @@ class Recipe(BaseModel):
                 raise ValueError(f"{field}: {_why_not_sharded(name)} Write devices=N instead")
         return values
 
+    @property
+    def kind_shares(self) -> dict[str, float]:
+        """Share of the tokens shown of each kind that has one: `token_shares`, with that of infill rows."""
+        if self.infill_share is None:
+            return self.token_shares
+        others = {kind: share * (1 - self.infill_share) for kind, share in self.token_shares.items() if kind != INFILL}
+        return {**others, INFILL: self.infill_share}
+
     @model_validator(mode="after")
     def _fits_together(self) -> "Recipe":
-        mistakes = []
+        errors = []
         if self.max_tokens_per_batch is not None and self.max_tokens_per_batch < self.max_length:
             budget, row = self.max_tokens_per_batch, self.max_length
-            mistakes.append(f"max_tokens_per_batch is {budget}, less than one row of max_length {row}")
+            errors.append(f"max_tokens_per_batch is {budget}, less than one row of max_length {row}")
         if self.devices > self.gradient_accumulation_steps:
             found = f"devices is {self.devices}, and a step has {self.gradient_accumulation_steps} micro-batches"
-            mistakes.append(f"{found}: some would idle; raise gradient_accumulation_steps, and lower the batch size")
+            errors.append(f"{found}: some would idle; raise gradient_accumulation_steps, and lower the batch size")
         if self.min_difficulty > self.max_difficulty:
-            mistakes.append(f"min_difficulty {self.min_difficulty} is above max_difficulty {self.max_difficulty}")
+            errors.append(f"min_difficulty {self.min_difficulty} is above max_difficulty {self.max_difficulty}")
         if sum(self.token_shares.values()) > 1 + _ROUNDING:
-            mistakes.append(f"token_shares are {sum(self.token_shares.values()):g} together, 1 at most")
+            errors.append(f"token_shares are {sum(self.token_shares.values()):g} together, 1 at most")
         if self.target_modules == ():
-            mistakes.append('target_modules is empty; write "all-linear" or names of layers')
-        if mistakes:
-            raise ValueError("; ".join(mistakes))
+            errors.append('target_modules is empty; write "all-linear" or names of layers')
+        if errors:
+            raise ValueError("; ".join(errors))
         return self
 
 
@@ -141,11 +165,7 @@ def _parts(text: str) -> list[str]:
 
 
 def refuse_sharding(environment: Mapping[str, str]) -> None:
-    """Check that accelerate is not told to shard the base over several devices.
-
-    Raises:
-        RefusedError: It is.
-    """
+    """Refuse (`RefusedError`) settings of accelerate that shard the base over several devices."""
     for variable, name in _SHARDED_BY.items():
         if environment.get(variable, "").lower() in {"1", "true", "yes", "on"}:
             raise RefusedError(f"{variable}: {_why_not_sharded(name)} Unset it, and use --devices N.")
@@ -158,3 +178,29 @@ def _why_not_sharded(name: str) -> str:
         "saved, and where they are stored as bfloat16, copying them may change their bits. Each device has to hold the "
         "whole base."
     )
+
+
+class Continued(Strict):
+    """Adapter and state of a run that is continued after its end."""
+
+    adapter: Path = Field(description="The weights that it ended with.")
+    adapter_sha256: str = Field(description="Of these weights, hexadecimal.")
+    num_batches: int = Field(ge=0, description="Micro-batches that were shown.")
+    num_steps: int = Field(ge=0, description="Optimizer steps that were made.")
+    seconds: float = Field(ge=0, description="Of training.")
+
+
+class TrainingJob(Job):
+    """One run, fully decided."""
+
+    kind: Literal["train"] = "train"
+    recipe: Recipe
+    train_path: Path = Field(description="The train set, JSON lines.")
+    base_path: Path = Field(description="The folder of the base model.")
+    base_name: str = Field(description="What the base model is called wherever the adapter goes.")
+    base_revision: str | None = Field(description="Which state of it on the Hub; none for a folder or a package.")
+    device: str = Field(description="cuda, mps or cpu.")
+    compute_dtype: str = Field(description="float32 or bfloat16: what is computed in.")
+    system_prompt: str = Field(description="What the model is told before every prompt.")
+    contract_digest: str = Field(description="What the run is, as a hash.")
+    continues: Continued | None = Field(default=None, description="The run that this one goes on from, if any.")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import Any, Final
+from typing import Any
 
 import torch
 from accelerate.data_loader import prepare_data_loader
@@ -12,38 +12,22 @@ from trl import SFTTrainer
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.agent import Team
-from mens_pipeline.training.common_trainer import CommonTrainer
+from mens_pipeline.training.common_trainer import IGNORED, CommonTrainer, pad_rows
 from mens_pipeline.training.cpu_kernels import hidden_states, is_causal, num_shared, token_losses
 from mens_pipeline.training.examples import Example
 from mens_pipeline.training.plan import share_of
 
-IGNORED: Final = -100
-
 
 def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, Any]:
-    """Build a micro-batch: rows padded on the right to the longest.
-
-    Without any row it is two positions that neither count nor teach.
+    """Build a micro-batch as `pad_rows` does; without any row it is two positions that neither count nor teach.
 
     Returns:
-        `input_ids`, `attention_mask`, `labels` (rows, length), int64, prompt and padding -100 in the last;
-        `weights` (rows), float32; `counts`: tokens without padding, and labelled positions.
+        Also `weights` (rows), float32, and `counts`: tokens without padding, and labelled positions.
     """
     if not examples:
         return _nothing(pad_token_id)
-    length = max(map(len, examples))
-    shape = (len(examples), length)
-    batch: dict[str, Any] = {
-        "input_ids": torch.full(shape, pad_token_id),
-        "attention_mask": torch.zeros(shape, dtype=torch.long),
-        "labels": torch.full(shape, IGNORED),
-        "weights": torch.tensor([example.weight for example in examples]),
-    }
-    for row, example in enumerate(examples):
-        end = len(example)
-        batch["input_ids"][row, :end] = torch.tensor(example.prompt + example.completion)
-        batch["attention_mask"][row, :end] = 1
-        batch["labels"][row, len(example.prompt) : end] = torch.tensor(example.completion)
+    batch = pad_rows(examples, pad_token_id)
+    batch["weights"] = torch.tensor([example.weight for example in examples])
     # Counted here: on a GPU, asking what is in a tensor waits for all that was begun before.
     batch["counts"] = (sum(map(len, examples)), int((batch["labels"][:, 1:] != IGNORED).sum()))
     return batch
@@ -135,11 +119,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         return total
 
     def _fitting_parts(self, model: Any) -> int:
-        """Try the largest micro-batch, and halve its rows until it fits; nothing of the trial stays.
-
-        Raises:
-            RefusedError: Not even one row fits.
-        """
+        """Halve the largest micro-batch until it fits, and leave nothing of the trial; refuse a row that never does."""
         largest = max(
             self._batches, key=lambda rows: len(rows) * max((len(self._examples[row]) for row in rows), default=0)
         )
@@ -191,7 +171,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         each = weights[:, None].expand_as(labels)
         if self.scores_labels_alone:
             mask = labels != IGNORED
-            total = (self._scored(model, inputs, mask, labels) * each[mask]).sum()
+            total = (self._label_losses(model, inputs, mask, labels) * each[mask]).sum()
         else:
             # Zero where there is no label; picking those that have one would wait for the device.
             total = -(model(**inputs, use_cache=False, fused_lm_head=True).log_probs * each).sum()
@@ -200,7 +180,9 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
             loss *= self._team.size  # gradients of processes are averaged, and they are to be summed
         return (loss, {}) if return_outputs else loss
 
-    def _scored(self, model: Any, inputs: dict[str, Any], mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def _label_losses(
+        self, model: Any, inputs: dict[str, Any], mask: torch.Tensor, labels: torch.Tensor
+    ) -> torch.Tensor:
         """Compute the losses of labelled positions; the library would project every position without Triton."""
         own = self.model
         if model is own:
@@ -208,11 +190,11 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         # What sums the gradients of all processes must see the call, and calls `forward` of the model.
         forward = own.forward
 
-        def redirected() -> torch.Tensor:
+        def compute_losses() -> torch.Tensor:
             own.forward = forward
             return _losses(own.get_base_model(), inputs, mask, labels)
 
-        own.forward = redirected
+        own.forward = compute_losses
         losses: torch.Tensor = model()
         return losses
 

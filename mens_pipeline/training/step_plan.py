@@ -83,9 +83,9 @@ class Schedule:
             end = decision.num_steps
         if step < warmup:
             return (step + 1) / full
-        return (warmup + 1) / full * self._declined(left * max(0, end - step) / (end - begin))
+        return (warmup + 1) / full * self._decline(left * max(0, end - step) / (end - begin))
 
-    def _declined(self, left: float) -> float:
+    def _decline(self, left: float) -> float:
         """Return the rate when this share of the decline is still to come."""
         if self.kind == "cosine":
             return 0.5 * (1 - math.cos(math.pi * left))
@@ -106,7 +106,7 @@ _LATEST: Final = 12
 """Steps whose mean tells how long the next ones take; the slowest and the fastest of them are left out."""
 
 _TOLERANCE: Final = 0.03
-"""Share of the budget by which the end may be off before the number of steps is decided anew."""
+"""Share of the budget by which the end may be off before the number of steps is decided again."""
 
 _LANDING: Final = 0.02
 """Share of the steps done that may still come when the budget is used up, so that the rate never ends with a cut."""
@@ -174,7 +174,7 @@ class StepPlan:
         self._is_recorded = is_recorded
         self._max_seconds = max_seconds
         self._pace = Pace(tokens)
-        self._is_told = False
+        self._is_announced = False
         self._resumed_at = resumed_at
         self.schedule = schedule
         if path.is_file():
@@ -197,7 +197,7 @@ class StepPlan:
         The seconds so far are of all processes of the run.
 
         Returns:
-            What is to be told of a decision, or of the first estimate of this process; None otherwise.
+            What is logged about a decision, or about the first estimate of this process; None otherwise.
         """
         self._pace.add(step, lap)
         if step >= self.num_steps or not self._is_measured(seconds):
@@ -205,9 +205,9 @@ class StepPlan:
         decision = self._decision(step, seconds)
         if decision is not None:
             self._record((*self.schedule.decisions, decision))
-        elif self._is_told:
+        elif self._is_announced:
             return None
-        self._is_told = True
+        self._is_announced = True
         rest = self._pace.seconds(step, self.num_steps)
         return {
             "step": step,
@@ -279,5 +279,5 @@ def take_up(
     plan = StepPlan(run_dir / FILE, schedule, tokens, seconds, state["global_step"], is_recorded=is_recorded)
     if state["max_steps"] != plan.num_steps:
         found = f"the run has {plan.num_steps} steps, {checkpoint.name} was written in one of {state['max_steps']}"
-        raise RefusedError(f"{run_dir / FILE}: {found}. Put the file back, or begin anew with --force-restart.")
+        raise RefusedError(f"{run_dir / FILE}: {found}. Put the file back, or begin again with --force-restart.")
     return plan

@@ -1,4 +1,4 @@
-"""What a run said of itself while it trained, from `telemetry.jsonl`: steps, totals, and its loss as a curve."""
+"""Reads `telemetry.jsonl`, the log of a training: its steps, their totals, and its loss as a curve."""
 
 import json
 from array import array
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
 
-_ADVICE: Final = "Take the line out, or begin the run anew with --force-restart."
+_ADVICE: Final = "Take the line out, or begin the run again with --force-restart."
 _NUMBERS: Final = ("seconds", "num_updates", "num_tokens")
 _FEW_MINUTES: Final = 5
 _MOST_STEPS: Final = 2**63
@@ -21,15 +21,13 @@ _MOST_LOSSES: Final = 200_000
 def steps_of(path: Path) -> Iterator[dict[str, Any]]:
     """Yield each step of a run once, in order; steps that a resumed run took back are left out, redone ones count.
 
-    What is kept meanwhile is where the line of each step begins: a long run has more lines than memory.
-
-    Raises:
-        RefusedError: Another line is no event.
+    It remembers where the line of each step begins: a long run has more lines than memory. Refuse (`RefusedError`)
+    lines that are no event.
     """
     numbers, starts = array("q"), array("q")
     for start, event in _events(path):
         if event["event"] == "train_start":
-            end = bisect_right(numbers, update_of(event["payload"]["resumed_from"]))
+            end = bisect_right(numbers, step_of(event["payload"]["resumed_from"]))
             del numbers[end:], starts[end:]
         elif event["event"] == "step":
             number = event["payload"]["step"]
@@ -46,11 +44,7 @@ def steps_of(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def losses_of(path: Path) -> dict[int, float]:
-    """Return step -> loss of a run, for curves; of a long one the mean of as many neighbours each, by the last of them.
-
-    Raises:
-        RefusedError: A line is no event.
-    """
+    """Return step -> loss for curves; of a long run the mean of as many neighbours each, by the last of them."""
     losses: dict[int, float] = {}
     together: dict[int, float] = {}
     every = 1
@@ -69,11 +63,7 @@ def losses_of(path: Path) -> dict[int, float]:
 
 
 def seconds_trained(path: Path) -> float:
-    """Return seconds that the processes of a run have trained, what was taken back included.
-
-    Raises:
-        RefusedError: A line is no event, or a step does not say when it was.
-    """
+    """Return seconds that the processes of a run have trained, with what was taken back."""
     if not path.is_file():
         return 0.0
     try:
@@ -92,7 +82,7 @@ def totals_of(path: Path) -> dict[str, Any]:
     return {"train_loss": loss / num_steps, "trained_tokens": num_tokens}
 
 
-def update_of(checkpoint: str | None) -> int:
+def step_of(checkpoint: str | None) -> int:
     """Return the step after which a checkpoint was written: 40 of `checkpoint-40`, 0 of none."""
     return 0 if checkpoint is None else int(checkpoint.rsplit("-", 1)[1])
 
@@ -134,8 +124,8 @@ def _event(line: bytes, place: str) -> dict[str, Any]:
 def _check(kind: str, payload: dict[str, Any]) -> None:
     """Raise unless an event has what is read of it."""
     if kind == "train_start":
-        update_of(payload["resumed_from"])
+        step_of(payload["resumed_from"])
     elif kind == "step":
-        told = {type(payload["loss"]), *(type(payload.get(name, 0)) for name in _NUMBERS)}
-        if type(payload["step"]) is not int or abs(payload["step"]) >= _MOST_STEPS or told - {int, float}:
-            raise TypeError("a step is told in numbers")
+        types = {type(payload["loss"]), *(type(payload.get(name, 0)) for name in _NUMBERS)}
+        if type(payload["step"]) is not int or abs(payload["step"]) >= _MOST_STEPS or types - {int, float}:
+            raise TypeError("a step consists of numbers")

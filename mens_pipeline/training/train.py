@@ -12,7 +12,7 @@ base is loaded in four bits with an adapter on it (`qlora`), and a step plan say
 4. the norm of the gradient is clipped, and refused where it is zero or not finite (`common_trainer`);
 5. AdamW updates the adapter in float32, with the rate that `step_plan.Schedule` has for this step;
 6. all processes agree on tokens, seconds and whether somebody asked to stop; the rest of the run is planned again where
-   its pace asks for it, a line of telemetry is written, and when it is due a checkpoint (`progress`).
+   its pace asks for it, a line of telemetry is written, and when it is due a checkpoint (`common_trainer.Progress`).
 
 After the last step the base is compared with what it was, the loss on rows of other files is measured, and the adapter
 is saved with tokenizer, template and system prompt.
@@ -35,22 +35,21 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.agent import ON_RAY, Team, own_team
 from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.jobs.progress import FILE, SilentLog, TelemetryLog
-from mens_pipeline.jobs.protocol import CHECKPOINTS, RESULT, STOP, newest_checkpoint, write_document
+from mens_pipeline.jobs.protocol import RESULT, STOP, newest_checkpoint, write_document
 from mens_pipeline.models.adapter import ADAPTER
-from mens_pipeline.models.chat import IM_END, opening_for, template_behind
+from mens_pipeline.models.chat import format_for
+from mens_pipeline.training.common_trainer import Progress, StopRequest, common_arguments, mean_loss
 from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products
 from mens_pipeline.training.examples import Example, make_examples
-from mens_pipeline.training.job import Continued, TrainingJob
 from mens_pipeline.training.plan import Plan, plan_run, step_tokens
-from mens_pipeline.training.progress import Progress, StopRequest
 from mens_pipeline.training.qlora import Checksums, checksums, load_base, lora_config
-from mens_pipeline.training.recipe import Recipe, refuse_sharding
+from mens_pipeline.training.recipe import TrainingJob, refuse_sharding
 from mens_pipeline.training.sft import PlannedTrainer, collate
 from mens_pipeline.training.step_plan import Schedule, take_up
 from mens_pipeline.training.telemetry_log import seconds_trained, totals_of
 
 SYSTEM_PROMPT: Final = "system_prompt.json"
-"""In the adapter's folder: what the model was told before every prompt."""
+"""In the adapter's folder: the text before every prompt."""
 
 _VALIDATED_AT_ONCE: Final = 4
 
@@ -74,7 +73,9 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
     torch.set_flush_denormal(True)
     tokenizer = tokenizer_of(job.base_path)
     examples = make_examples(read_pairs(job.train_path), recipe, tokenizer, job.system_prompt)
-    target = plan_of(examples.train, recipe, job.continues)
+    target = plan_run(examples.train, recipe, job.continues)
+    if not target.batches:
+        raise RefusedError("no row trains. Look at `not_shown` in training-preflight.json, and widen the recipe.")
     checkpoint = newest_checkpoint(job.run_dir)
     schedule = Schedule(target.num_steps, recipe.warmup_steps, recipe.lr_scheduler_type)
     accumulated = recipe.gradient_accumulation_steps
@@ -85,8 +86,11 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
     progress = Progress(log, stop, steps, seconds_trained(job.run_dir / FILE), clock, team)
     trainer = _trainer(job, tokenizer, examples.train, plan, progress, team)
     before = checksums(trainer.model)
-    log.write("train_start", {**examples.account(), **_about(job, target, trainer), "resumed_from": _name(checkpoint)})
-    trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    log.write(
+        "train_start",
+        {**examples.account(), **_about(job, target, trainer), "resumed_from": checkpoint and checkpoint.name},
+    )
+    trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
     if progress.is_stopped and trainer.state.global_step < steps.num_steps:
         log.write("train_interrupted", {"step": trainer.state.global_step})
         return False
@@ -117,42 +121,16 @@ def tokenizer_of(path: Path) -> Any:
     """Load the tokenizer of a base; one without a padding token pads with the end of a turn, which is masked."""
     tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = IM_END
+        tokenizer.pad_token = format_for(tokenizer).end
     return tokenizer
-
-
-def plan_of(examples: list[Example], recipe: Recipe, continues: Continued | None = None) -> Plan:
-    """Plan the order of a run.
-
-    Raises:
-        RefusedError: There is no row to train on.
-    """
-    plan = plan_run(examples, recipe, continues)
-    if not plan.batches:
-        raise RefusedError("no row trains. Look at `not_shown` in training-preflight.json, and widen the recipe.")
-    return plan
 
 
 def validation_loss(trainer: PlannedTrainer, examples: list[Example]) -> float | None:
     """Compute the mean loss of a token on rows that did not train; None without such rows."""
-    if not examples:
-        return None
-    trainer.model.eval()
-    total = count = 0.0
-    with torch.no_grad():
-        for start in range(0, len(examples), _VALIDATED_AT_ONCE):
-            rows = examples[start : start + _VALIDATED_AT_ONCE]
-            batch = collate(rows, trainer.processing_class.pad_token_id)
-            batch = {name: _moved(value, trainer.model.device) for name, value in batch.items()}
-            batch["weights"] = torch.ones_like(batch["weights"])
-            labels = batch["counts"][1]
-            total += float(trainer.compute_loss(trainer.model, batch)) * labels
-            count += labels
-    return total / count
-
-
-def _moved(value: Any, device: torch.device) -> Any:
-    return value.to(device) if isinstance(value, torch.Tensor) else value
+    parts = (examples[start : start + _VALIDATED_AT_ONCE] for start in range(0, len(examples), _VALIDATED_AT_ONCE))
+    batches = (collate(rows, trainer.processing_class.pad_token_id) for rows in parts)
+    plain = (({**batch, "weights": torch.ones_like(batch["weights"])}, batch["counts"][1]) for batch in batches)
+    return mean_loss(trainer, plain)
 
 
 def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
@@ -171,12 +149,7 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
     rows = [{"input_ids": [0], "labels": [0]}]  # the plan decides what is shown; the library asks for a dataset
     trainer = PlannedTrainer(
         model=model,
-        args=SFTConfig(
-            **arguments_of(job, plan, team),
-            packing=False,
-            dataset_kwargs={"skip_prepare_dataset": True},
-            completion_only_loss=True,
-        ),
+        args=SFTConfig(**arguments_of(job, plan, team)),
         train_dataset=Dataset.from_list(rows * len(examples)),
         processing_class=tokenizer,
         peft_config=lora_config(recipe, model),
@@ -197,41 +170,26 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
 
 
 def arguments_of(job: TrainingJob, plan: Plan, team: Team) -> dict[str, Any]:
-    """Return the arguments that every trainer of the library gets."""
+    """Return the arguments of TRL's trainer."""
     recipe = job.recipe
     is_cpu = job.device == "cpu"
     return {
-        "output_dir": str(job.run_dir / CHECKPOINTS),
-        "use_cpu": is_cpu,
-        "bf16": job.compute_dtype == "bfloat16",
+        **common_arguments(job, plan.num_steps),
         "max_length": None,
-        "remove_unused_columns": False,
-        "per_device_train_batch_size": 1,  # the plan decides
         "gradient_accumulation_steps": -(-recipe.gradient_accumulation_steps // team.size),
-        "num_train_epochs": 1,  # the plan holds all epochs
-        "max_steps": plan.num_steps,
         "learning_rate": recipe.learning_rate,
-        "weight_decay": recipe.weight_decay,
-        "max_grad_norm": recipe.max_grad_norm,
         # bitsandbytes pages and updates in eight bits on CUDA alone.
         "optim": "paged_adamw_8bit" if job.device == "cuda" else "adamw_torch_fused",
         "activation_checkpointing": not is_cpu,
         "activation_checkpointing_kwargs": None if is_cpu else {"use_reentrant": False},
-        "save_strategy": "steps",
-        "save_steps": recipe.save_steps,
         "save_total_limit": 2,
-        "logging_strategy": "steps",
         "logging_steps": recipe.logging_steps,
-        "logging_nan_inf_filter": False,
-        "disable_tqdm": True,
-        "report_to": "none",
-        "seed": recipe.seed,
-        "data_seed": recipe.seed,
         # Every matrix of the adapter takes part in every step; to look for others costs a pass over all of it.
         "ddp_find_unused_parameters": False,
         "ddp_broadcast_buffers": False,
-        "dataloader_num_workers": 0,
-        "dataloader_pin_memory": job.device == "cuda",
+        "packing": False,
+        "dataset_kwargs": {"skip_prepare_dataset": True},
+        "completion_only_loss": True,
     }
 
 
@@ -251,11 +209,7 @@ def _about(job: TrainingJob, plan: Plan, trainer: PlannedTrainer) -> dict[str, A
 
 
 def _changes(before: Checksums, after: Checksums) -> dict[str, Any]:
-    """Count the adapter matrices that training changed, and check that the base is as it was.
-
-    Raises:
-        RefusedError: The base changed, or the adapter did not.
-    """
+    """Count the adapter matrices that training changed; refuse no change, and any change of the base."""
     changed = [name for name, digest in after.trained_sha256.items() if digest != before.trained_sha256[name]]
     if before.frozen_sha256 != after.frozen_sha256:
         raise RefusedError("the base model changed while its adapter was trained. Report this with telemetry.jsonl.")
@@ -276,10 +230,6 @@ def _save(job: TrainingJob, trainer: PlannedTrainer, tokenizer: Any) -> None:
         # The library keeps a set, which it writes in another order each time.
         config.target_modules = sorted(config.target_modules)
     trainer.model.save_pretrained(folder, save_embedding_layers=False)
-    tokenizer.chat_template = template_behind(opening_for(tokenizer))
+    tokenizer.chat_template = format_for(tokenizer).template()
     tokenizer.save_pretrained(folder)
     (folder / SYSTEM_PROMPT).write_text(json.dumps({"system_prompt": job.system_prompt}) + "\n", encoding="utf-8")
-
-
-def _name(checkpoint: Path | None) -> str | None:
-    return None if checkpoint is None else checkpoint.name

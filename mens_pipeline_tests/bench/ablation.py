@@ -29,6 +29,7 @@ from mens_pipeline.jobs.environment import training_environment
 from mens_pipeline.settings import PRESETS, load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline_tests.bench.machine import machine_name
@@ -144,7 +145,7 @@ def _measured(options: Namespace) -> dict[str, Any]:
 
     store = ArtifactStore(options.store)
     kinds = (heldout_split.KIND, mixed_train_set.KIND)
-    split, train = (store.get(kind, store.pointed(kind, "latest") or "") for kind in kinds)
+    split, train = (store.get(kind, store.read_pointer(kind, "latest") or "") for kind in kinds)
     if split is None or train is None:
         sys.exit(f"{options.store}: no train set. Make one with `mens run --no-train`.")
     rows = _ARMS[options.arm[0]](list(read_pairs(train.path / mixed_train_set.TRAIN)))
@@ -162,7 +163,7 @@ def _measured(options: Namespace) -> dict[str, Any]:
         torch.set_flush_denormal(True)
         tokenizer = module.tokenizer_of(job.base_path)
         examples = make_examples(read_pairs(job.train_path), job.recipe, tokenizer, SYSTEM_PROMPT)
-        plan = module.plan_of(examples.train, job.recipe)
+        plan = plan_run(examples.train, job.recipe)
         progress = without_budget(folder, plan.num_steps)
         trainer = module._trainer(job, tokenizer, examples.train, plan, progress)
         trainer.train()

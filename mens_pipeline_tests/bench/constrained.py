@@ -22,12 +22,11 @@ from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, heldout_tasks
 from mens_pipeline.inference.constraint import Constraint
-from mens_pipeline.inference.decode import Row, decode
-from mens_pipeline.inference.generate import pack_linear, vocabulary_of
-from mens_pipeline.inference.generation import Decoding, JudgedModel, is_program
-from mens_pipeline.inference.model import load_judged
-from mens_pipeline.inference.prepare import computed_in, judged_model
-from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.inference.dense_llama import speed_up
+from mens_pipeline.inference.generate import Row, complete_rows, new_row, stop_tokens
+from mens_pipeline.inference.generation import Decoding, EvaluatedModel, Syntax, is_program
+from mens_pipeline.inference.model import load_evaluated
+from mens_pipeline.inference.prepare import computed_in, evaluated_model
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.chat import encode_prompt
@@ -83,11 +82,10 @@ def main() -> None:
     torch.set_flush_denormal(True)
     device = resolve_device(DeviceChoice(options.device))
     adapter = Adapter.open(options.run) if options.run is not None else None
-    judged = judged_model("adapter", adapter, device) if adapter is not None else _base(options.base, device)
+    scored = evaluated_model("adapter", adapter, device) if adapter is not None else _base(options.base, device)
     system_prompt = adapter.manifest.system_prompt if adapter is not None else SYSTEM_PROMPT
-    model = load_judged(judged)
-    pack_linear(model)
-    tokenizer = AutoTokenizer.from_pretrained(judged.base_path)
+    model = speed_up(load_evaluated(scored), 32)
+    tokenizer = AutoTokenizer.from_pretrained(scored.base_path)
     asked = requests_of(options.heldout, BENCHMARKS)
     drawing = Drawing(options.samples, tuple(map(int, options.budgets.split(","))), options.temperature, options.seed)
     print(machine_name())
@@ -123,7 +121,7 @@ def draw(model: Any, tokenizer: Any, system_prompt: str, asked: Sequence[Task], 
         asked: The requests, which take turns.
         drawing: How many, and how.
     """
-    vocabulary = vocabulary_of(tokenizer, model)
+    stop = stop_tokens(tokenizer, model)
     planned = list(islice(zip(cycle(asked), cycle(drawing.budgets), strict=False), drawing.num_samples))
     drawn: list[Completion] = []
     for budget in sorted(set(drawing.budgets)):
@@ -136,15 +134,16 @@ def draw(model: Any, tokenizer: Any, system_prompt: str, asked: Sequence[Task], 
         )
         tasks = {(task.id, sample): task for sample, (task, most) in enumerate(planned) if most == budget}
         rows = [
-            Row(
+            new_row(
                 task.id,
                 sample,
-                tuple(encode_prompt(tokenizer, system_prompt, task.prompt)),
-                constraint=Constraint(tokenizer, vocabulary.stop, task.mode, budget, names=decoding.names),
+                encode_prompt(tokenizer, system_prompt, task.prompt),
+                decoding,
+                Constraint(tokenizer, stop, task.mode, budget, names=decoding.names),
             )
             for (_, sample), task in tasks.items()
         ]
-        decode(model, rows, vocabulary, decoding, lambda _row: None)
+        complete_rows(model, rows, stop, decoding.batch_tokens, lambda _row: None)
         drawn += [_completion(row, tasks[row.name, row.sample], budget, tokenizer) for row in rows]
     return drawn
 
@@ -180,10 +179,10 @@ def table_of(drawn: Sequence[Completion], seconds: float) -> str:
     return "\n".join(lines)
 
 
-def _base(name: str, device: Device) -> JudgedModel:
+def _base(name: str, device: Device) -> EvaluatedModel:
     base = find_base_model(name, None, load_settings().cache_root / "base_models")
     dtype = computed_in(device)
-    return JudgedModel(
+    return EvaluatedModel(
         base_path=base.path,
         adapter_path=None,
         quantization="none",

@@ -12,13 +12,13 @@ from typing import Final
 
 from mens_pipeline.evaluation.results import EvalResults, Progress
 from mens_pipeline.evaluation.scores import Coverage
-from mens_pipeline.evaluation.statistics import mean_rate, paired, rate_of
+from mens_pipeline.evaluation.statistics import compare_paired, mean_rate, rate_of
 from mens_pipeline.evaluation.tasks import Suite, Task
-from mens_pipeline.promotion.gate import GateInputs, GateStatus, decide
-from mens_pipeline.promotion.policy import GateName, Thresholds, load_gate_policy
+from mens_pipeline.promotion.gate import GateInputs, decide
+from mens_pipeline.promotion.policy import GateName, GateStatus, Thresholds, load_gate_policy
 from mens_pipeline.promotion.rounds import Demands, rounds_of, undecided_gates
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline_tests.evaluation.judged import evaluation, task, with_overall, with_suite
+from mens_pipeline_tests.evaluation.scored import evaluation, task, with_overall, with_suite
 
 _SIZES: Final = (*[1] * 9, *[2] * 5, *[3] * 2, *[4] * 5, 5, 7, 7, 8, 10, 10, 10, 11, 11, 13, 15, 15)
 """Programs to ask for in the held-out files of the seed data."""
@@ -33,7 +33,7 @@ _NUM_SERIES: Final = 200
 _POINT: Final = 0.70
 """The rule before: a rate as it was measured, of the prompts of the first round."""
 
-_GAIN: Final = paired([False] * 20, [True] * 20)
+_GAIN: Final = compare_paired([False] * 20, [True] * 20)
 _GOOD: Final = with_overall(
     evaluation().results,
     coverage=Coverage(present=tuple("abcdefghi"), missing=("j",), share=0.9),
@@ -58,24 +58,24 @@ class _Night:
     is_point_passed: bool
 
 
-def _night(exam: _Exam, chances: dict[str, float], attempt: int, random: Random) -> _Night:
+def _night(eval_suite: _Exam, chances: dict[str, float], attempt: int, random: Random) -> _Night:
     """Evaluate an adapter whose answer to a request of a file is Vox with the chance of that file."""
     tasks: list[Task] = []
     shares: list[float] = []
     is_point_passed, results = False, _GOOD
-    for number, part in enumerate(exam.rounds, start=1):
+    for number, part in enumerate(eval_suite.rounds, start=1):
         tasks += part
         shares += [float(random.random() < chances[asked.file]) for asked in part]
         if number == 1:
             is_point_passed = sum(shares) / len(shares) >= _POINT
-        reserve = [asked for later in exam.rounds[number:] for asked in later]
-        progress = Progress(attempt=attempt, round=number, num_rounds=len(exam.rounds), num_reserve=len(reserve))
+        reserve = [asked for later in eval_suite.rounds[number:] for asked in later]
+        progress = Progress(attempt=attempt, round=number, num_rounds=len(eval_suite.rounds), num_reserve=len(reserve))
         rate = mean_rate(shares, [asked.file for asked in tasks])
         results = with_suite(_GOOD, Suite.HELDOUT, parse_rate=rate, num_tasks=len(tasks))
         results = results.model_copy(update={"progress": progress})
-        if not undecided_gates(results, exam.demands, reserve):
+        if not undecided_gates(results, eval_suite.demands, reserve):
             break
-    return _Night(_status(results, exam.demands.thresholds), len(tasks), is_point_passed)
+    return _Night(_status(results, eval_suite.demands.thresholds), len(tasks), is_point_passed)
 
 
 def _status(results: EvalResults, thresholds: Thresholds) -> GateStatus:
@@ -84,23 +84,23 @@ def _status(results: EvalResults, thresholds: Thresholds) -> GateStatus:
 
 
 def _chances(rate: float, random: Random) -> dict[str, float]:
-    """How hard each file of an exam is, in a workspace where the whole is done at some rate."""
+    """How hard each file of an eval suite is, in a workspace where the whole is done at some rate."""
     weight = (1 - _LIKENESS) / _LIKENESS
     return {f"{n}.vox": random.betavariate(rate * weight, (1 - rate) * weight) for n in range(len(_SIZES))}
 
 
-def _row(exam: _Exam, rate: float) -> str:
+def _row(eval_suite: _Exam, rate: float) -> str:
     random = Random(f"{rate}")  # noqa: S311 - no secret
-    firsts = [_night(exam, _chances(rate, random), 1, random) for _ in range(_NUM_FIRST)]
+    firsts = [_night(eval_suite, _chances(rate, random), 1, random) for _ in range(_NUM_FIRST)]
     status = Counter(night.status for night in firsts)
-    told = [status[word] / _NUM_FIRST for word in GateStatus]
+    details = [status[word] / _NUM_FIRST for word in GateStatus]
     before = sum(night.is_point_passed for night in firsts) / _NUM_FIRST
     asked = sum(night.num_asked for night in firsts) / _NUM_FIRST
     num_any = num_promoted = num_any_before = 0
     for _ in range(_NUM_SERIES):
         chances, attempt, promoted, is_any_before = _chances(rate, random), 1, 0, False
         for _ in range(_NUM_NIGHTS):
-            night = _night(exam, chances, attempt, random)
+            night = _night(eval_suite, chances, attempt, random)
             is_any_before |= night.is_point_passed
             is_promoted = night.status is GateStatus.PASSED
             promoted += is_promoted
@@ -109,7 +109,7 @@ def _row(exam: _Exam, rate: float) -> str:
         num_any_before += is_any_before
         num_promoted += promoted
     series = (num_any_before / _NUM_SERIES, num_any / _NUM_SERIES, num_promoted / _NUM_SERIES / _NUM_NIGHTS)
-    cells = [f"{100 * rate:.0f} %", *map(_percent, (before, *told)), f"{asked:.0f}", *map(_percent, series)]
+    cells = [f"{100 * rate:.0f} %", *map(_percent, (before, *details)), f"{asked:.0f}", *map(_percent, series)]
     return f"| {' | '.join(cells)} |"
 
 
@@ -122,10 +122,10 @@ def main() -> None:
     policy = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml")
     thresholds = policy.thresholds("ci").model_copy(update={"needs_test_gain": False})  # a gate of its own
     tasks = [task(100 * n + place, file=f"{n}.vox") for n, size in enumerate(_SIZES) for place in range(size)]
-    exam = _Exam(rounds_of(tasks, thresholds), Demands(thresholds, is_benchmark_asked=True))
-    sizes = [(len(part), len({asked.file for asked in part})) for part in exam.rounds]
+    eval_suite = _Exam(rounds_of(tasks, thresholds), Demands(thresholds, is_benchmark_asked=True))
+    sizes = [(len(part), len({asked.file for asked in part})) for part in eval_suite.rounds]
     started = perf_counter()
-    rows = [_row(exam, rate) for rate in _RATES]
+    rows = [_row(eval_suite, rate) for rate in _RATES]
     print(
         _TEXT.format(
             floor=f"{100 * thresholds.parse_rate_floor:.0f} %",
@@ -145,27 +145,49 @@ def main() -> None:
 _TEXT: Final = """\
 # What the gate gets wrong
 
-Every figure here comes from `python -m mens_pipeline_tests.bench.gate`, which prints this page; change nothing by hand.
+A gate is a question about an adapter that has to be answered with yes before the adapter is promoted: does enough
+of what it writes parse, is it better than the base, is it no worse than the adapter in use? A policy in
+`config/gates.yaml` says what each gate requires. A gate passes, fails, or cannot tell yet; only an adapter that
+passes every blocking gate is promoted.
 
-The gate of the parse rate of policy `ci` in simulation: {measured} must be measured, and the true rate must surely be
-at least {floor}. The exam is that of the seed data:
-{first} at first, {later} where that cannot tell. Files differ in how hard they are, so that two answers to
-prompts of one file correlate by 0.13: of 112 prompts from 21 files that is a design effect of 1.9, as measured.
+A gate asks a sample of prompts, so it can be wrong: it may pass a bad adapter by luck, or not pass a good one. This
+page says how often. Its figures come from `python -m mens_pipeline_tests.bench.gate`, which prints it; change
+nothing by hand.
 
-- *One night* (columns 2 to 6): {num_first} simulated evaluations of a first adapter. *Before* is the rule that was used
-  until now: the measured rate of the first round is at least {measured}.
-- *{nights} nights* (the rest): {num_series} series, a new adapter of the same true rate every night on the same exam,
-  the count of tries beginning anew after each promotion; how many promote at least once, and how many nights do.
+## What is simulated
+
+The gate of the parse rate in policy `ci` is simulated. It passes an adapter when two things hold: at least
+{measured} of the completions parse, and the true rate is surely at least {floor}. The prompts are those of the
+seed data: {first} at first, and {later} where the first ones cannot tell.
+
+Some source files are harder than others, so completions for one file tend to fail together: two of them correlate
+by 0.13, as measured. So 112 prompts from 21 files say as much as 59 independent ones, a design effect of 1.9.
+
+The columns, for adapters whose true parse rate is that of the first column:
+
+- **before**: how often the rule that was used until now passes an adapter. That rule looks at the first round alone
+  and wants a measured rate of at least {measured}.
+- **passes**, **fails**, **cannot tell**: how often the gate says so of a first adapter, in {num_first} simulated
+  evaluations.
+- **asked**: prompts that it asks on average.
+- **before, {nights}**: in {num_series} series of {nights} nights, how many promote at least once by the rule
+  before. Every night brings a new adapter of the same true rate, on the same prompts.
+- **once in {nights}**: the same by the gate. It demands more with each try, and begins to count again after a
+  promotion.
+- **nights of {nights}**: how many of all those nights promote.
 
 | true rate | before | passes | fails | cannot tell | asked | before, {nights} | once in {nights} | nights of {nights} |
 |---|---|---|---|---|---|---|---|---|
 {rows}
 
-- A model below the floor is promoted at most once in twenty series of {nights} nights ({error}, all tries and rounds
-  together); the columns "before" say how often the rule before did.
-- A good model is not refused: what does not pass is mostly "cannot tell", and the next adapter may.
-- Somewhat above the floor the exam cannot tell for certain, and says so: more held-out files would
-  (`split.min_heldout_tasks` and `first_heldout_tasks`).
+## What that says
+
+- A bad adapter is hardly ever promoted. One below the floor gets through at most once in twenty series of {nights}
+  nights, which is {error} over all tries and rounds together. The columns "before" show how often it did under the
+  old rule.
+- A good adapter is not refused. Where it does not pass, the gate mostly cannot tell, and the next adapter may pass.
+- A little above the floor the prompts are too few to be certain, and the gate says so. More held-out files help:
+  see `split.min_heldout_tasks` and `first_heldout_tasks`.
 """
 
 

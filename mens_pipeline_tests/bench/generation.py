@@ -12,7 +12,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -21,10 +21,11 @@ from unittest.mock import patch
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.inference.constraint import Constraint
-from mens_pipeline.inference.decode import Row, decode
-from mens_pipeline.inference.generate import pack_linear, vocabulary_of
+from mens_pipeline.inference.dense_llama import speed_up
+from mens_pipeline.inference.engine import Slot
+from mens_pipeline.inference.generate import complete_rows, new_row, stop_tokens
 from mens_pipeline.inference.generation import Decoding, GenerationJob
-from mens_pipeline.inference.model import load_judged
+from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.language import Mode
@@ -49,13 +50,13 @@ class Outcome:
     """What one way of generating gave.
 
     Attributes:
-        answers: Ids of each answer, in the order of the prompts.
+        completions: Ids of each answer, in the order of the prompts.
         seconds: Without loading.
         choosing: Seconds that the choice of each token took, by the parser or without it; empty where not measured.
         gflop: Billions of operations of all products with weights, for the tokens written alone.
     """
 
-    answers: list[list[int]]
+    completions: list[list[int]]
     seconds: float
     choosing: tuple[float, ...] = ()
     gflop: float = 0.0
@@ -63,7 +64,7 @@ class Outcome:
     @property
     def rate(self) -> float:
         """Tokens a second."""
-        return sum(map(len, self.answers)) / self.seconds
+        return sum(map(len, self.completions)) / self.seconds
 
     def steering_share(self, free: "Outcome") -> float:
         """The share of the time that the constraint takes: choosing tokens, less what free choices take.
@@ -97,7 +98,7 @@ def main() -> None:
     if not options.steering:
         few = prompts[:_MOST_PLAIN]
         plain = _plain(base.path, adapter, few, options.max_new_tokens, device.kind, dtype, tokenizer)
-        same = sum(a == b for a, b in zip(plain.answers, ours.answers, strict=False))
+        same = sum(a == b for a, b in zip(plain.completions, ours.completions, strict=False))
         print(
             f"plain four-bit generate, one by one: {plain.rate:.1f} tokens/s, ours {ours.rate / plain.rate:.1f} times"
         )
@@ -155,8 +156,8 @@ def _plain(  # noqa: PLR0913, PLR0917 - all that both ways share
         model = PeftModel.from_pretrained(model, adapter)
     # Training mode, without dropout: bitsandbytes computes in bfloat16 on some CPUs otherwise, and rounds.
     model.train()
-    end = vocabulary_of(tokenizer, model)
-    answers = []
+    stop = sorted(stop_tokens(tokenizer, model))
+    completions = []
     begin = time.monotonic()
     with torch.inference_mode():
         for prompt in prompts:
@@ -166,28 +167,11 @@ def _plain(  # noqa: PLR0913, PLR0917 - all that both ways share
                 attention_mask=torch.ones_like(ids),
                 max_new_tokens=limit,
                 do_sample=False,
-                eos_token_id=sorted(end.stop),
-                pad_token_id=end.pad,
+                eos_token_id=stop,
+                pad_token_id=stop[0],
             )
-            answers.append(output[0, ids.shape[1] :].tolist())
-    return Outcome(answers, time.monotonic() - begin)
-
-
-@dataclass
-class _TimedRow(Row):
-    """A row that measures what its choices take."""
-
-    seconds: list[float] = field(default_factory=list)
-
-    def choose(self, scores: Any, sampler: Sampler) -> int:
-        import torch
-
-        if scores.is_cuda:
-            torch.cuda.synchronize()  # or the first choice of a step waits for the model
-        begin = time.perf_counter()
-        token = super().choose(scores, sampler)
-        self.seconds.append(time.perf_counter() - begin)
-        return token
+            completions.append(output[0, ids.shape[1] :].tolist())
+    return Outcome(completions, time.monotonic() - begin)
 
 
 def _ours(  # noqa: PLR0913, PLR0917 - all that both ways share
@@ -221,39 +205,58 @@ def _ours(  # noqa: PLR0913, PLR0917 - all that both ways share
             run_dir=Path(folder),
             lock_path=Path(folder) / "lock",
         )
-        model = load_judged(job)
+        model = load_evaluated(job)
     num_weights = sum(module.weight.numel() for module in model.modules() if isinstance(module, torch.nn.Linear))
-    pack_linear(model)
-    vocabulary = vocabulary_of(tokenizer, model)
+    model = speed_up(model, batch)
+    stop = stop_tokens(tokenizer, model)
 
     def constraint() -> Constraint | None:
-        return Constraint(tokenizer, vocabulary.stop, Mode.SOURCE, limit) if is_constrained else None
+        return Constraint(tokenizer, stop, Mode.SOURCE, limit) if is_constrained else None
 
-    rows = [_TimedRow(str(number), 0, prompt, constraint=constraint()) for number, prompt in enumerate(prompts)]
-    together: list[float] = []
+    rows = [new_row(str(number), 0, prompt, decoding, constraint()) for number, prompt in enumerate(prompts)]
+    choosing: list[float] = []
     begin = time.monotonic()
-    with patch.object(Sampler, "choose_each", _timed(Sampler.choose_each, together)):
-        decode(model, rows, vocabulary, decoding, lambda _row: None)
+    with (
+        patch.object(Sampler, "choose_each", _time_choices(Sampler.choose_each, choosing)),
+        patch.object(Slot, "choose", _time_choice(Slot.choose, choosing)),
+    ):
+        complete_rows(model, rows, stop, decoding.batch_tokens, lambda _row: None)
     seconds = time.monotonic() - begin
-    choosing = (*together, *(one for row in rows for one in row.seconds))
     gflop = 2 * num_weights * sum(len(row.tokens) for row in rows) / 1e9
-    return Outcome([row.tokens for row in rows], seconds, choosing, gflop)
+    return Outcome([row.tokens for row in rows], seconds, tuple(choosing), gflop)
 
 
-def _timed(choose_each: Callable[..., list[int]], seconds: list[float]) -> Callable[..., list[int]]:
-    """Free choices of all rows together, which measure what each of them takes."""
+def _time_choices(choose_each: Callable[..., list[int]], seconds: list[float]) -> Callable[..., list[int]]:
+    """Measure free choices of all rows together: what each of them takes."""
 
     def timed(samplers: Sequence[Sampler], scores: Any) -> list[int]:
-        import torch
-
-        if scores.is_cuda:
-            torch.cuda.synchronize()
-        begin = time.perf_counter()
+        begin = _synchronize(scores)
         tokens = choose_each(samplers, scores)
         seconds.extend([(time.perf_counter() - begin) / len(tokens)] * len(tokens))
         return tokens
 
     return timed
+
+
+def _time_choice(choose: Callable[[Slot, Any], int], seconds: list[float]) -> Callable[[Slot, Any], int]:
+    """Measure the choice of one row by itself."""
+
+    def timed(slot: Slot, scores: Any) -> int:
+        begin = _synchronize(scores)
+        token = choose(slot, scores)
+        seconds.append(time.perf_counter() - begin)
+        return token
+
+    return timed
+
+
+def _synchronize(scores: Any) -> float:
+    """Wait for the scores, or the first choice of a step would wait for the model; return the time."""
+    import torch
+
+    if scores.is_cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 if __name__ == "__main__":

@@ -84,8 +84,8 @@ def _lines_of(store: Path) -> Iterator[tuple[str, str]]:
     results = _latest(store, "eval_results")
     for line in (results / "judged_answers.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
-        judgement = row["judgement"]
-        yield f"completion/{row['model']}/{judgement['task']}/{judgement['sample']}", judgement["program"]
+        score = row["score"]
+        yield f"completion/{row['model']}/{score['task']}/{score['sample']}", score["program"]
     for name in _WRITTEN:
         path = _PROJECT / name
         for file in sorted(path.iterdir()) if path.is_dir() else [path]:

@@ -70,7 +70,9 @@ def _benchmark_row() -> None:
     """HumanEval-Vox with ten answers a task: its solution and its wrong answers in turn."""
     tasks = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench" / "humaneval_vox").tasks
     pairs = [
-        (answer, task.tests or "") for task in tasks for answer in islice(cycle((task.solution, *task.wrong)), _SAMPLES)
+        (completion, task.tests or "")
+        for task in tasks
+        for completion in islice(cycle((task.solution, *task.wrong)), _SAMPLES)
     ]
     with Sandbox(_WORKERS, features=Features(check_contracts=True, database=True)) as sandbox:
         before = perf_counter()

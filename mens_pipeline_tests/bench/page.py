@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline.training.prepare import kernels_found, library_versions
+from mens_pipeline.training.preflight import kernels_found
+from mens_pipeline.training.prepare import library_versions
 from mens_pipeline_tests.bench.machine import machine_name
 
 PAGE: Final = PROJECT_ROOT / "build" / "gpu-report.md"
@@ -36,7 +37,7 @@ def main() -> None:
 
 
 def write_part(page: Path, title: str, text: str) -> None:
-    """Write a part of a page anew, behind what the machine is; other parts stay.
+    """Write a part of a page again, behind what the machine is; other parts stay.
 
     Args:
         page: The file; made when it is not there.
@@ -57,7 +58,7 @@ def outcome_table(outcomes: Iterable[tuple[str, str, float, str]]) -> str:
     Args:
         outcomes: Name, outcome, seconds, and figures or the reason.
     """
-    rows = [f"| `{name}` | {outcome} | {seconds:.1f} | {told} |" for name, outcome, seconds, told in outcomes]
+    rows = [f"| `{name}` | {outcome} | {seconds:.1f} | {details} |" for name, outcome, seconds, details in outcomes]
     head = ["| test | outcome | seconds | figures |", "|---|---|---|---|"]
     return "\n".join((*head, *rows)) if rows else "No test of a GPU was found."
 

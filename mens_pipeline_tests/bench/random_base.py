@@ -64,7 +64,7 @@ def main(shape: str, folder: Path) -> None:
 
     Args:
         shape: A name of the table above.
-        folder: Where; made anew.
+        folder: Where; made again.
     """
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM

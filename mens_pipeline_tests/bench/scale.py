@@ -1,4 +1,4 @@
-"""How store, telemetry, exam and history of champions grow: at a tenth of a size beyond what is expected, and at all.
+"""How store, telemetry, eval suite and champions grow: at a tenth of a size beyond what is expected, and at all.
 
 `python -m mens_pipeline_tests.bench.scale [PART ...] [--share 1.0]`; seconds are CPU time, which other
 work on the machine changes little. Each size has a process of its own, whose peak memory is its own. What does not
@@ -31,18 +31,18 @@ from mens_pipeline.corpus.telemetry.table import (
     telemetry_fingerprint,
     telemetry_pairs,
 )
-from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
 from mens_pipeline.evaluation.eval_results import write_documents
-from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers, with_sound_tests
-from mens_pipeline.evaluation.results import JUDGED_ANSWERS, Progress, Subject
+from mens_pipeline.evaluation.evaluate import evaluate_completions, with_sound_tests
+from mens_pipeline.evaluation.results import KIND as EVALUATION
+from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, Progress, Subject
 from mens_pipeline.evaluation.tasks import Task, heldout_tasks
-from mens_pipeline.inference.generation import Answer
+from mens_pipeline.inference.generation import Completion
 from mens_pipeline.jobs.progress import Follower, TelemetryLog
 from mens_pipeline.models.adapter import WEIGHTS, adapter_digest
-from mens_pipeline.promotion.benchmark_gate import PAGE
 from mens_pipeline.promotion.history import KIND as PROMOTED
-from mens_pipeline.promotion.history import HistoryEvent, champion_of, changing, record
+from mens_pipeline.promotion.history import HistoryEvent, champion_of, lock_champion, record
 from mens_pipeline.promotion.promote import roll_back
+from mens_pipeline.promotion.receipt import PAGE
 from mens_pipeline.promotion.report.curve import loss_curve
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
@@ -52,12 +52,13 @@ from mens_pipeline_tests.corpus.rows import mix_report
 from mens_pipeline_tests.corpus.telemetry_databases import query_of
 from mens_pipeline_tests.evaluation.runs import (
     BASE,
+    DECODING,
     HELDOUT,
     NOW,
     PRESENT,
     fill_trained,
-    judged,
     promote,
+    scored,
     trained,
     verdict_of,
 )
@@ -142,9 +143,9 @@ def store_of(folder: Path, size: int) -> Measured:
     with _timed(found, "get one by its key", _NUM_LOOKS) as times:
         assert all(opened.get(*refs[-1 - n % len(refs)]) is not None for n in times)
     with _timed(found, "get the latest of a kind", _NUM_LOOKS) as times:
-        assert all(opened.get(_NIGHT[0], str(opened.pointed(_NIGHT[0], "latest"))) for _ in times)
+        assert all(opened.get(_NIGHT[0], str(opened.read_pointer(_NIGHT[0], "latest"))) for _ in times)
     with _timed(found, "write one more"):
-        made = opened.built(_NIGHT[0], {"n": -1}, lambda path: fill_trained(path, "more"))[0]
+        made = opened.build(_NIGHT[0], {"n": -1}, lambda path: fill_trained(path, "more"))[0]
     with _timed(found, "mens store prune, nothing removed"):
         _command(store, "store", "prune")
     with _timed(found, "mens lineage of one adapter"):
@@ -159,11 +160,11 @@ def _fill(store: ArtifactStore, size: int) -> Iterator[tuple[str, str]]:
         write_jsonl(path / TRAIN, rows)
         return mix_report({"path": "pairs.jsonl", "emitted_lines": len(rows)})
 
-    mixed = store.built("mixed_train_set", {}, mix)[0]
+    mixed = store.build("mixed_train_set", {}, mix)[0]
     for night in range(max(1, (size - 1) // len(_NIGHT))):
         parents: list[Artifact] = [mixed]
         for kind in _NIGHT:
-            parents = [store.built(kind, {"n": night}, lambda path: fill_trained(path, "weights"), parents)[0]]
+            parents = [store.build(kind, {"n": night}, lambda path: fill_trained(path, "weights"), parents)[0]]
             yield kind, parents[0].key
 
 
@@ -228,8 +229,8 @@ def log_of(folder: Path, size: int) -> Measured:
     return found
 
 
-def exam_of(folder: Path, size: int) -> Measured:
-    """An exam of generated functions with hidden tests; the adapter solves two of three, the base none.
+def eval_suite_of(folder: Path, size: int) -> Measured:
+    """An eval suite of generated functions with hidden tests; the adapter solves two of three, the base none.
 
     Args:
         folder: An empty one.
@@ -250,12 +251,12 @@ def exam_of(folder: Path, size: int) -> Measured:
         heldout_sha256=HELDOUT,
         benchmark_sha256=None,
     )
-    free, base = _answers(tasks, 3), _answers(tasks, 1)
-    again = [a.model_copy(update={"constrained": True}) for a in _answers(tasks[::3], 0)]
-    answers = Answers(base, (*free, *again))
+    free, base = _completions(tasks, 3), _completions(tasks, 1)
+    again = [a.model_copy(update={"constrained": True}) for a in _completions(tasks[::3], 0)]
+    completions = {"base": base, "adapter": (*free, *again)}
     with _timed(found, "answers judged, run and counted"):
-        evaluation = evaluate_answers(
-            tasks, answers, subject, PRESENT.decoding, Progress(attempt=1, round=1, num_rounds=1, num_reserve=0)
+        evaluation = evaluate_completions(
+            tasks, completions, subject, DECODING, Progress(attempt=1, round=1, num_rounds=1, num_reserve=0)
         )
 
     def write(path: Path) -> dict[str, Any]:
@@ -263,10 +264,10 @@ def exam_of(folder: Path, size: int) -> Measured:
         return {"name": "eval-gate"}
 
     with _timed(found, "documents written"):
-        artifact = store.built(EVALUATION, {}, write)[0]
+        artifact = store.build(EVALUATION, {}, write)[0]
     with _timed(found, "verdict and report page"):
-        gate = judged(run, store, artifact)
-    found["judged answers, MB"] = (artifact.path / JUDGED_ANSWERS).stat().st_size / 1e6
+        gate = scored(run, store, artifact)
+    found["judged answers, MB"] = (artifact.path / SCORED_COMPLETIONS).stat().st_size / 1e6
     found["report page, MB"] = (gate.path / PAGE).stat().st_size / 1e6
     return found
 
@@ -278,7 +279,7 @@ def _pairs() -> Iterator[TrainingPair]:
         yield pair.model_copy(update={"source": place})
 
 
-def _answers(tasks: Sequence[Task], every: int) -> tuple[Answer, ...]:
+def _completions(tasks: Sequence[Task], every: int) -> tuple[Completion, ...]:
     """Give the references, every so many of them cut off; all with 0."""
     random = Random(0)  # noqa: S311 - no secret
 
@@ -287,7 +288,7 @@ def _answers(tasks: Sequence[Task], every: int) -> tuple[Answer, ...]:
         return task.reference[: random.randrange(1, len(task.reference) - 2)] if is_cut else task.reference
 
     return tuple(
-        Answer(task=task.id, sample=0, text=text(place, task), num_tokens=60, stopped=True)
+        Completion(task=task.id, sample=0, text=text(place, task), num_tokens=60, stopped=True)
         for place, task in enumerate(tasks)
     )
 
@@ -324,8 +325,8 @@ def champions_of(folder: Path, size: int) -> Measured:
 def _record(store: ArtifactStore, number: int) -> None:
     weights = f"weights of {number}"
     digest = key_of({WEIGHTS: sha256(weights.encode()).hexdigest()})
-    made = store.built(PROMOTED, {"adapter_sha256": digest}, lambda path: fill_trained(path, weights))[0]
-    with changing(store) as seen:
+    made = store.build(PROMOTED, {"adapter_sha256": digest}, lambda path: fill_trained(path, weights))[0]
+    with lock_champion(store) as seen:
         before = champion_of(store)
         event = HistoryEvent(
             timestamp_unix=_EPOCH + number,
@@ -333,7 +334,7 @@ def _record(store: ArtifactStore, number: int) -> None:
             key=made.key,
             previous=before.key if before is not None else None,
             adapter_sha256=digest,
-            reason="the gate passed: policy ci, first evaluation on this exam, 89/104 (85.6 %)",
+            reason="the gate passed: policy ci, first evaluation on this eval suite, 89/104 (85.6 %)",
         )
         record(store, event, made, seen)
 
@@ -342,7 +343,7 @@ PARTS: Final[dict[str, tuple[Callable[[Path, int], Measured], int]]] = {
     "store": (store_of, 10_000),
     "table": (table_of, 10_000_000),
     "log": (log_of, 10_000_000),
-    "exam": (exam_of, 10_000),
+    "eval_suite": (eval_suite_of, 10_000),
     "champions": (champions_of, 1_000),
 }
 """Name -> how it is measured, and its full size."""

@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 from time import perf_counter
 
-from mens_pipeline.evaluation.results import JudgedAnswer
-from mens_pipeline.evaluation.statistics import paired
+from mens_pipeline.evaluation.results import ScoredCompletion
+from mens_pipeline.evaluation.statistics import compare_paired
 from mens_pipeline.language import analyze, mode_of
 from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.language.semantics import semantic_diagnostics
@@ -30,7 +30,7 @@ _SOLUTIONS = PROJECT_ROOT / "data" / "heldout_bench" / "humaneval_vox" / "soluti
 def main() -> None:
     """Measure and print."""
     if files := [Path(file) for file in sys.argv[1:]]:
-        _answers(files)
+        _completions(files)
         return
     programs = golden_programs() | {path.name: path.read_text("utf-8") for path in sorted(_SOLUTIONS.glob("*.vox"))}
     made: Counter[str] = Counter()
@@ -45,21 +45,21 @@ def main() -> None:
     _speed(programs)
 
 
-def _answers(files: list[Path]) -> None:
+def _completions(files: list[Path]) -> None:
     """Say of each file how many run-time errors were found beforehand, and how the last differs from the first."""
     ends: list[dict[str, bool]] = []
     for file in files:
-        answers = (JudgedAnswer.model_validate_json(line) for line in file.open(encoding="utf-8"))
-        judged = {one.judgement.task: one.judgement for one in answers if one.judgement.execution is not None}
+        completions = (ScoredCompletion.model_validate_json(line) for line in file.open(encoding="utf-8"))
+        scored = {one.score.task: one.score for one in completions if one.score.execution is not None}
         wrong = {
             name: one.execution is not None and one.execution.error_class is ErrorClass.RUNTIME
-            for name, one in judged.items()
+            for name, one in scored.items()
         }
         ends.append(wrong)
-        found = sum(not judged[name].resolves for name, is_wrong in wrong.items() if is_wrong)
+        found = sum(not scored[name].resolves for name, is_wrong in wrong.items() if is_wrong)
         print(f"{file}: {sum(wrong.values())}/{len(wrong)} end in a run-time error, {found} of them found beforehand")
     both = sorted(ends[0].keys() & ends[-1].keys())
-    difference = paired([ends[0][name] for name in both], [ends[-1][name] for name in both])
+    difference = compare_paired([ends[0][name] for name in both], [ends[-1][name] for name in both])
     print(
         f"of {difference.num_tasks} tasks {difference.only_first} end so in the first file alone, "
         f"{difference.only_second} in the last alone, p = {difference.p_value:.3f}"

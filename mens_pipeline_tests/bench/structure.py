@@ -17,7 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from mens_pipeline.storage.stage import Stage, reached
+from mens_pipeline.storage.code_version import trace_code
+from mens_pipeline.storage.stage import Stage
 
 _PACKAGE: Final = "mens_pipeline"
 _ROOT: Final = Path(__file__).parents[2] / _PACKAGE
@@ -119,7 +120,7 @@ def find_imported_once(modules: dict[str, Module]) -> list[str]:
 
 
 def find_participles(modules: dict[str, Module]) -> list[str]:
-    """Return functions whose whole name is a participle (`told`, `_asked`); a property names a value and may."""
+    """Return functions whose whole name is a participle (`details`, `_asked`); a property names a value and may."""
     return [
         f"{module.name}:{node.lineno} {node.name}"
         for module in modules.values()
@@ -183,7 +184,7 @@ def find_road() -> dict[str, str]:
         for stage in values:
             if isinstance(stage, Stage) and stage.kind in _ROAD:
                 entries += stage.entries
-    return reached(tuple(sorted(set(entries))))
+    return trace_code(tuple(sorted(set(entries))))
 
 
 def _modules_of(definitions: dict[str, str]) -> list[str]:
@@ -209,7 +210,7 @@ def _rows(modules: dict[str, Module]) -> Iterator[tuple[str, str, list[str]]]:
     road = find_road()
     yield "road: modules of a pair's way to the champion", f"{len(_modules_of(road)):,}", _modules_of(road)
     yield "  definitions, with those of language and synthesis", f"{sum(':' in name for name in road):,}", []
-    walk = _modules_of(reached((_WALK,)))
+    walk = _modules_of(trace_code((_WALK,)))
     yield "walk: modules that a promotion reaches", f"{len(walk):,}", walk
     participles = find_participles(modules)
     yield "participles: functions named by nothing else", f"{len(participles):,}", participles

@@ -21,6 +21,7 @@ from mens_pipeline.jobs.environment import training_environment
 from mens_pipeline.jobs.progress import FILE, TelemetryLog
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
 from mens_pipeline.settings import PRESETS, load_settings
+from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline.training.step_plan import Schedule, take_up
@@ -224,7 +225,7 @@ class _Watch:
         return loss
 
     def figures(self) -> dict[str, Any]:
-        from mens_pipeline.training.progress import _peak_memory_mb  # noqa: PLC0415 - loads the deep learning stack
+        from mens_pipeline.training.common_trainer import _peak_memory_mb  # noqa: PLC0415 - loads the deep learning stack
 
         accumulated = self.trainer.args.gradient_accumulation_steps
         laps = self.laps[accumulated:]
@@ -295,7 +296,7 @@ def without_budget(folder: Path, num_steps: int) -> Any:
         folder: Of the run.
         num_steps: Of its plan.
     """
-    from mens_pipeline.training.progress import Progress, StopRequest  # noqa: PLC0415 - loads the deep learning stack
+    from mens_pipeline.training.common_trainer import Progress, StopRequest  # noqa: PLC0415 - loads the deep learning stack
 
     steps = take_up(folder, Schedule(num_steps, 0, "linear"), [1] * num_steps, None)
     return Progress(TelemetryLog(folder / FILE), StopRequest(), steps)
@@ -342,7 +343,7 @@ def _ours(options: Namespace, folder: Path) -> Any:
     torch.set_flush_denormal(options.variant != "no-flush")
     tokenizer = AutoTokenizer.from_pretrained(run.job.base_path)
     examples = make_examples(read_pairs(run.job.train_path), recipe, tokenizer, run.job.system_prompt)
-    plan = module.plan_of(examples.train, recipe)
+    plan = plan_run(examples.train, recipe)
     if options.variant == "random":
         plan = replace(plan, batches=_random_batches(len(examples.train), recipe.seed, len(plan.batches)))
     progress = without_budget(folder, plan.num_steps)

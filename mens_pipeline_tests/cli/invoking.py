@@ -1,8 +1,16 @@
 """Commands in this process, as tests give them."""
 
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
 from typer.testing import CliRunner, Result
 
-from mens_pipeline.cli.main import app
+from mens_pipeline.cli.main import app, main
 from mens_pipeline.errors import MensError
 
 
@@ -23,3 +31,25 @@ def refusal(result: Result) -> str:
     """
     assert isinstance(result.exception, MensError), result.output
     return str(result.exception)
+
+
+def run_main(*arguments: object, folder: Path, variables: Mapping[str, str] | None = None) -> CompletedProcess[str]:
+    """Run the whole program in this process: what a test of an exit code or a message needs, without loading it again.
+
+    What the program would print a traceback for is raised.
+
+    Args:
+        arguments: Its words.
+        folder: The current one.
+        variables: Set besides.
+    """
+    words = [str(argument) for argument in arguments]
+    stdout, stderr = StringIO(), StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(stdout), redirect_stderr(stderr):
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["mens", *words])
+        for name, value in {"PYTHONSAFEPATH": "1", **(variables or {})}.items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    return CompletedProcess(words, int(ended.value.code or 0), stdout.getvalue(), stderr.getvalue())

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app, main
-from mens_pipeline.corpus.curate.validate import judged_code
+from mens_pipeline.corpus.curate.validate import parsed_code
 from mens_pipeline.corpus.evolution.operators import REWRITER
 from mens_pipeline.corpus.evolution.requests import Request
 from mens_pipeline.corpus.schema.records import SourceKind
@@ -82,8 +82,8 @@ def _mixed(content: dict[str, Any], number: int) -> Served:
         return completion(good(request))
     program = re.findall(r"```vox\n(.*?)```", request.prompt, re.DOTALL)[0]
     copy = re.sub(r"fn f\w+", f"fn {re.findall(r'`(g[0-9a-f]+)`', request.prompt)[0]}", program)
-    answers = [good(request), "```vox\nfn f(\n```", f"```\n{copy}```", "I cannot help with that."]
-    return completion(answers[number // 2 % 4])
+    completions = [good(request), "```vox\nfn f(\n```", f"```\n{copy}```", "I cannot help with that."]
+    return completion(completions[number // 2 % 4])
 
 
 @pytest.mark.seed_row(11)
@@ -100,16 +100,16 @@ def test_an_endpoint_answers_and_what_is_good_is_kept(folder: Path) -> None:
     assert len(server.requests) == 1 + 2 * _NUM_SEEDS
     assert len(rows) + len(reasons) == _NUM_SEEDS
     assert (
-        {"rejected", "answer_refused"}
+        {"rejected", "reply_refused"}
         < set(reasons)
         <= {
-            *("rejected", "answer_refused", "same_as_parent", "without_construct", "without_goal"),
+            *("rejected", "reply_refused", "same_as_parent", "without_construct", "without_goal"),
         }
     )
     assert rows
     assert all(row.lineage and row.lineage.generator_digest == server.url for row in rows)
     assert {row.source.kind for row in rows if row.source} == {SourceKind.EVOLVED}
-    assert all(analyze(*code).ok for row in rows if (code := judged_code(row)))
+    assert all(analyze(*code).ok for row in rows if (code := parsed_code(row)))
     assert {request["headers"]["Authorization"] for request in server.requests} == {f"Bearer {_KEY}"}
     assert _KEY not in "".join(path.read_text() for path in folder.glob("*.jsonl")) + result.output
     assert f"{2 * _NUM_SEEDS} requests, {2 * _NUM_SEEDS} of them new" in result.stdout

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import Result
 
 from mens_pipeline.cli.main import main
+from mens_pipeline.corpus.curate.heldout_split import is_held_out
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.curate.split import is_held_out
 from mens_pipeline.corpus.schema.records import Lane
 from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.settings import PIPELINE_CONFIG
@@ -73,16 +73,39 @@ def test_mix_writes_the_train_set_and_says_how_it_came_about(folder: Path) -> No
         f"{num_train} rows in {output}, {num_train} of them distinct",
     ]
     found = f"{len(_HELD)} programs to ask for from {len(_HELD)} files, asked for 160 from 30"
-    assert result.stderr.startswith(f"A small exam: {found}; {len(_HELD)} of 61 files are held out. Add programs, or ")
-    judged = [pair.source and pair.source.path for pair in read_pairs(output.with_name("heldout.jsonl"))]
+    assert result.stderr.startswith(
+        f"A small eval suite: {found}; {len(_HELD)} of 61 files are held out. Add programs, or "
+    )
+    scored = [pair.source and pair.source.path for pair in read_pairs(output.with_name("heldout.jsonl"))]
     trained = [pair.source and pair.source.path for pair in read_pairs(output)]
-    assert sorted(judged, key=str) == sorted(_HELD)
-    assert sorted([*judged, *trained], key=str) == sorted(_PATHS)
+    assert sorted(scored, key=str) == sorted(_HELD)
+    assert sorted([*scored, *trained], key=str) == sorted(_PATHS)
     assert json.loads((folder / "out" / "aside.jsonl").read_text())["reason"] == "duplicate"
     assert {path.name for path in output.parent.iterdir()} == {
         *("train.jsonl", "train.parquet", "train.mix_report.json", "heldout.jsonl", "aside.jsonl"),
         "families.jsonl",
     }
+
+
+def test_infill_cuts_holes_that_mix_puts_among_the_others(folder: Path) -> None:
+    """The command shows what comes of it; the mix takes a share, and without one is what it was."""
+    _mix(folder)
+    before = (folder / "out" / "train.jsonl").read_bytes()
+    cut = invoke("corpus", "infill", folder / "pairs.jsonl", "-o", folder / "rows.jsonl", "--per-file", "2")
+    report = json.loads(_mix(folder, "--infill-share", "0.25", "--json").stdout)
+    rows = list(read_pairs(folder / "out" / "train.jsonl"))
+
+    assert cut.exit_code == 0
+    assert "line " in cut.stdout
+    assert "     1  no_program" in cut.stdout
+    assert all(row.infill is not None for row in read_pairs(folder / "rows.jsonl"))
+    assert report["infill"]["num_rows"] >= report["sources"][-1]["emitted_lines"]
+    assert report["sources"][-1]["path"] == "infill.jsonl"
+    assert sum(row.infill is not None for row in rows) == round(0.25 * len(rows))
+    held = {row.source and row.source.path for row in read_pairs(folder / "out" / "heldout.jsonl")}
+    assert not {row.source and row.source.path for row in rows} & held
+    _mix(folder, "--infill-share", "0")
+    assert (folder / "out" / "train.jsonl").read_bytes() == before
 
 
 def test_mix_prints_its_report_for_machines(folder: Path) -> None:

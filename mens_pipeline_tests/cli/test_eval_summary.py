@@ -4,13 +4,12 @@ import re
 from pathlib import Path
 
 from mens_pipeline.cli.eval_local import summary_of, trial_summary_of
-from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers
+from mens_pipeline.evaluation.evaluate import evaluate_completions
 from mens_pipeline.evaluation.few_shot import FewShot
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.evaluation.trial import Trial
-from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.inference.sampling import Syntax
-from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, PROGRESS, SUBJECT, answer, evaluation, task
+from mens_pipeline.inference.generation import Decoding, Syntax
+from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, PROGRESS, SUBJECT, completion, evaluation, task
 
 _TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"
 
@@ -23,10 +22,12 @@ def _cells(line: str) -> list[str]:
 def test_every_figure_of_a_suite_is_shown_beside_that_of_the_base() -> None:
     """Of six samples pass@1, pass@5 and pass@6; hidden tests where there are any."""
     tasks = [task(), task(1, Suite.BENCHMARK, tests=_TESTS)]
-    base = tuple(answer(BROKEN, to, n) for to in tasks for n in range(6))
-    adapter = tuple(answer(GOOD if n == 0 else BROKEN, to, n) for to in tasks for n in range(6))
+    base = tuple(completion(BROKEN, to, n) for to in tasks for n in range(6))
+    adapter = tuple(completion(GOOD if n == 0 else BROKEN, to, n) for to in tasks for n in range(6))
     decoding = Decoding(num_samples=6, temperature=0.5)
-    results = evaluate_answers(tasks, Answers(base, adapter), SUBJECT, decoding, PROGRESS, num_too_long=0).results
+    results = evaluate_completions(
+        tasks, {"base": base, "adapter": adapter}, SUBJECT, decoding, PROGRESS, num_too_long=0
+    ).results
     lines = [_cells(line) for line in summary_of(results, Path("report.html")).splitlines()]
 
     assert lines == [
@@ -53,11 +54,11 @@ def test_every_figure_of_a_suite_is_shown_beside_that_of_the_base() -> None:
 def test_chosen_answers_stand_in_the_column_of_what_is_served() -> None:
     """With a fallback that is not the adapter's own; a trial has its row as well."""
     tasks = [task(), task(1, Suite.BENCHMARK)]
-    samples = [answer(text, to, n) for to in tasks for n, text in enumerate((BROKEN, BROKEN))]
-    again = [answer(GOOD, to, 1).model_copy(update={"constrained": True}) for to in tasks]
+    samples = [completion(text, to, n) for to in tasks for n, text in enumerate((BROKEN, BROKEN))]
+    again = [completion(GOOD, to, 1).model_copy(update={"constrained": True}) for to in tasks]
     decoding = Decoding(num_samples=2, temperature=0.5, syntax=Syntax.FALLBACK)
-    answers = Answers(base=tuple(samples), adapter=(*samples, *again))
-    results = evaluate_answers(tasks, answers, SUBJECT, decoding, PROGRESS).results
+    completions = {"base": tuple(samples), "adapter": (*samples, *again)}
+    results = evaluate_completions(tasks, completions, SUBJECT, decoding, PROGRESS).results
     cells = [_cells(line) for line in summary_of(results, Path("report.html")).splitlines()]
     trial = trial_summary_of(Trial(results.adapter, results.best_of, (), 0), Path("trial.jsonl"))
 
@@ -70,15 +71,15 @@ def test_examples_and_families_are_shown_where_they_were_asked() -> None:
     """The base with examples has a column; synthetic tasks were asked of the adapter alone."""
     tasks = [task(), task(1, Suite.BENCHMARK)]
     known, unknown = task(2, Suite.NEW_CONSTANTS, tests=_TESTS), task(3, Suite.UNKNOWN_TASK, tests=_TESTS)
-    answers = Answers(
-        base=tuple(answer(BROKEN, to) for to in tasks),
-        adapter=tuple(answer(GOOD, to) for to in tasks),
-        few_shot=(answer(GOOD, tasks[0]),),
-        families=(answer(GOOD, known), answer(BROKEN, unknown)),
-    )
+    completions = {
+        "base": tuple(completion(BROKEN, to) for to in tasks),
+        "adapter": tuple(completion(GOOD, to) for to in tasks),
+        "few_shot": (completion(GOOD, tasks[0]),),
+        "families": (completion(GOOD, known), completion(BROKEN, unknown)),
+    }
     few_shot = FewShot("Told.", (tasks[0],))
-    results = evaluate_answers(
-        tasks, answers, SUBJECT, Decoding(), PROGRESS, few_shot=few_shot, families=[known, unknown]
+    results = evaluate_completions(
+        tasks, completions, SUBJECT, Decoding(), PROGRESS, few_shot=few_shot, families=[known, unknown]
     ).results
     lines = summary_of(results, Path("report.html")).splitlines()
     cells = [_cells(line) for line in lines]
@@ -111,8 +112,10 @@ def test_what_is_served_has_a_column_where_it_was_asked() -> None:
 def test_a_trial_says_that_it_is_one() -> None:
     """With the figures of the adapter alone, and how many answers end in a run-time error."""
     asked = [task(0, Suite.BENCHMARK, tests=_TESTS)]
-    answers = (answer(), answer(GOOD, asked[0]))
-    results = evaluate_answers([task(), *asked], Answers(answers, answers), SUBJECT, Decoding(), PROGRESS).results
+    completions = (completion(), completion(GOOD, asked[0]))
+    results = evaluate_completions(
+        [task(), *asked], {"base": completions, "adapter": completions}, SUBJECT, Decoding(), PROGRESS
+    ).results
     scores = results.adapter.suites["benchmark"]
     alone = results.adapter.model_copy(update={"overall": scores, "suites": {"benchmark": scores}})
     lines = trial_summary_of(Trial(alone, None, (), 0), Path("trial.jsonl")).splitlines()

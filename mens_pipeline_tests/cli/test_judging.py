@@ -23,7 +23,7 @@ _NUM_TOKENS = 32
 
 
 def _set_up(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Give commands a store of their own, no benchmark, and short answers as the exam asks for them."""
+    """Give commands a store of their own, no benchmark, and short answers as the eval suite asks for them."""
     patch.setenv("MENS_STORE_ROOT", str(folder / "store"))
     patch.setenv("MENS_CACHE_ROOT", str(folder / "cache"))
     patch.setenv("DAGSTER_HOME", str(folder / "home"))
@@ -59,7 +59,7 @@ def first(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
 
 
 @pytest.fixture
-def judged(first: tuple[Path, Result], store: ArtifactStore) -> Path:
+def scored(first: tuple[Path, Result], store: ArtifactStore) -> Path:
     """A run that was judged, beside the store."""
     shutil.copytree(first[0] / "store", store.root)
     return Path(shutil.copytree(first[0] / "run", store.root.parent / "run"))
@@ -68,17 +68,17 @@ def judged(first: tuple[Path, Result], store: ArtifactStore) -> Path:
 @pytest.mark.seed_row(21, 45)
 @pytest.mark.slow
 def test_a_run_is_judged_refused_overridden_and_rolled_back(
-    first: tuple[Path, Result], judged: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+    first: tuple[Path, Result], scored: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Random weights write no Vox: the gate says so, and only a signed record gets them in."""
     said = first[1]
-    again = invoke("eval-local", "--run-dir", judged, *_SHORT, "--json")
-    gate = invoke("gate", "--run-dir", judged)
-    refused = invoke("promote", "--run-dir", judged)
-    unsigned = invoke("override", "--run-dir", judged, "--by", "me", "--reason", "only to see that it can")
+    again = invoke("eval-local", "--run-dir", scored, *_SHORT, "--json")
+    gate = invoke("gate", "--run-dir", scored)
+    refused = invoke("promote", "--run-dir", scored)
+    unsigned = invoke("override", "--run-dir", scored, "--by", "me", "--reason", "only to see that it can")
     monkeypatch.setenv("MENS_OVERRIDE_KEY", "a secret of maintainers")
-    signed = invoke("override", "--run-dir", judged, "--by", "me", "--reason", "only to see that it can")
-    promoted = invoke("promote", "--run-dir", judged, "--override", judged / "gate_override.json")
+    signed = invoke("override", "--run-dir", scored, "--by", "me", "--reason", "only to see that it can")
+    promoted = invoke("promote", "--run-dir", scored, "--override", scored / "gate_override.json")
     history = invoke("promote", "--history")
     rollback = invoke("promote", "--rollback")
 
@@ -92,8 +92,8 @@ def test_a_run_is_judged_refused_overridden_and_rolled_back(
     assert json.loads(evaluation.read_text())["name"] == "eval-gate-0123abcd"
     assert gate.exit_code == 1
     assert "FAILED     parse_rate: parse rate on held-out prompts 0/4 (0.0 %" in gate.stdout
-    assert (judged / "eval_gate_failed.json").is_file()
-    assert "<html" in (judged / "report.html").read_text()
+    assert (scored / "eval_gate_failed.json").is_file()
+    assert "<html" in (scored / "report.html").read_text()
     assert "The gate failed: parse_rate" in refusal(refused)
     assert "MENS_OVERRIDE_KEY: not set" in refusal(unsigned)
     assert promoted.stdout.startswith(f"champion: {champion_key(store)}"[:20])
@@ -103,12 +103,13 @@ def test_a_run_is_judged_refused_overridden_and_rolled_back(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("jobs_here")
 def test_a_run_judged_by_other_rows_is_refused(trained: Path, run: Path, store: ArtifactStore) -> None:
-    """Whatever file a person names, the one beside the train set is what counts; judging anew forgets the verdict."""
+    """Whatever file a person names, the one beside the train set is what counts; judging again forgets the verdict."""
     other, train = run.parent / "other.jsonl", trained.parent / "train.jsonl"
     write_jsonl(other, pairs(16)[12:])
     seen = refusal(invoke("eval-local", "--run-dir", run, *_SHORT, "--heldout", train))
-    judged = invoke("eval-local", "--run-dir", run, *_SHORT, "--heldout", other, "--seed-base", "7")
+    scored = invoke("eval-local", "--run-dir", run, *_SHORT, "--heldout", other, "--seed-base", "7")
     invoke("gate", "--run-dir", run)
     refused = refusal(invoke("promote", "--run-dir", run))
     own = invoke("eval-local", "--run-dir", run, *_SHORT)
@@ -116,7 +117,7 @@ def test_a_run_judged_by_other_rows_is_refused(trained: Path, run: Path, store: 
     left = {path.name for path in run.iterdir()}
     invoke("gate", "--run-dir", run)
 
-    assert judged.exit_code == own.exit_code == 0, judged.stderr
+    assert scored.exit_code == own.exit_code == 0, scored.stderr
     assert "8 prompts and 8 answers of 8 held-out pairs stand in 8 rows" in seen
     assert "The held-out set is not the one it was judged by; evaluate again" in refused
     assert "seed (--seed-base) was 7, it is 1337" in refused
@@ -127,25 +128,27 @@ def test_a_run_judged_by_other_rows_is_refused(trained: Path, run: Path, store: 
 
 
 @pytest.mark.slow
-def test_what_was_changed_in_the_store_is_not_used_again(judged: Path, store: ArtifactStore) -> None:
-    """Answers are generated anew, and an evaluation that somebody edited gets no verdict until it is made anew."""
+@pytest.mark.usefixtures("jobs_here")
+def test_what_was_changed_in_the_store_is_not_used_again(scored: Path, store: ArtifactStore) -> None:
+    """Completions are generated again; an edited evaluation gets no verdict until it is made again."""
     (results,) = (store.root / "eval_results").glob("*/eval_results.json")
-    answers = sorted((store.root / "generations").glob("*/answers.jsonl"))
-    before = [path.read_text() for path in (results, *answers)]
-    for path in (results, *answers):
+    completions = sorted((store.root / "generations").glob("*/answers.jsonl"))
+    before = [path.read_text() for path in (results, *completions)]
+    for path in (results, *completions):
         path.write_text(path.read_text().replace('"stopped":false', '"stopped":true') + " ")
-    gate = invoke("gate", "--run-dir", judged)
-    again = invoke("eval-local", "--run-dir", judged, *_SHORT)
+    gate = invoke("gate", "--run-dir", scored)
+    again = invoke("eval-local", "--run-dir", scored, *_SHORT)
 
-    assert len(answers) == 3
+    assert len(completions) == 3
     assert "eval_results.json. Evaluate again" in refusal(gate)
     assert "base: 4/4 answers" in again.stderr
     assert "adapter: 4/4 answers" in again.stderr
-    assert [path.read_text() for path in (results, *answers)] == before
-    assert "FAILED     parse_rate" in invoke("gate", "--run-dir", judged).stdout
+    assert [path.read_text() for path in (results, *completions)] == before
+    assert "FAILED     parse_rate" in invoke("gate", "--run-dir", scored).stdout
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("jobs_here")
 def test_a_trial_leaves_no_exam_behind(run: Path, store: ArtifactStore) -> None:
     """The adapter alone is asked; there is nothing that a verdict could rest on."""
     bench = PROJECT_ROOT / "data" / "heldout_bench"

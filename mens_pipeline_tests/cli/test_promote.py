@@ -20,12 +20,11 @@ from mens_pipeline.evaluation.run_folder import FILE, remember
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.promotion.benchmark_gate import KIND as GATE
-from mens_pipeline.promotion.benchmark_gate import PAGE
 from mens_pipeline.promotion.history import champion_key, champion_of
 from mens_pipeline.promotion.ledger import Try, record_try
 from mens_pipeline.promotion.promote import reasons_against
-from mens_pipeline.promotion.receipt import RECEIPT
+from mens_pipeline.promotion.receipt import KIND as GATE
+from mens_pipeline.promotion.receipt import PAGE, RECEIPT
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.cli.invoking import refusal

@@ -32,7 +32,7 @@ _GATE = {
     "passed": False,
     "status": "failed",
     "policy": "ci",
-    "attempt": "second evaluation on this exam",
+    "attempt": "second evaluation on this eval suite",
     "reused": False,
     "likely_cause": "the time budget of 10 min ended training after 142 of 150 steps",
     "remedy": "more",
@@ -71,7 +71,7 @@ def test_a_refusal_shows_reasons_and_report() -> None:
         "heldout     resolve rate 46/112 (41.1 %), base 0/112 (0.0 %)\n"
         "unknown_task hidden tests 2/24 (8.3 %)\n" in text
     )
-    verdict = "refused, policy ci, second evaluation on this exam"
+    verdict = "refused, policy ci, second evaluation on this eval suite"
     assert (
         f"verdict     {verdict}\n            - parse_rate: 0.1 < 0.6\ncause       the time budget of 10 min ended"
         in text
@@ -119,7 +119,7 @@ def test_a_verdict_that_cannot_tell_says_so() -> None:
     """It does not promote, and its reasons are shown as well."""
     text = _lines(is_good=False, benchmark_gate={**_GATE, "status": "undecided"})
 
-    assert "verdict     undecided, not promoted, policy ci, second evaluation on this exam\n" in text
+    assert "verdict     undecided, not promoted, policy ci, second evaluation on this eval suite\n" in text
     assert "            - parse_rate: 0.1 < 0.6\n" in text
 
 

@@ -21,7 +21,7 @@ def _score(folder: Path, *rows: dict[str, Any]) -> Result:
     return CliRunner().invoke(app, ["score", str(path), "--bench", str(_BENCH)])
 
 
-def _answer(place: int, text: str) -> dict[str, Any]:
+def _reply(place: int, text: str) -> dict[str, Any]:
     return {"task": _TASKS[place].id, "text": text, "stopped": True}
 
 
@@ -29,7 +29,7 @@ def test_answers_of_another_program_are_judged_as_our_own(tmp_path: Path) -> Non
     """Several to a task are its samples; each has what is against it."""
     right, wrong, none = _TASKS[0].solution, _TASKS[0].wrong[0], "I cannot do that."
 
-    result = _score(tmp_path, _answer(0, right), _answer(1, none), _answer(0, wrong))
+    result = _score(tmp_path, _reply(0, right), _reply(1, none), _reply(0, wrong))
     rows = [json.loads(line) for line in result.stdout.splitlines()]
 
     assert result.exit_code == 0, result.exception

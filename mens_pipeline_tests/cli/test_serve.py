@@ -195,8 +195,8 @@ def test_a_signal_ends_it_when_answers_have_ended(tmp_path: Path) -> None:
     with _serving("--model", model, "--max-new-tokens", "2000", MENS_SERVE_TOKEN=_SECRET) as served:
         url = served.url()
         headers = {"Authorization": f"Bearer {_SECRET}"}
-        with httpx2.stream("POST", f"{url}/v1/chat/completions", json=ask, headers=headers, timeout=60) as answer:
-            lines = answer.iter_lines()
+        with httpx2.stream("POST", f"{url}/v1/chat/completions", json=ask, headers=headers, timeout=60) as completion:
+            lines = completion.iter_lines()
             first = next(lines)
             served.process.send_signal(signal.SIGTERM)
             rest = [first, *lines]

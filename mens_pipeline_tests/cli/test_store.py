@@ -20,7 +20,7 @@ def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Artifact]
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
     store = ArtifactStore(tmp_path / "store")
     made = [
-        store.built("qlora_adapter", {"n": n}, lambda _folder: {"training": {"name": "lora-adapter-0123abcd"}})[0]
+        store.build("qlora_adapter", {"n": n}, lambda _folder: {"training": {"name": "lora-adapter-0123abcd"}})[0]
         for n in range(2)
     ]
     for artifact in made:

@@ -166,5 +166,5 @@ def test_what_the_system_does_not_keep_out_is_told(tmp_path: Path, monkeypatch: 
     path.write_text("@test fn t() { assert(true) }")
     result = _test(path)
 
-    told = "warning: the system does not keep these programs from: system calls (Invalid argument)\n"
-    assert result.stderr == f"{told}1/1 tests passed (100.0 %)\n"
+    details = "warning: the system does not keep these programs from: system calls (Invalid argument)\n"
+    assert result.stderr == f"{details}1/1 tests passed (100.0 %)\n"

@@ -75,6 +75,7 @@ def test_rows_that_are_too_long_are_told_with_the_flag(tiny_base: Path, tmp_path
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("jobs_here")
 @pytest.mark.seed_row(38)
 def test_a_run_lies_by_its_id_and_latest_names_it(
     tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -131,9 +131,9 @@ def test_without_the_libraries_of_training_the_command_says_what_to_install(tmp_
 def test_the_form_for_powershell_is_documented_once() -> None:
     """In the page for those who know the Rust toolchain."""
     pages = [PROJECT_ROOT / "README.md", *(PROJECT_ROOT / "docs").glob("*.md")]
-    told = {page.name for page in pages if "$env:" in page.read_text(encoding="utf-8")}
+    details = {page.name for page in pages if "$env:" in page.read_text(encoding="utf-8")}
 
-    assert told == {"upstream-commands.md"}
+    assert details == {"upstream-commands.md"}
 
 
 @pytest.mark.seed_row(47)

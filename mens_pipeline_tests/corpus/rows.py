@@ -4,8 +4,7 @@ import hashlib
 from typing import Any
 
 from mens_pipeline.corpus.extract.extractors import extract_vox
-from mens_pipeline.corpus.extract.source_file import SourceFile
-from mens_pipeline.corpus.schema.records import ExtractedRecord, Source, SourceKind
+from mens_pipeline.corpus.schema.records import ExtractedRecord, Source, SourceFile, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 
 
@@ -30,7 +29,7 @@ def records_of(source: str, path: str = "a.vox") -> tuple[ExtractedRecord, ...]:
     return found
 
 
-def mix_report(*sources: dict[str, Any], total_distinct: int = 0) -> dict[str, Any]:
+def mix_report(*sources: dict[str, Any]) -> dict[str, Any]:
     """What the manifest of a train set says of its sources, where only some figures matter."""
     usual: dict[str, Any] = {"path": "p", "weight": 1.0, "optional": False, "record_format": None}
     usual |= dict.fromkeys(("input_lines", "distinct_lines", "emitted_lines"), 0) | {"dropped": {}}
@@ -40,11 +39,11 @@ def mix_report(*sources: dict[str, Any], total_distinct: int = 0) -> dict[str, A
     return {
         "sources": [usual | source for source in sources],
         "total_emitted": total,
-        "total_distinct": total_distinct,
+        "total_distinct": sum(source.get("distinct_lines", 0) for source in sources),
     }
 
 
 def split_report(**changes: Any) -> dict[str, Any]:
     """What the manifest of a split says, where only some figures matter."""
-    figures = dict.fromkeys(("heldout", "num_groups", "num_heldout_groups", "num_judging_groups"), 0)
+    figures = dict.fromkeys(("heldout", "num_groups", "num_heldout_groups", "num_evaluating_groups"), 0)
     return {**figures, "train": {}, "aside": {}, "shortfall": "", "tested_functions": {}, **changes}

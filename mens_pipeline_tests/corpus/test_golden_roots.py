@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+from mens_pipeline.corpus.curate.heldout_split import group_of, split_pairs
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
-from mens_pipeline.corpus.curate.repetition import Repetition
-from mens_pipeline.corpus.curate.split import group_of, split_pairs
+from mens_pipeline.corpus.curate.validate import Repetition
 from mens_pipeline.corpus.curate.validated_pairs import make_pairs
+from mens_pipeline.corpus.extract.extracted_corpus import SNAPSHOT_STAGE, SnapshotParams, source_report_in
 from mens_pipeline.corpus.extract.workspace import extract_workspace
-from mens_pipeline.corpus.extract.workspace_snapshot import build_workspace_snapshot, source_report_in
 from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.storage.store import ArtifactStore
@@ -85,7 +85,7 @@ def test_the_parse_rate_is_that_of_golden_programs(workspace: Path, tmp_path: Pa
     def rate() -> tuple[float | None, int]:
         files = sorted(path for path in workspace.rglob("*.vox"))
         contents = [(path.relative_to(workspace).as_posix(), path.read_bytes()) for path in files]
-        snapshot, _ = build_workspace_snapshot(workspace, lambda: contents, store)
+        snapshot, _ = SNAPSHOT_STAGE.build(store, SnapshotParams.of(workspace, contents=lambda: contents))
         report = source_report_in(snapshot)
         return report.parse_rate, len(report.rejected)
 

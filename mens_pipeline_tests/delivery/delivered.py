@@ -4,11 +4,11 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from mens_pipeline.jobs.local import run_job
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore, digest_of
 from mens_pipeline.training.qlora_adapter import finish_run
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote, scored
+from mens_pipeline_tests.jobs.processes import do_here
 from mens_pipeline_tests.training.runs import pairs, prepared, resolved
 from mens_pipeline_tests.training.small_folder import Encoder
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
@@ -28,7 +28,7 @@ def trained_run(folder: Path) -> Path:
     base = write_tiny_base(folder / "base", Encoder().inner)
     write_jsonl(folder / HELDOUT, pairs(12)[8:])
     run = prepared(base, folder, number=8)
-    code = run_job(run.job_path, grace_seconds=60)
+    code = do_here(run.job_path)
     finish_run(run, resolved(base), "0123abcd", code)
     return folder / "run"
 
@@ -43,6 +43,6 @@ def promoted_run(trained: Path, folder: Path) -> tuple[Path, ArtifactStore]:
     run, store = folder / "run", ArtifactStore(folder / "store")
     shutil.copytree(trained, run)
     heldout = digest_of(trained.parent / HELDOUT)
-    gate = judged(run, store, evaluated(run, store, heldout_sha256=heldout))
-    promote(gate, run, store, replace(PRESENT, heldout_sha256=heldout), now=NOW)
+    gate = scored(run, store, evaluated(run, store, heldout_sha256=heldout))
+    promote(gate, run, store, replace(PRESENT, heldout=heldout), now=NOW)
     return run, store

@@ -109,39 +109,39 @@ class _Handler(BaseHTTPRequestHandler):
         repo, _, branch = _KIND.sub("", self.path).partition("/revision/")
         commits = self._begun().branches.get((repo, branch or "main"))
         if commits is None:
-            self._answer({"error": "not there"}, 404, {"X-Error-Code": "RepoNotFound"})
+            self._reply({"error": "not there"}, 404, {"X-Error-Code": "RepoNotFound"})
         else:
-            self._answer({"id": repo, "sha": commits[-1], "siblings": [], "private": True})
+            self._reply({"id": repo, "sha": commits[-1], "siblings": [], "private": True})
 
     def do_PUT(self) -> None:
         """A large file."""
         content = self._body()
         if self.hub.refuse is not None and self.hub.refuse in self.path:
-            self._answer({"error": "the disk is full"}, 400)
+            self._reply({"error": "the disk is full"}, 400)
             return
         digest = hashlib.sha256(content).hexdigest()
         if digest != self.path.rsplit("/", 1)[1]:
-            self._answer({"error": "another file"}, 400)
+            self._reply({"error": "another file"}, 400)
             return
         self._begun().large[digest] = content
-        self._answer({})
+        self._reply({})
 
     def do_POST(self) -> None:
         """Everything else."""
         hub, body = self._begun(), self._body()
         if hub.refuse is not None and hub.refuse in self.path:
-            self._answer({"error": "this token may not write here"}, 403)
+            self._reply({"error": "this token may not write here"}, 403)
         elif self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            self._answer({"error": "unknown token"}, 401)
+            self._reply({"error": "unknown token"}, 401)
         elif self.path == "/api/repos/create":
             self._create(json.loads(body))
         elif self.path == "/api/validate-yaml":
             head = yaml.safe_load(json.loads(body)["content"].split("---\n")[1])
             errors = [] if isinstance(head, dict) else [{"message": "no mapping"}]
-            self._answer({"errors": errors, "warnings": []}, 400 if errors else 200)
+            self._reply({"errors": errors, "warnings": []}, 400 if errors else 200)
         elif self.path.endswith(".git/info/lfs/objects/batch"):
             objects = [{**found, **self._actions(found["oid"])} for found in json.loads(body)["objects"]]
-            self._answer({"transfer": "basic", "objects": objects})
+            self._reply({"transfer": "basic", "objects": objects})
         else:
             self._of_repo(body)
 
@@ -149,32 +149,32 @@ class _Handler(BaseHTTPRequestHandler):
         owner, name, what, branch = _KIND.sub("", self.path).split("/", 3)
         repo, branch = f"{owner}/{name}", branch.replace("%2F", "/")
         if what == "branch" and (repo, branch) in self.hub.branches:
-            self._answer({"error": "Reference already exists"}, 409)
+            self._reply({"error": "Reference already exists"}, 409)
         elif what == "branch":
             self.hub.begin(repo, branch, self.hub.branches[repo, "main"][-1])
-            self._answer({})
+            self._reply({})
         elif what == "preupload":
             sizes = {file["path"]: file["size"] for file in json.loads(body)["files"]}
             modes = {path: "lfs" if size > _LARGE else "regular" for path, size in sizes.items()}
             files = [{"path": path, "uploadMode": mode, "shouldIgnore": False} for path, mode in modes.items()]
-            self._answer({"files": files})
+            self._reply({"files": files})
         else:
             self._commit(repo, branch, [json.loads(line) for line in body.splitlines()])
 
     def _create(self, asked: dict[str, Any]) -> None:
         repo = f"{asked['organization']}/{asked['name']}"
         if repo in self.hub.private:
-            self._answer({"error": "You already created this model repo", "url": f"{self.hub.url}/{repo}"}, 409)
+            self._reply({"error": "You already created this model repo", "url": f"{self.hub.url}/{repo}"}, 409)
             return
         self.hub.kinds[repo] = asked.get("type") or "model"
         self.hub.private[repo] = asked.get("visibility") == "private" or bool(asked.get("private"))
         self.hub.begin(repo, "main", "0" * 40)
-        self._answer({"url": f"{self.hub.url}/{repo}", "name": repo})
+        self._reply({"url": f"{self.hub.url}/{repo}", "name": repo})
 
     def _commit(self, repo: str, branch: str, lines: list[dict[str, Any]]) -> None:
         commits = self.hub.branches[repo, branch]
         if lines[0]["value"].get("parentCommit") != commits[-1]:
-            self._answer({"error": "a commit has happened since"}, 412)
+            self._reply({"error": "a commit has happened since"}, 412)
             return
         files = self.hub.files[repo, branch]
         for line in lines[1:]:
@@ -183,7 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
             files[value["path"]] = self.hub.large[value["oid"]] if is_large else base64.b64decode(value["content"])
         commits.append(hashlib.sha1(json.dumps(lines).encode()).hexdigest())  # noqa: S324 - as git names commits
         url = f"{self.hub.url}/{repo}/commit/{commits[-1]}"
-        self._answer({"commitUrl": url, "commitOid": commits[-1]})
+        self._reply({"commitUrl": url, "commitOid": commits[-1]})
 
     def _actions(self, oid: str) -> dict[str, Any]:
         """Where a large file goes; nothing is said of one that is there."""
@@ -203,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.rfile.readline()
         return b"".join(parts)
 
-    def _answer(self, document: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> None:
+    def _reply(self, document: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None) -> None:
         content = json.dumps(document).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

@@ -6,7 +6,7 @@ import pytest
 
 from mens_pipeline.delivery.agreement import STRICT, Demand, agreement_of, reasons_against, spread
 from mens_pipeline.delivery.merge_job import Comparison, Written
-from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, task
+from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, task
 
 _TASKS = [task(number) for number in range(10)]
 _BY_ID = {found.id: found for found in _TASKS}
@@ -38,7 +38,7 @@ def test_the_same_words_are_the_same_model() -> None:
     found = agreement_of([_same(number) for number in range(10)], _BY_ID, 1e-5)
 
     assert reasons_against(found, STRICT) == ()
-    assert (found.num_prompts, found.num_tokens, found.num_same_answers) == (10, 1000, 10)
+    assert (found.num_prompts, found.num_tokens, found.num_same_completions) == (10, 1000, 10)
     assert (found.token_agreement, found.led_agreement, found.parse_difference) == (1.0, 1.0, 0.0)
     assert found.reference_parse_rate.numerator == 10
 

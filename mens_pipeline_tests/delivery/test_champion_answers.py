@@ -18,7 +18,7 @@ _LIMITS = Limits(2, 20_000, 60.0, 400)
 _REQUESTS = ("Write a Vox function `f9`.", "Write a table `Book` with a title.")
 
 
-def _answers(server: Running) -> list[str]:
+def _completions(server: Running) -> list[str]:
     with server.openai() as client:
         return [
             client.chat.completions.create(model="mens", max_tokens=24, messages=[{"role": "user", "content": request}])
@@ -39,13 +39,13 @@ def test_a_champion_answers_merged_as_it_answered_before(
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     result = CliRunner().invoke(app, ["merge", "-o", str(tmp_path / "model"), "--device", "cpu"])
     with running(run, _LIMITS) as server:
-        before = _answers(server)
+        before = _completions(server)
     with running(tmp_path / "model", _LIMITS) as server:
-        after = _answers(server)
-        told = server.served.system_prompt
+        after = _completions(server)
+        details = server.served.system_prompt
 
     assert result.exit_code == 0, result.stderr
     assert report_in(tmp_path / "model").passed
     assert after == before
     assert all(after)
-    assert told == Adapter.open(run).manifest.system_prompt
+    assert details == Adapter.open(run).manifest.system_prompt

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from mens_pipeline.delivery.gguf_model import modelfile
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.models.chat import TEMPLATE, render_prompt, system_of, template_with
+from mens_pipeline.models.chat import CHATML, GEMMA, LLAMA3, MISTRAL, TEMPLATE, ChatFormat, render_prompt, system_of
 
 
 def _rendered(system: str, *messages: tuple[str, str]) -> str:
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False).from_string(  # noqa: S701
-        template_with(system)
+        CHATML.template(system)
     )
     given = [{"role": role, "content": content} for role, content in messages]
     return template.render(messages=given, add_generation_prompt=True)
@@ -27,10 +27,12 @@ def test_a_lone_request_gets_the_system_prompt(system: str) -> None:
 @given(st.text())
 def test_a_template_tells_its_system_prompt(system: str) -> None:
     """Whatever is in it."""
-    assert system_of(template_with(system)) == system
+    assert system_of(CHATML.template(system)) == system
 
 
-@pytest.mark.parametrize("template", ["", TEMPLATE, "{{ messages }}", template_with("s")[1:], template_with("s") + " "])
+@pytest.mark.parametrize(
+    "template", ["", TEMPLATE, "{{ messages }}", CHATML.template("s")[1:], CHATML.template("s") + " "]
+)
 def test_another_template_tells_none(template: str) -> None:
     """Not even one that differs in a letter."""
     assert system_of(template) is None
@@ -73,3 +75,41 @@ def test_a_system_prompt_writes_no_instruction(system: str) -> None:
     with pytest.raises(RefusedError, match=r"three double quotes in a row, or ends with one\. Merge without --gguf"):
         modelfile("vox-f16.gguf", system, 8192)
     assert 'SYSTEM """say "x" and ""y"""' in modelfile("vox-f16.gguf", 'say "x" and ""y', 8192)
+
+
+@pytest.mark.parametrize(
+    ("chat", "template", "stops"),
+    [
+        (
+            LLAMA3,
+            (
+                "{{ if .System }}<|start_header_id|>system<|end_header_id|>\n\n{{ .System }}<|eot_id|>{{ end }}"
+                "{{ if .Prompt }}<|start_header_id|>user<|end_header_id|>\n\n{{ .Prompt }}<|eot_id|>{{ end }}"
+                "<|start_header_id|>assistant<|end_header_id|>\n\n{{ .Response }}<|eot_id|>"
+            ),
+            ("<|eot_id|>", "<|end_header_id|>", "<|start_header_id|>"),
+        ),
+        (
+            GEMMA,
+            (
+                "{{ if .Prompt }}<start_of_turn>user\n{{ if .System }}{{ .System }}\n\n{{ end }}{{ .Prompt }}"
+                "<end_of_turn>\n{{ end }}<start_of_turn>model\n{{ .Response }}<end_of_turn>\n"
+            ),
+            ("<end_of_turn>", "<start_of_turn>"),
+        ),
+        (
+            MISTRAL,
+            (
+                "{{ if .Prompt }}[INST]{{ if .System }}{{ .System }}\n\n{{ end }}{{ .Prompt }}[/INST]{{ end }}"
+                "{{ .Response }}</s>"
+            ),
+            ("</s>", "[/INST]", "[INST]"),
+        ),
+    ],
+)
+def test_ollama_asks_in_the_format_of_the_base(chat: ChatFormat, template: str, stops: tuple[str, ...]) -> None:
+    """System texts stand where the base has them, and nothing goes on behind the end of a turn."""
+    text = modelfile("vox.gguf", "s", 8192, chat)
+
+    assert f'TEMPLATE """{template}"""\n' in text
+    assert "".join(f'PARAMETER stop "{stop}"\n' for stop in stops) in text

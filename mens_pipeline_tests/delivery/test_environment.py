@@ -72,8 +72,8 @@ def test_the_scorer_asks_mens(judge: ModuleType, benchmark: Benchmark) -> None:
     task = benchmark.tasks[0]
 
     async def all_of_them() -> list[dict[str, Any]]:
-        answers = ((f"```vox\n{task.solution}```", True), (task.wrong[0], True), (task.solution, False))
-        return list(await asyncio.gather(*(judge.judged(task.id, *answer) for answer in answers)))
+        replies = ((f"```vox\n{task.solution}```", True), (task.wrong[0], True), (task.solution, False))
+        return list(await asyncio.gather(*(judge.score_reply(task.id, *reply) for reply in replies)))
 
     good, wrong, unended = asyncio.run(all_of_them())
 
@@ -91,10 +91,10 @@ def test_what_mens_refuses_is_no_fault_of_an_answer(
 ) -> None:
     """The framework is told, rather than a zero that nobody earned; and so it is where `mens` is not there."""
     with pytest.raises(RuntimeError, match="found no task `hev_000`"):
-        asyncio.run(judge.judged("hev_000", "", stopped=True))
+        asyncio.run(judge.score_reply("hev_000", "", stopped=True))
     monkeypatch.setenv("VOX_JUDGE", "no-such-command")
     with pytest.raises(FileNotFoundError):
-        asyncio.run(judge.judged(benchmark.tasks[1].id, "", stopped=True))
+        asyncio.run(judge.score_reply(benchmark.tasks[1].id, "", stopped=True))
 
 
 @pytest.mark.slow
@@ -107,16 +107,16 @@ def test_the_framework_runs_it(framework: str, benchmark: Benchmark, tmp_path: P
     folder = tmp_path / "tasks"
     write_environment(benchmark, framework, folder)
     wrong = benchmark.tasks[1]
-    answers = {task.spec.description: task.solution for task in benchmark.tasks}
-    answers[wrong.spec.description] = wrong.wrong[0]
+    replies = {task.spec.description: task.solution for task in benchmark.tasks}
+    replies[wrong.spec.description] = wrong.wrong[0]
 
-    def answered(content: dict[str, Any], _number: int) -> Served:
+    def completed(content: dict[str, Any], _number: int) -> Served:
         said = content["messages"][-1]["content"]
         return _completed(
-            answers[said if isinstance(said, str) else said[0]["text"]], is_streamed=content.get("stream")
+            replies[said if isinstance(said, str) else said[0]["text"]], is_streamed=content.get("stream")
         )
 
-    with serving(answered) as server:
+    with serving(completed) as server:
         environment = {
             **os.environ, "PYTHONPATH": f".:{PROJECT_ROOT}", "HERE_API_KEY": "none", "HERE_BASE_URL": server.url,
             "VOX_JUDGE": _JUDGE,

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from gguf import GGUFReader
 from pydantic import ValidationError
@@ -25,9 +26,14 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
-from mens_pipeline.jobs.local import run_job
+from mens_pipeline.models.chat import IM_END, IM_START
+from mens_pipeline.models.infill import encode_infill_prompt
+from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.storage.jsonl import read_models, write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline_tests.inference.llama_server import llama_server
+from mens_pipeline_tests.jobs.processes import do_here
+from mens_pipeline_tests.serving.talkative import write_talkative
 from mens_pipeline_tests.training.small_folder import Encoder
 
 _CONFIG: dict[str, Any] = {
@@ -72,7 +78,7 @@ def test_a_name_leads_out_of_no_folder(name: str) -> None:
     ):
         with pytest.raises(ValidationError) as refusal:
             document.model_validate({field: value})
-        assert field in {str(mistake["loc"][0]) for mistake in refusal.value.errors() if mistake["type"] != "missing"}
+        assert field in {str(error["loc"][0]) for error in refusal.value.errors() if error["type"] != "missing"}
 
 
 @pytest.mark.parametrize(
@@ -110,8 +116,32 @@ def test_another_tokenizer_is_refused_by_name(tmp_path: Path, tokenizer: dict[st
         splitter_of(_folder(tmp_path, tokenizer))
 
 
-def _launch(job_path: Path) -> int:
-    return run_job(job_path)
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+def test_llama_cpp_completes_at_a_cursor(tmp_path: Path) -> None:
+    """Its `/infill` finds the marks by their names in the file, and shows the model the tokens of training."""
+    prefix, suffix = "fn f() to int {\n    return ", "\n}\n"
+    marks = ("<issue_start>", "<issue_closed>", "<issue_comment>")
+    folder = write_talkative(tmp_path / "marked", Encoder((IM_START, IM_END, *marks)).inner)
+    ids = encode_infill_prompt(FileTokenizer(folder), prefix, suffix, 512, "prefix_first")
+    with llama_server(folder) as url:
+        rest = {"n_predict": 12, "temperature": 0}
+        asked = {"input_prefix": prefix, "input_suffix": suffix, "prompt": ""}
+        infill = httpx2.post(f"{url}/infill", json=rest | asked, timeout=60).json()
+        plain = httpx2.post(f"{url}/completion", json=rest | {"prompt": list(ids)}, timeout=60).json()
+
+    assert infill["tokens_evaluated"] == len(ids)
+    assert infill["content"] == plain["content"] != ""
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+def test_a_file_names_no_words_as_marks(tmp_path: Path) -> None:
+    """A mark that is several tokens has no number; llama.cpp then says that the model knows no cursor."""
+    folder = write_talkative(tmp_path / "plain", Encoder().inner)
+    with llama_server(folder) as url:
+        refused = httpx2.post(f"{url}/infill", json={"input_prefix": "", "input_suffix": "", "prompt": ""}, timeout=60)
+
+    assert refused.status_code == 501
+    assert "token is missing" in refused.text
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +153,7 @@ def merged(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Art
     conditions = Conditions(Decoding(max_new_tokens=40), resolve_device(DeviceChoice.CPU), folder / "lock")
     prompts = prompts_of(source, None, store, lambda _text: True, 4)
     prepared = prepare_merge(source, prompts, conditions, "bfloat16", store.root / "work")
-    return build_merged_model(prepared, store, _launch)[0], prepared, store
+    return build_merged_model(prepared, store, do_here)[0], prepared, store
 
 
 @pytest.mark.slow
@@ -133,14 +163,14 @@ def test_what_is_read_back_is_the_merged_model(
 ) -> None:
     """Another program's reader gets the same tokens from it, all of them where nothing is rounded."""
     model, prepared, store = merged
-    gguf, reused = build_gguf_model(model, prepared, file_type, store, _launch)
+    gguf, reused = build_gguf_model(model, prepared, file_type, store, do_here)
     report = gguf_report_in(gguf.path)
     fields = GGUFReader(gguf.path / report.file_name).fields
 
     assert not reused
     assert report.passed
     assert report.agreement.led_agreement >= DEMANDS[file_type].min_led_agreement
-    assert file_type != "f32" or report.agreement.num_same_answers == 4
+    assert file_type != "f32" or report.agreement.num_same_completions == 4
     assert fields["tokenizer.ggml.pre"].contents() == "gpt-2"
     assert fields["tokenizer.ggml.add_bos_token"].contents() is False
     assert fields["llama.context_length"].contents() == 512
@@ -153,7 +183,7 @@ def test_another_model_is_not_kept(merged: tuple[Artifact, PreparedMerge, Artifa
     model, prepared, store = merged
 
     def launch(job_path: Path) -> int:
-        code = _launch(job_path)
+        code = do_here(job_path)
         path = job_path.with_name(COMPARISONS)
         led = [found.model_copy(update={"num_led": 0}) for found in read_models(path, Comparison)]
         write_jsonl(path, led)

@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from huggingface_hub import DatasetCard, ModelCard
@@ -20,7 +21,10 @@ from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.store import ArtifactStore, digest_of
 from mens_pipeline_tests.delivery.delivered import promoted_run
-from mens_pipeline_tests.delivery.hub_server import TOKEN, Hub, push
+from mens_pipeline_tests.delivery.hub_server import TOKEN, Hub, push, serving
+
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
 
 pytestmark = pytest.mark.slow
 
@@ -42,10 +46,18 @@ def test_a_dry_run_sends_nothing(hub: Hub, promoted: tuple[Path, ArtifactStore])
     assert hub.requests == []
 
 
-def test_with_yes_the_adapter_is_there(hub: Hub, promoted: tuple[Path, ArtifactStore]) -> None:
+@pytest.fixture(scope="module")
+def sent(promoted: tuple[Path, ArtifactStore]) -> Iterator[tuple[Hub, "CompletedProcess[str]"]]:
+    """A Hub to which the adapter was sent, and what the command said."""
+    with serving() as hub:
+        yield hub, push(hub, promoted[1].root, _REPO, "--yes")
+
+
+def test_with_yes_the_adapter_is_there(
+    sent: tuple[Hub, "CompletedProcess[str]"], promoted: tuple[Path, ArtifactStore]
+) -> None:
     """In a private repository, byte for byte; the commit to pin is printed, the token nowhere."""
-    run, store = promoted
-    done = push(hub, store.root, _REPO, "--yes")
+    (hub, done), run = sent, promoted[0]
     files = hub.files[_REPO, "main"]
     commit = hub.branches[_REPO, "main"][-1]
 
@@ -62,10 +74,11 @@ def test_with_yes_the_adapter_is_there(hub: Hub, promoted: tuple[Path, ArtifactS
     assert TOKEN not in done.stdout + done.stderr
 
 
-def test_the_card_that_is_sent_has_the_figures(hub: Hub, promoted: tuple[Path, ArtifactStore]) -> None:
+def test_the_card_that_is_sent_has_the_figures(
+    sent: tuple[Hub, "CompletedProcess[str]"], promoted: tuple[Path, ArtifactStore]
+) -> None:
     """Not the one that training left, before anybody judged."""
-    run, store = promoted
-    assert push(hub, store.root, _REPO, "--yes").returncode == 0
+    hub, run = sent[0], promoted[0]
     card = hub.files[_REPO, "main"]["README.md"].decode()
 
     assert "It is not judged yet." in (run / "adapter" / "README.md").read_text()
@@ -77,10 +90,11 @@ def test_the_card_that_is_sent_has_the_figures(hub: Hub, promoted: tuple[Path, A
     assert head.to_dict()["model-index"][0]["results"]
 
 
-def test_nothing_that_is_sent_names_this_machine(hub: Hub, promoted: tuple[Path, ArtifactStore], trained: Path) -> None:
+def test_nothing_that_is_sent_names_this_machine(
+    sent: tuple[Hub, "CompletedProcess[str]"], promoted: tuple[Path, ArtifactStore], trained: Path
+) -> None:
     """The base is called by its name, not by the folder that it lay in."""
-    run, store = promoted
-    assert push(hub, store.root, _REPO, "--yes").returncode == 0
+    hub, run = sent[0], promoted[0]
     files = hub.files[_REPO, "main"]
     config = json.loads(files["adapter_config.json"])
     assert config["target_modules"] == sorted(config["target_modules"])  # equal runs write equal bytes

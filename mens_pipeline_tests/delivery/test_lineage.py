@@ -15,12 +15,12 @@ from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.schema.records import Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.delivery.lineage import lineage_of, turned
+from mens_pipeline.delivery.lineage import lineage_of, reverse_edges
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline_tests.corpus.rows import mix_report
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, fill_trained, judged, promote
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, fill_trained, promote, scored
 
 
 def _pair(path: str | None, number: int, lines: tuple[int, int] = (1, 1)) -> TrainingPair:
@@ -37,18 +37,18 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
     """An adapter from its split to its promotion, and another that was trained on the same rows."""
     monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
     store = ArtifactStore(tmp_path / "store")
-    split, _ = store.built("heldout_split", {}, lambda _folder: {})
+    split, _ = store.build("heldout_split", {}, lambda _folder: {})
     pairs = [_pair("a.vox", 1, (4, 6)), _pair("a.vox", 2, (1, 3)), _pair("b.vox", 3), _pair(None, 4), _pair("b.vox", 3)]
 
     def mix(folder: Path) -> dict[str, Any]:
         write_jsonl(folder / TRAIN, pairs)
         return mix_report({"path": "pairs.jsonl", "emitted_lines": 4}, {"path": "other.jsonl", "emitted_lines": 1})
 
-    mixed, _ = store.built("mixed_train_set", {}, mix, [split])
+    mixed, _ = store.build("mixed_train_set", {}, mix, [split])
     for weights in ("used", "unused"):
-        store.built("qlora_adapter", {"n": weights}, partial(fill_trained, weights=weights), [mixed])
+        store.build("qlora_adapter", {"n": weights}, partial(fill_trained, weights=weights), [mixed])
     run = _adapter(store, "used").path
-    promote(judged(run, store, evaluated(run, store)), run, store, PRESENT, now=NOW)
+    promote(scored(run, store, evaluated(run, store)), run, store, PRESENT, now=NOW)
     return store
 
 
@@ -114,7 +114,7 @@ def test_what_rests_on_one_base_is_found_in_one_walk() -> None:
     """As many adapters as a store never keeps: a set that is copied for each would take half a minute."""
     base = ("base_model", "b")
     before = process_time()
-    found = turned({("qlora_adapter", str(number)): frozenset((base,)) for number in range(40_000)})
+    found = reverse_edges({("qlora_adapter", str(number)): frozenset((base,)) for number in range(40_000)})
 
     assert len(found[base]) == 40_000
     assert process_time() - before < 3

@@ -155,7 +155,7 @@ def test_requests_are_those_that_it_was_judged_by(trained: Path, tmp_path: Path)
 def test_requests_may_be_named(trained: Path, tmp_path: Path) -> None:
     """Where nothing is beside the train set, or no answer fits."""
     source = merge_source(trained, ArtifactStore(tmp_path))
-    lost = replace(_with_train_file(source, tmp_path / "t.jsonl"), promoted=None, receipt=None, receipt_path=None)
+    lost = replace(_with_train_file(source, tmp_path / "t.jsonl"), promoted=None, receipt=None, verdict_sha256=None)
     named = trained.parent / HELDOUT
 
     assert len(prompts_of(lost, named, ArtifactStore(tmp_path), _fits, 9).tasks) == 4

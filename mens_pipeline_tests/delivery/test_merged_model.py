@@ -30,11 +30,11 @@ from mens_pipeline.inference import prepare
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
-from mens_pipeline.jobs.local import run_job
 from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run
+from mens_pipeline_tests.jobs.processes import do_here
 from mens_pipeline_tests.schemas import schema_of
 
 pytestmark = pytest.mark.slow
@@ -76,7 +76,7 @@ def delivered(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
 
 def _merged(store: ArtifactStore) -> Artifact:
-    found = store.get(KIND, store.pointed(KIND, "latest") or "")
+    found = store.get(KIND, store.read_pointer(KIND, "latest") or "")
     assert found is not None
     return found
 
@@ -117,11 +117,7 @@ def test_a_model_that_was_judged_in_bfloat16_is_handed_on(
     conditions = Conditions(Decoding(max_new_tokens=32), resolve_device(DeviceChoice.CPU), tmp_path / "lock")
     prompts = prompts_of(source, trained.parent / HELDOUT, store, lambda _text: True, 4)
     prepared = prepare_merge(source, prompts, conditions, dtype, store.root / "work")
-
-    def launch(job_path: Path) -> int:
-        return run_job(job_path)
-
-    report = report_in(build_merged_model(prepared, store, launch)[0].path)
+    report = report_in(build_merged_model(prepared, store, do_here)[0].path)
 
     assert report.computed_on == ("cpu", "bfloat16")
     assert report.demand == (STRICT if dtype is None else ROUNDED)
@@ -227,7 +223,7 @@ def test_documents_fit_their_schemas(delivered: tuple[Path, ArtifactStore, Resul
 def test_the_hand_off_in_the_store_finds_its_files(delivered: tuple[Path, ArtifactStore, Result]) -> None:
     """Relative to itself, so that a store may be moved."""
     store = delivered[1]
-    path = store.root / "serving_handoff" / (store.pointed("serving_handoff", "latest") or "") / HANDOFF
+    path = store.root / "serving_handoff" / (store.read_pointer("serving_handoff", "latest") or "") / HANDOFF
     handoff = ServingHandoff.model_validate_json(path.read_text())
 
     assert handoff.artifact_dir == f"../../merged_model/{_merged(store).key}"
@@ -272,7 +268,9 @@ def test_another_model_is_not_handed_on(delivered: tuple[Path, ArtifactStore, Re
     report = report_in(merged.path).model_copy(update={"passed": False, "reasons": ("3/9 of the tokens.",)})
     (copy / "merge_report.json").unlink()
     (copy / "merge_report.json").write_text(report.model_dump_json())
-    delivery = Delivery(merge_source(None, store), replace(merged, path=copy), None, None)
+    delivery = Delivery(
+        source=merge_source(None, store), merged=replace(merged, path=copy), gguf=None, data_licence=None
+    )
 
     with pytest.raises(RefusedError, match=r"not handed on\. 3/9 of the tokens\. Merge again without --dtype"):
         build_serving_handoff(delivery, store)
@@ -345,7 +343,7 @@ def test_this_folder_and_one_behind_a_link_may_be_written(
 ) -> None:
     """`-o .` has no name of its own; a link stays one."""
     store = delivered[1]
-    delivery = Delivery(merge_source(None, store), _merged(store), None, None)
+    delivery = Delivery(source=merge_source(None, store), merged=_merged(store), gguf=None, data_licence=None)
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
     (tmp_path / "link").symlink_to("there")

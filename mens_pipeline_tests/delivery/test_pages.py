@@ -12,9 +12,8 @@ from threading import Thread
 
 import pytest
 
-from mens_pipeline.delivery.pages import ADDRESS, PageServer, listening
-from mens_pipeline.promotion.benchmark_gate import KIND, PAGE
-from mens_pipeline.promotion.receipt import RECEIPT
+from mens_pipeline.delivery.pages import ADDRESS, PageServer, open_socket
+from mens_pipeline.promotion.receipt import KIND, PAGE, RECEIPT
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 _COMMAND = [sys.executable, "-m", "mens_pipeline.cli", "store", "pages"]
@@ -29,13 +28,13 @@ def gate(tmp_path: Path) -> Artifact:
         (folder / RECEIPT).write_text("{}")
         return {}
 
-    return ArtifactStore(tmp_path / "store").built(KIND, {}, write)[0]
+    return ArtifactStore(tmp_path / "store").build(KIND, {}, write)[0]
 
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
     """Start a server of the store and yield its address."""
-    with PageServer(listening(0), ArtifactStore(tmp_path / "store")) as server:
+    with PageServer(open_socket(0), ArtifactStore(tmp_path / "store")) as server:
         Thread(target=server.serve_forever).start()
         yield server.server_port
         server.shutdown()
@@ -44,8 +43,8 @@ def port(tmp_path: Path) -> Iterator[int]:
 def _get(port: int, path: str, host: str | None = None) -> tuple[int, str]:
     connection = http.client.HTTPConnection(ADDRESS, port, timeout=30)
     connection.request("GET", path, headers={"Host": host} if host is not None else {})
-    answer = connection.getresponse()
-    return answer.status, answer.read().decode()
+    completion = connection.getresponse()
+    return completion.status, completion.read().decode()
 
 
 def test_a_page_is_shown(gate: Artifact, port: int) -> None:
@@ -72,7 +71,7 @@ def test_nothing_else_is(gate: Artifact, port: int, path: str, host: str | None,
 
 def test_a_port_that_is_taken_is_misuse() -> None:
     """With the option that names another."""
-    with listening(0) as taken:
+    with open_socket(0) as taken:
         port = taken.getsockname()[1]
         done = subprocess.run([*_COMMAND, "--port", str(port)], capture_output=True, text=True, check=False)
 

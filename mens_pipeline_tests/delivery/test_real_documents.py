@@ -6,11 +6,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS
-from mens_pipeline.promotion.receipt import FAILED, RECEIPT, Override, signed
+from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS
+from mens_pipeline.promotion.receipt import FAILED, RECEIPT, Override, sign_override
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline_tests.evaluation.runs import NOW, evaluated, judged, trained
+from mens_pipeline_tests.evaluation.runs import NOW, evaluated, scored, trained
 from mens_pipeline_tests.schemas import schema_of
 
 
@@ -19,8 +19,8 @@ def test_real_documents_fit_their_schemas(tmp_path: Path) -> None:
     """Figures, answers, receipt and refusal of a run that fails, the record that overrides it, and our benchmark."""
     store, run = ArtifactStore(tmp_path / "store"), trained(tmp_path / "run")
     evaluation = evaluated(run, store, num_good=20)
-    gate = judged(run, store, evaluation)
-    override = signed(
+    gate = scored(run, store, evaluation)
+    override = sign_override(
         Override(
             adapter_sha256="a" * 64, receipt_sha256="b" * 64, by="me", reason="A good reason.", timestamp_unix=NOW
         ),
@@ -28,7 +28,7 @@ def test_real_documents_fit_their_schemas(tmp_path: Path) -> None:
     )
     documents = {
         "eval_results": (evaluation.path / RESULTS).read_text(),
-        "judged_answers": (evaluation.path / JUDGED_ANSWERS).read_text().splitlines()[0],
+        "judged_answers": (evaluation.path / SCORED_COMPLETIONS).read_text().splitlines()[0],
         "gate_receipt": (gate.path / RECEIPT).read_text(),
         "eval_gate_failed": (gate.path / FAILED).read_text(),
         "gate_override": override.model_dump_json(),

@@ -26,7 +26,7 @@ from mens_pipeline.promotion.history import HISTORY, champion_of
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.settings import RETENTION
 from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, trained, training_manifest
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote, scored, trained, training_manifest
 
 _DAY = 86_400
 _NOW = 1_800_000_000.0
@@ -221,12 +221,12 @@ def _adapter(store: ArtifactStore, weights: str) -> Artifact:
         (folder / TRAINING_MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
         return {"training": {"name": f"lora-adapter-{weights}"}}
 
-    return store.built("qlora_adapter", {"weights": weights}, write)[0]
+    return store.build("qlora_adapter", {"weights": weights}, write)[0]
 
 
 def _promoted(store: ArtifactStore, weights: str) -> Artifact:
     run = _adapter(store, weights).path
-    return promote(judged(run, store, evaluated(run, store)), run, store, PRESENT, now=NOW).champion
+    return promote(scored(run, store, evaluated(run, store)), run, store, PRESENT, now=NOW).champion
 
 
 def _prune(store: ArtifactStore, *, apply: bool) -> Plan:
@@ -242,9 +242,9 @@ def test_after_a_year_a_champion_and_all_it_rests_on_are_left(store: ArtifactSto
     """An adapter that was refused goes with its verdict and its figures; the champions can still change places."""
     first, second = _promoted(store, "first"), _promoted(store, "second")
     worse = _adapter(store, "worse")
-    refused = judged(worse.path, store, evaluated(worse.path, store, num_good=1))
+    refused = scored(worse.path, store, evaluated(worse.path, store, num_good=1))
     last = _adapter(store, "last")
-    judged(last.path, store, evaluated(last.path, store))
+    scored(last.path, store, evaluated(last.path, store))
     plan = _prune(store, apply=True)
 
     assert {(decision.item.kind, decision.item.key) for decision in plan.removed} == {

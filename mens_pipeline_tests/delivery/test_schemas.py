@@ -1,16 +1,50 @@
 """The schemas of all documents, and no others, are in `config/schemas`."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
+from mens_pipeline.delivery.agreement import MERGE_MANIFEST, MERGE_REPORT
+from mens_pipeline.delivery.gguf_model import GGUF_REPORT, gguf_report_in
+from mens_pipeline.delivery.merged_model import manifest_in, report_in
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.storage.validation import Versioned
 from mens_pipeline_tests.schemas import DOCUMENTS, SCHEMAS, schema_of
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_file_is_the_schema(name: str) -> None:
-    """After a change of a document: `python -m mens_pipeline_tests.reference` writes it anew."""
+    """After a change of a document: `python -m mens_pipeline_tests.reference` writes it again."""
     assert (SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8") == schema_of(name)
 
 
 def test_there_is_no_other_file() -> None:
     """A document that is gone leaves no schema."""
     assert {path.name for path in SCHEMAS.iterdir()} == {f"{name}.schema.json" for name in DOCUMENTS}
+
+
+@pytest.mark.parametrize(
+    ("read", "name"), [(report_in, MERGE_REPORT), (manifest_in, MERGE_MANIFEST), (gguf_report_in, GGUF_REPORT)]
+)
+def test_a_report_of_a_newer_version_asks_for_an_upgrade(
+    tmp_path: Path, read: Callable[[Path], object], name: str
+) -> None:
+    """And not for the deletion of its folder."""
+    (tmp_path / name).write_text('{"format_version": 2}')
+
+    with pytest.raises(RefusedError, match=rf"{name}: written by a newer version .*Upgrade it\.$"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("eval_local_report", "benchmark_passatk", "merge_report", "merge_manifest", "gguf_report", "gate_override"),
+        *("eval_gate_failed", "judged_answers"),
+    ],
+)
+def test_documents_that_are_kept_say_the_version_of_their_format(name: str) -> None:
+    """Those of before it have the first."""
+    assert schema_of(name).count('"format_version"') == 1
+    assert issubclass(DOCUMENTS[name], Versioned)

@@ -20,7 +20,7 @@ from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore
 from mens_pipeline_tests.corpus.rows import mix_report
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, fill_trained, judged, promote
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, fill_trained, promote, scored
 from mens_pipeline_tests.training.runs import pairs
 
 _DAY = 86_400
@@ -36,7 +36,7 @@ def _mixed(store: ArtifactStore, number: int) -> Artifact:
         write_jsonl(folder / TRAIN, pairs(number))
         return mix_report({"path": "pairs.jsonl", "emitted_lines": number})
 
-    return store.built("mixed_train_set", {"n": number}, mix)[0]
+    return store.build("mixed_train_set", {"n": number}, mix)[0]
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def url(tmp_path: Path, store_url: str) -> str:
     store = _machine(tmp_path / "first", store_url)
     mixed = _mixed(store, 3)
     for weights in ("unused", "used"):
-        run, _ = store.built("qlora_adapter", {"n": weights}, partial(fill_trained, weights=weights), [mixed])
+        run, _ = store.build("qlora_adapter", {"n": weights}, partial(fill_trained, weights=weights), [mixed])
         if weights == "used":
-            promote(judged(run.path, store, evaluated(run.path, store)), run.path, store, PRESENT, now=NOW)
+            promote(scored(run.path, store, evaluated(run.path, store)), run.path, store, PRESENT, now=NOW)
     _mixed(store, 4)
     return store_url
 
@@ -86,7 +86,7 @@ def test_what_goes_goes_for_all(url: str, tmp_path: Path) -> None:
     gone = {(decision.item.kind, decision.item.key) for decision in old.removed}
     assert ("qlora_adapter", first.find("qlora_adapter", {"n": "unused"}).key) in gone  # type: ignore[union-attr]
     _prune(cold, 400, apply=True)
-    left = {(found.kind, found.key) for found in Remote(url).listed()}
+    left = {(found.kind, found.key) for found in Remote(url).list_artifacts()}
 
     assert not gone & left
     assert _machine(tmp_path / "third", url).find("qlora_adapter", {"n": "unused"}) is None

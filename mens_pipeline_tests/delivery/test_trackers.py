@@ -78,15 +78,15 @@ def test_a_training_is_read_back(tiny_base: Path, tmp_path: Path) -> None:
 def test_the_champion_is_an_alias_of_the_registry(trained: Path, tmp_path: Path) -> None:
     """With the figures that it was promoted by; told twice, it is one version."""
     _, store = promoted_run(trained, tmp_path)
-    uri, told = f"sqlite:///{tmp_path / 'runs.db'}", list[str]()
+    uri, details = f"sqlite:///{tmp_path / 'runs.db'}", list[str]()
     champion = champion_of(store)
     assert champion is not None
     for _ in range(2):
-        track_champion(f"mlflow={uri}", champion, store, told.append)
+        track_champion(f"mlflow={uri}", champion, store, details.append)
     client = _client(uri)
     version = client.get_model_version_by_alias(NAME, "champion")
 
-    assert told == []
+    assert details == []
     assert version.source == champion.path.as_uri()
     assert version.tags["mens.key"] == champion.key
     assert len(client.search_model_versions(f"name = '{NAME}'")) == 1
@@ -109,16 +109,16 @@ def test_a_run_that_goes_on_is_one_run(tiny_base: Path, tmp_path: Path) -> None:
 
 def test_a_tracker_that_fails_is_told_once_and_left_out(tiny_base: Path, tmp_path: Path) -> None:
     """The run goes on, and the other one hears of it."""
-    run, told = prepared(tiny_base, tmp_path), list[str]()
+    run, details = prepared(tiny_base, tmp_path), list[str]()
     (tmp_path / "file").write_text("no folder")
     setting = f"tensorboard={tmp_path / 'board'},mlflow=nothing://{tmp_path / 'file'}"
-    trackers = Trackers(setting, run.job_path, told.append)
+    trackers = Trackers(setting, run.job_path, details.append)
     for step in range(3):
         trackers.take({"event": "step", "payload": {"step": step, "loss": 1.0}})
     trackers.end(0)
 
-    assert [line.partition(":")[0] for line in told] == ["warning"]
-    assert "mlflow is left out" in told[0]
+    assert [line.partition(":")[0] for line in details] == ["warning"]
+    assert "mlflow is left out" in details[0]
     assert list((tmp_path / "board").glob("*/events.*"))
 
 

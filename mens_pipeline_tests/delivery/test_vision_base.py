@@ -8,7 +8,7 @@ import pytest
 
 from mens_pipeline.delivery.hub import name_as_published
 from mens_pipeline.inference.generation import Decoding, GenerationJob
-from mens_pipeline.inference.model import load_judged, save_merged
+from mens_pipeline.inference.model import load_evaluated, save_merged
 from mens_pipeline.models.base import shapes_in
 from mens_pipeline.training.qlora import load_base, lora_config
 from mens_pipeline.training.recipe import Recipe
@@ -113,9 +113,9 @@ def test_a_merged_folder_is_the_text_model_by_its_own_names(base: Path, adapter:
         run_dir=tmp_path,
         lock_path=tmp_path / "lock",
     )
-    judged = load_judged(job)
-    expected = _logits(judged)
-    save_merged(judged, base, tmp_path / "model")
+    scored = load_evaluated(job)
+    expected = _logits(scored)
+    save_merged(scored, base, tmp_path / "model")
     names = shapes_in(tmp_path / "model" / "model.safetensors")
     config = json.loads((tmp_path / "model" / "config.json").read_text())
 

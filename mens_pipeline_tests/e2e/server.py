@@ -56,9 +56,9 @@ class Server:
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})  # noqa: S310 - our own server
         with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310 - likewise
-            answer: dict[str, Any] = json.load(response)
-        assert "errors" not in answer, answer["errors"]
-        return dict(answer["data"])
+            completion: dict[str, Any] = json.load(response)
+        assert "errors" not in completion, completion["errors"]
+        return dict(completion["data"])
 
     def launch(self, job: str, config: Mapping[str, Any] | None = None) -> str:
         """Launch a job as the page does; the id of its run.

@@ -1,6 +1,7 @@
 """What becomes of a training process when its run or its server goes away."""
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -20,8 +21,9 @@ _RECIPE = {**FAST, "num_train_epochs": 200, "save_steps": 5}
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    """A server whose training takes long, on a tiny base."""
+def server(tmp_path: Path, seed_run: Path) -> Iterator[Server]:
+    """A server whose training takes long, on a tiny base; the train set is made."""
+    shutil.copytree(seed_run / "store", tmp_path / "store")
     recipe = {**_RECIPE, "model_name_or_path": write_tiny_base(tmp_path / "base")}
     fields = {f"MENS_TRAIN_{name.upper()}": str(value) for name, value in recipe.items()}
     with serving(tmp_path, {**os.environ, **fields, "VOX_BACKEND": "cpu"}) as found:
@@ -40,10 +42,10 @@ def _checkpoint(folder: Path) -> Path | None:
     return newest_checkpoint(work) if work is not None else None
 
 
-def _until(holds: Callable[[], bool], seconds: float, say: Callable[[], str]) -> None:
+def _until(holds: Callable[[], bool], seconds: float, log_line: Callable[[], str]) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < deadline, say()
+        assert time.monotonic() < deadline, log_line()
         time.sleep(0.5)
 
 

@@ -77,8 +77,8 @@ def test_a_run_launched_from_the_page_ends_with_its_checks(server: Server, page:
 def _runs_after(server: Server, page: Any) -> list[str]:
     """The runs that there are, once there is one."""
     for _ in range(60):
-        answer = server.ask("query { runsOrError { ... on Runs { results { runId } } } }")
-        if runs := [str(run["runId"]) for run in answer["runsOrError"]["results"]]:
+        completion = server.ask("query { runsOrError { ... on Runs { results { runId } } } }")
+        if runs := [str(run["runId"]) for run in completion["runsOrError"]["results"]]:
             return runs
         page.wait_for_timeout(500)
     pytest.fail("the button launched no run")

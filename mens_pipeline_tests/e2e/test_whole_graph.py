@@ -1,27 +1,78 @@
-"""`mens run` from the seed data to a verdict, with a base model small enough for every night's tests."""
+"""`mens run` from the seed data to a verdict, and `mens improve` after it, with a base small enough for every night."""
 
+import json
+import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from mens_pipeline_tests.e2e.whole_graph import mens, write_config
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
+
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, seed_run: Path) -> Path:
+    """A machine: base model, configuration, home, cache, and a store in which the train set is made."""
+    folder = tmp_path_factory.mktemp("machine")
+    shutil.copytree(seed_run / "store", folder / "store")
+    write_tiny_base(folder / "base", positions=1024)
+    write_config(folder)
+    return folder
+
+
+def _mens(folder: Path, *arguments: str) -> "CompletedProcess[str]":
+    return mens(folder, folder / "base", folder / "config", *arguments)
+
+
+@pytest.fixture(scope="module")
+def ran(folder: Path) -> "CompletedProcess[str]":
+    """What came of the first run of the whole graph there."""
+    return _mens(folder, "run", "--preset", "tiny")
+
+
 @pytest.mark.seed_row(77)
-def test_random_weights_are_trained_judged_and_refused(tmp_path: Path) -> None:
+def test_random_weights_are_trained_judged_and_refused(folder: Path, ran: "CompletedProcess[str]") -> None:
     """Every stage is real; the gate says no, nothing is promoted, and the second time nothing is made again."""
-    base, config = write_tiny_base(tmp_path / "base"), write_config(tmp_path)
-    first, second = (mens(tmp_path, base, config, "run", "--preset", "tiny") for _ in range(2))
+    first, second = ran, _mens(folder, "run", "--preset", "tiny")
 
     assert first.returncode == second.returncode == 1, first.stderr[-3000:]
     assert "warning  benchmark_gate/gate_passed" in first.stdout
     assert "verdict     refused, policy ci" in first.stdout
     assert "parse_rate: parse rate on held-out prompts 0/" in first.stdout
-    assert next((tmp_path / "store" / "benchmark_gate").glob("*/eval_gate_failed.json")).is_file()
-    assert not (tmp_path / "store" / "promoted_adapter" / "champion").exists()
+    assert next((folder / "store" / "benchmark_gate").glob("*/eval_gate_failed.json")).is_file()
+    assert not (folder / "store" / "promoted_adapter" / "champion").exists()
     assert second.stdout.count(", nothing had changed") == 3
     assert "reused      9/9 stages" in second.stdout
     assert "tokens/s" not in second.stderr
+
+
+@pytest.mark.usefixtures("ran")
+def test_a_round_is_answered_judged_trained_gated_and_compared(folder: Path) -> None:
+    """Every stage is real, and a round that is done is not run again."""
+    nothing_right = _mens(folder, "improve")
+    # No answer of random weights is accepted: the round then trains on rows of the train set alone.
+    feedback = folder / "config" / "feedback.yaml"
+    feedback.write_text(feedback.read_text().replace("least_rows: 2", "least_rows: 0"))
+    first = _mens(folder, "improve", "--control")
+    second = _mens(folder, "improve", "--control", "--json")
+
+    assert nothing_right.returncode == 1, nothing_right.stderr[-3000:]
+    assert "0 accepted answers, 2 are needed to learn from" in nothing_right.stderr
+    assert first.returncode == 0, first.stderr[-3000:]
+    assert "round 1: 6 training prompts, 12 answers" in first.stdout
+    assert "taken: the next round begins with it" in first.stdout
+    assert "feedback_samples" in first.stderr
+    (details,) = json.loads(second.stdout)
+    assert [arm["method"] for arm in details["arms"]] == ["raft", "control"]
+    assert {arm["verdict"] for arm in details["arms"]} == {"failed"}
+    assert details["completions"]["num_accepted"] == 0
+    assert details["worse"] is None
+    assert details["arms"][0]["adapter"] != details["arms"][1]["adapter"] != details["start"]
+    assert "start: " not in second.stderr
+    assert list((folder / "store").glob("*/.work-*")) == []

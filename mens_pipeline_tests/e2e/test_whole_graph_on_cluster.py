@@ -1,5 +1,6 @@
 """`mens run` with all that several machines share: a Ray cluster, object storage, and Dagster in PostgreSQL."""
 
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +35,7 @@ def _in_folder(store: Path) -> set[tuple[str, str]]:
 
 
 def _in_bucket(url: str) -> set[tuple[str, str]]:
-    return {(found.kind, found.key) for found in Remote(url).listed() if found.is_whole}
+    return {(found.kind, found.key) for found in Remote(url).list_artifacts() if found.is_whole}
 
 
 def _weights(store: ArtifactStore) -> str:
@@ -44,7 +45,7 @@ def _weights(store: ArtifactStore) -> str:
 
 
 def test_a_cluster_makes_what_one_machine_makes(
-    tmp_path: Path, head: RayHead, store_url: str, postgres_url: str
+    tmp_path: Path, head: RayHead, store_url: str, postgres_url: str, seed_run: Path
 ) -> None:
     """The same artifacts by key, an adapter promoted, every run on record; another machine finds all of it made."""
     base = write_tiny_base(tmp_path / "base")
@@ -57,6 +58,7 @@ def test_a_cluster_makes_what_one_machine_makes(
         link = tmp_path / name / "home" / "dagster.yaml"
         link.symlink_to(PROJECT_ROOT / "config" / "dagster-postgres.yaml")
 
+    shutil.copytree(seed_run / "store", tmp_path / "alone" / "store")
     run = ("run", "--preset", "tiny")
     alone = mens(tmp_path / "alone", base, config, *run, variables=one_thread)
     first, second = (

@@ -1,4 +1,4 @@
-"""`mens` on a base model that is small enough for every night's tests, with an exam to match."""
+"""`mens` on a base model that is small enough for every night's tests, with an eval suite to match."""
 
 import shutil
 import subprocess
@@ -13,7 +13,15 @@ from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.training.runs import FAST
 
-_EXAM: Final = {"max_new_tokens": 100, "base_tasks": 4, "few_shot_tasks": 2, "family_tasks": 2}
+_EVAL_SUITE: Final = {
+    "max_new_tokens": 100,
+    "base_tasks": 4,
+    "few_shot_tasks": 2,
+    "family_tasks": 2,
+    "infill_holes": 8,
+    "infill_lines": 4,
+    "infill_tokens": 12,
+}
 """To hold what random weights write in full length to the language takes minutes."""
 _FEEDBACK: Final = {
     "most_prompts": 6,
@@ -26,17 +34,19 @@ _FEEDBACK: Final = {
 }
 
 
-def write_config(folder: Path, exam: Mapping[str, Any] | None = None, policy: Mapping[str, Any] | None = None) -> Path:
-    """Copy the configuration with a short exam and a short round of feedback, and return where it is.
+def write_config(
+    folder: Path, eval_suite: Mapping[str, Any] | None = None, policy: Mapping[str, Any] | None = None
+) -> Path:
+    """Copy the configuration with a short eval suite and a short round of feedback, and return where it is.
 
     Args:
         folder: Where the copy goes.
-        exam: Fields of evaluation.yaml besides those of a short exam.
+        eval_suite: Fields of evaluation.yaml besides those of a short eval suite.
         policy: Thresholds that take the place of those of the policy `ci`.
     """
     config = folder / "config"
     shutil.copytree(PROJECT_ROOT / "config", config)
-    (config / "evaluation.yaml").write_text(yaml.safe_dump({**_EXAM, **(exam or {})}))
+    (config / "evaluation.yaml").write_text(yaml.safe_dump({**_EVAL_SUITE, **(eval_suite or {})}))
     (config / "feedback.yaml").write_text(yaml.safe_dump(_FEEDBACK))
     gates = yaml.safe_load((config / "gates.yaml").read_text())
     gates["policies"]["ci"] |= policy or {}

@@ -18,13 +18,13 @@ _PATIENT: Final = Limits(test_seconds=60.0, program_seconds=60.0)
 HUMANEVAL: Final = load_benchmark(SHIPPED / "humaneval_vox")
 
 
-def judged(task: BenchmarkTask, answer: str, limits: Limits = _PATIENT) -> ProgramReport:
+def scored(task: BenchmarkTask, completion: str, limits: Limits = _PATIENT) -> ProgramReport:
     """What the hidden tests of a task say of an answer.
 
     Args:
         task: The task.
-        answer: A program.
+        completion: A program.
         limits: What it may use.
     """
     assert task.tests is not None, f"{task.id} is judged by hidden tests"
-    return run_with_tests(answer, task.tests, limits, features=FEATURES)
+    return run_with_tests(completion, task.tests, limits, features=FEATURES)

@@ -6,23 +6,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mens_pipeline.evaluation.eval_results import KIND, write_documents
-from mens_pipeline.evaluation.evaluate import Answers, ChampionAnswers, evaluate_answers
-from mens_pipeline.evaluation.results import Progress, Subject
+from mens_pipeline.evaluation.eval_results import write_documents
+from mens_pipeline.evaluation.evaluate import evaluate_completions
+from mens_pipeline.evaluation.results import KIND, Progress, Subject
 from mens_pipeline.evaluation.tasks import Suite, Task
-from mens_pipeline.inference.generation import Answer, Decoding
-from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.inference.generation import Completion, Decoding, Syntax
 from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.language import Mode
 from mens_pipeline.models.adapter import ADAPTER, CARD, MANIFEST, WEIGHTS, adapter_digest
 from mens_pipeline.promotion import promote as promotion
-from mens_pipeline.promotion.benchmark_gate import build_benchmark_gate
+from mens_pipeline.promotion.benchmark_gate import GateParams, build_benchmark_gate
+from mens_pipeline.promotion.conditions import Conditions
 from mens_pipeline.promotion.history import baseline_of
 from mens_pipeline.promotion.ledger import Try, record_try
 from mens_pipeline.promotion.policy import Thresholds
-from mens_pipeline.promotion.promote import CurrentState, Promotion
+from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.promotion.receipt import Override
-from mens_pipeline.storage.signing import signed
+from mens_pipeline.storage.signing import add_signature
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.small_folder import described_base
@@ -44,7 +44,7 @@ THRESHOLDS = Thresholds(
     min_benchmark=0.0,
     min_fallback_parse_rate=0.0,
     min_test_rate=0.0,
-    min_asked_share=0.75,
+    min_completed_share=0.75,
     min_gain_over_base=0.05,
     needs_test_gain=False,
     max_stub_rate=0.08,
@@ -55,14 +55,14 @@ THRESHOLDS = Thresholds(
     max_regression_p=0.01,
     warn_only=("throughput", "stop_rate"),
 )
-PRESENT = CurrentState(
+DECODING = Decoding(syntax=Syntax.FALLBACK)
+PRESENT = Conditions(
     thresholds=THRESHOLDS,
-    results_sha256="",
-    heldout_sha256=HELDOUT,
-    heldout_problem="",
-    benchmark_sha256=None,
+    results="",
+    heldout=HELDOUT,
+    benchmark=None,
     is_benchmark_asked=False,
-    decoding=Decoding(syntax=Syntax.FALLBACK),
+    decoding=DECODING,
 )
 """What holds when a run is judged; of which evaluation, `promote` says."""
 
@@ -139,7 +139,7 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
     num_good: int = _NUM_TASKS,
     num_good_of_champion: int = _NUM_TASKS,
     heldout_sha256: str = HELDOUT,
-    decoding: Decoding = PRESENT.decoding,
+    decoding: Decoding = DECODING,
 ) -> Artifact:
     """The evaluation of a run; the base writes no Vox at all, and every second try is good.
 
@@ -160,17 +160,14 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
         benchmark_sha256=None,
     )
     baseline = baseline_of(store, sha256)
-    champion = None
-    if baseline is not None:
-        sha256_of_rival = baseline.manifest["inputs"]["adapter_sha256"]
-        champion = ChampionAnswers(baseline.key, sha256_of_rival, _answers(num_good_of_champion))
-    second = [answer.model_copy(update={"constrained": True}) for answer in _answers(_NUM_TASKS)[num_good:]]
-    adapter = (*_answers(num_good), *(second if decoding.syntax is Syntax.FALLBACK else ()))
-    answers = Answers(base=_answers(0), adapter=adapter, champion=champion)
+    champion = (baseline.key, baseline.manifest["inputs"]["adapter_sha256"]) if baseline is not None else None
+    second = [completion.model_copy(update={"constrained": True}) for completion in _completions(_NUM_TASKS)[num_good:]]
+    adapter = (*_completions(num_good), *(second if decoding.syntax is Syntax.FALLBACK else ()))
+    completions = {"base": _completions(0), "adapter": adapter, "champion": _completions(num_good_of_champion)}
     tried = tried_by(sha256, decoding)
     attempt = record_try(store, tried, now=NOW)
     progress = Progress(attempt=attempt, round=1, num_rounds=1, num_reserve=0, try_sha256=tried.sha256)
-    evaluation = evaluate_answers(tasks(), answers, subject, decoding, progress)
+    evaluation = evaluate_completions(tasks(), completions, subject, decoding, progress, champion=champion)
 
     def write(folder: Path) -> dict[str, Any]:
         write_documents(folder, evaluation, "")
@@ -178,11 +175,11 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
 
     inputs = {"adapter": sha256, "good": num_good, "champion": baseline.key if baseline is not None else None}
     inputs["decoding"] = decoding.model_dump()
-    return store.built(KIND, *signed(store, KIND, inputs, write))[0]
+    return store.build(KIND, *add_signature(store, KIND, inputs, write))[0]
 
 
-def tried_by(adapter_sha256: str, decoding: Decoding = PRESENT.decoding) -> Try:
-    """A try on an exam that nobody else takes."""
+def tried_by(adapter_sha256: str, decoding: Decoding = DECODING) -> Try:
+    """A try on an eval suite that nobody else takes."""
     rows = hashlib.sha256(f"{adapter_sha256} {decoding}".encode()).hexdigest()
     return Try(
         adapter_sha256=adapter_sha256,
@@ -195,7 +192,7 @@ def tried_by(adapter_sha256: str, decoding: Decoding = PRESENT.decoding) -> Try:
     )
 
 
-def judged(
+def scored(
     run: Path,
     store: ArtifactStore,
     evaluation: Artifact,
@@ -213,24 +210,24 @@ def judged(
         strict: Whether a failure fails the run.
     """
     baseline = baseline_of(store, adapter_digest(run))
-    return build_benchmark_gate(
-        evaluation,
-        run,
-        store,
+    params = GateParams(
+        evaluation=evaluation,
+        adapter=run,
         policy="ci",
         thresholds=thresholds,
         champion_key=baseline.key if baseline is not None else None,
         is_benchmark_asked=False,
         strict=strict,
         now=NOW,
-    )[0]
+    )
+    return build_benchmark_gate(params, store)[0]
 
 
 def promote(  # noqa: PLR0913 - as what it calls
     gate: Artifact,
     run: Path,
     store: ArtifactStore,
-    present: CurrentState,
+    present: Conditions,
     *,
     now: int,
     override: Override | None = None,
@@ -245,7 +242,7 @@ def promote(  # noqa: PLR0913 - as what it calls
         now: Seconds since 1970.
         override: A signed record.
     """
-    newest = replace(present, results_sha256=gate.manifest["inputs"]["eval_results"])
+    newest = replace(present, results=gate.manifest["inputs"]["evaluation"])
     return promotion.promote(gate, run, store, newest, now=now, override=override)
 
 
@@ -255,9 +252,9 @@ def _program(number: int) -> str:
     return f"type t{number} {{\n    a: int\n}}\n"
 
 
-def _answers(num_good: int) -> tuple[Answer, ...]:
+def _completions(num_good: int) -> tuple[Completion, ...]:
     return tuple(
-        Answer(
+        Completion(
             task=f"heldout/{number:04}",
             sample=0,
             text=_program(number) if number < num_good else "fn (",
@@ -277,7 +274,7 @@ def verdict_of(run: Path, store: ArtifactStore, num_good: int = 40, num_good_of_
         num_good: Answers of the adapter that are good, of 40.
         num_good_of_champion: Likewise of the champion, if there is one.
     """
-    return judged(run, store, evaluated(run, store, num_good, num_good_of_champion))
+    return scored(run, store, evaluated(run, store, num_good, num_good_of_champion))
 
 
 def promoted(run: Path, store: ArtifactStore, num_good: int = 40) -> str:

@@ -8,14 +8,14 @@ import pytest
 
 from mens_pipeline.corpus.behaviour.examples import example_tests, stated_examples
 from mens_pipeline.evaluation.benchmark import load_benchmark
-from mens_pipeline.evaluation.best_of import Candidate, Choice, Selector, Step, best_of
-from mens_pipeline.evaluation.evaluate import judge_all
-from mens_pipeline.evaluation.execution import FEATURES
+from mens_pipeline.evaluation.best_of import Candidate, Choice, Selector, Step, best_of, choose_insert
+from mens_pipeline.evaluation.evaluate import score_completions
+from mens_pipeline.evaluation.judge import FEATURES
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.language import Mode
 from mens_pipeline.language.interpreter import run_with_tests
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, answer, task
+from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, completion, task
 
 _WRONG = GOOD.replace("a + b", "a - b")
 _TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"
@@ -26,8 +26,10 @@ def test_the_chosen_answer_is_scored_and_compared_with_the_first() -> None:
     """Of three samples one passes; by the examples of one prompt it is found, by the votes of the other it is not."""
     stated = task(0, prompt=_STATED, tests=_TESTS)
     voted = task(1, Suite.BENCHMARK, tests=_TESTS)
-    answers = [answer(text, to, n) for to in (stated, voted) for n, text in enumerate((BROKEN, _WRONG, GOOD, _WRONG))]
-    found = best_of([stated, voted], answers, judge_all([stated, voted], answers))
+    completions = [
+        completion(text, to, n) for to in (stated, voted) for n, text in enumerate((BROKEN, _WRONG, GOOD, _WRONG))
+    ]
+    found = best_of([stated, voted], completions, score_completions([stated, voted], completions))
 
     assert found is not None
     assert (found.n, found.steps) == (4, {"examples": 1, "outputs": 1})
@@ -44,8 +46,8 @@ def test_hidden_tests_have_no_part_in_it() -> None:
     chosen = []
     for tests in (None, _TESTS, _TESTS.replace("3", "-1")):
         asked = task(0, tests=tests)
-        answers = [answer(text, asked, n) for n, text in enumerate(texts)]
-        found = best_of([asked], answers, judge_all([asked], answers))
+        completions = [completion(text, asked, n) for n, text in enumerate(texts)]
+        found = best_of([asked], completions, score_completions([asked], completions))
         assert found is not None
         chosen.append(found.chosen)
 
@@ -55,11 +57,11 @@ def test_hidden_tests_have_no_part_in_it() -> None:
 def test_the_likelihood_of_answers_counts() -> None:
     """Where nothing else tells them apart."""
     asked = task(0, prompt="Write a function.")
-    answers = [
-        answer(text, asked, n).model_copy(update={"likelihood": -1.0 / (n + 1)})
+    completions = [
+        completion(text, asked, n).model_copy(update={"likelihood": -1.0 / (n + 1)})
         for n, text in enumerate((GOOD, _WRONG))
     ]
-    found = best_of([asked], answers, judge_all([asked], answers))
+    found = best_of([asked], completions, score_completions([asked], completions))
 
     assert found is not None
     assert (found.chosen, found.steps) == ({asked.id: 1}, {"likelihood": 1})
@@ -69,7 +71,7 @@ def test_one_answer_is_no_choice() -> None:
     """There is no figure then, and nothing that it depends on."""
     asked = task()
 
-    assert best_of([asked], [answer()], judge_all([asked], [answer()])) is None
+    assert best_of([asked], [completion()], score_completions([asked], [completion()])) is None
 
 
 @pytest.mark.slow
@@ -140,7 +142,7 @@ def test_the_examples_of_the_request_are_run(selector: Selector) -> None:
 
 
 def test_the_code_that_a_request_shows_is_there(selector: Selector) -> None:
-    """Answers rely on it without declaring it."""
+    """Completions rely on it without declaring it."""
     prompt = (
         "Write `area` for a box. For example, `area({ w: 2, h: 3 })` is 6.\n\nThis is there already:\n\n"
         "type Box { w: int, h: int }\n\nfn times(a: int, b: int) to int { return a * b }\n"
@@ -202,3 +204,21 @@ def test_examples_that_are_harmful_are_only_run_where_nothing_can_come_to_harm(s
     prompt = '`add(std.fs.read("/etc/passwd"), 2)` is 3. `add(1, 2)` is 3.'
 
     assert _chosen(selector, prompt, _LESS, _ADD) == Choice(1, Step.EXAMPLES)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "best"),
+    [
+        ((("n * 2", -0.5), ("n * (", -0.1)), 0),  # stands
+        ((("m * 2", -0.1), ("n * 2", -0.5)), 1),  # a name that is there
+        ((("n * 2", -0.5), ("n * 3", -0.2)), 1),  # likelier
+        ((("n * 2", -0.5), ("n * 3", -0.5)), 0),  # as good
+        ((("", -0.1), ("m * 2", -0.5)), 1),  # anything before nothing
+        ((("", -0.1), ("", -0.1)), 0),
+    ],
+)
+def test_a_piece_at_a_cursor_is_chosen(pieces: tuple[tuple[str, float], ...], best: int) -> None:
+    """By whether it stands, by its names, by its likelihood."""
+    candidates = [Candidate(*piece) for piece in pieces]
+
+    assert choose_insert("fn double(n: int) to int {\n    return ", "\n}\n", candidates) == best

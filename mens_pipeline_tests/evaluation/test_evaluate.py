@@ -2,18 +2,23 @@
 
 import pytest
 
-from mens_pipeline.evaluation.evaluate import Answers, Evaluation, evaluate_answers, local_report, pass_at_k_report
+from mens_pipeline.evaluation.evaluate import (
+    Evaluation,
+    evaluate_completions,
+    local_report,
+    pass_at_k_report,
+)
 from mens_pipeline.evaluation.results import EvalResults, LocalReport, PassAtK
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.language import CONSTRUCTS
-from mens_pipeline_tests.evaluation.judged import (
+from mens_pipeline_tests.evaluation.scored import (
     BROKEN,
     GOOD,
     OTHER,
     PROGRESS,
     SUBJECT,
-    answer,
+    completion,
     evaluation,
     needs,
     task,
@@ -63,7 +68,7 @@ def test_second_tries_stand_in_the_place_of_the_first_ones() -> None:
     assert fallback.scores.overall.parse_rate.numerator == 3
     assert (fallback.num_constrained, fallback.num_forced) == (2, 1)
     assert (fallback.parse_difference.only_first, fallback.parse_difference.only_second) == (0, 2)
-    assert [judgement.task for judgement in evaluated.fallback] == ["heldout/0001", "benchmark/0002"]
+    assert [score.task for score in evaluated.fallback] == ["heldout/0001", "benchmark/0002"]
     assert evaluation().results.fallback is None
 
 
@@ -75,9 +80,11 @@ def _sampled() -> Evaluation:
         task(1, Suite.BENCHMARK, construct="type", name="Point"),
     ]
     texts = [[GOOD, GOOD], [GOOD, f"{GOOD}{OTHER}"], ["fn add() to int { }", ""]]
-    answers = tuple(answer(text, t, n) for t, some in zip(tasks, texts, strict=True) for n, text in enumerate(some))
+    completions = tuple(
+        completion(text, t, n) for t, some in zip(tasks, texts, strict=True) for n, text in enumerate(some)
+    )
     decoding = Decoding(num_samples=2, temperature=0.5, seed=5, max_new_tokens=99)
-    return evaluate_answers(tasks, Answers(answers, answers), SUBJECT, decoding, PROGRESS)
+    return evaluate_completions(tasks, {"base": completions, "adapter": completions}, SUBJECT, decoding, PROGRESS)
 
 
 def test_first_samples_are_compared() -> None:

@@ -11,7 +11,7 @@ from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import eval_suite
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.inference.prepare import answer_fits
+from mens_pipeline.inference.prepare import completion_fits
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import digest_of
@@ -34,10 +34,10 @@ def heldout(tmp_path: Path) -> Path:
 def test_held_out_requests_come_first_and_then_the_benchmark(heldout: Path) -> None:
     """All of both, when all fit."""
     benchmark = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench")
-    exam = eval_suite(heldout, _TRAIN, benchmark, lambda _text: True)
+    whole_suite = eval_suite(heldout, _TRAIN, benchmark, lambda _text: True)
 
-    assert [task.suite for task in exam.tasks] == [Suite.HELDOUT] * 3 + [Suite.BENCHMARK] * len(benchmark.tasks)
-    assert exam.num_too_long == 0
+    assert [task.suite for task in whole_suite.tasks] == [Suite.HELDOUT] * 3 + [Suite.BENCHMARK] * len(benchmark.tasks)
+    assert whole_suite.num_too_long == 0
 
 
 def test_a_held_out_request_whose_tests_are_wrong_is_asked_without_them(tmp_path: Path) -> None:
@@ -45,10 +45,10 @@ def test_a_held_out_request_whose_tests_are_wrong_is_asked_without_them(tmp_path
     sound = pairs(1)[0].model_copy(update={"response": "fn one() to int { return 1 }\n", "category": "function"})
     tests = [f"@test fn hidden() {{ assert(one() is {expected}) }}\n" for expected in (1, 2)]
     write_jsonl(tmp_path / "heldout.jsonl", [sound.model_copy(update={"tests": text}) for text in tests])
-    exam = eval_suite(tmp_path / "heldout.jsonl", _TRAIN, None, lambda _text: True)
+    whole_suite = eval_suite(tmp_path / "heldout.jsonl", _TRAIN, None, lambda _text: True)
 
-    assert [task.tests for task in exam.tasks] == [tests[0], None]
-    assert exam.num_tests_dropped == 1
+    assert [task.tests for task in whole_suite.tasks] == [tests[0], None]
+    assert whole_suite.num_tests_dropped == 1
 
 
 def test_synthetic_tasks_lie_beside_the_held_out_pairs(heldout: Path) -> None:
@@ -61,14 +61,14 @@ def test_synthetic_tasks_lie_beside_the_held_out_pairs(heldout: Path) -> None:
     ]
     without = eval_suite(heldout, _TRAIN, None, lambda text: len(text) < 300, 9)
     write_jsonl(heldout.with_name("families.jsonl"), rows)
-    exam = eval_suite(heldout, _TRAIN, None, lambda text: len(text) < 300, 9)
+    whole_suite = eval_suite(heldout, _TRAIN, None, lambda text: len(text) < 300, 9)
     off = eval_suite(heldout, _TRAIN, None, lambda text: len(text) < 300, 0)
 
-    assert [task.prompt for task in exam.families] == ["Write one."]
-    assert exam.tasks == without.tasks
-    assert exam.num_tests_dropped == 1
+    assert [task.prompt for task in whole_suite.families] == ["Write one."]
+    assert whole_suite.tasks == without.tasks
+    assert whole_suite.num_tests_dropped == 1
     assert (without.families, without.families_sha256) == ((), None) == (off.families, off.families_sha256)
-    assert exam.families_sha256 == digest_of(heldout.with_name("families.jsonl"))
+    assert whole_suite.families_sha256 == digest_of(heldout.with_name("families.jsonl"))
 
 
 def _synthetic(prompt: str, response: str, expected: int) -> TrainingPair:
@@ -79,10 +79,10 @@ def _synthetic(prompt: str, response: str, expected: int) -> TrainingPair:
 def test_what_cannot_be_answered_is_not_asked(heldout: Path) -> None:
     """And it is counted."""
     benchmark = load_benchmark(PROJECT_ROOT / "data" / "heldout_bench")
-    exam = eval_suite(heldout, _TRAIN, benchmark, lambda text: len(text) < 300)
+    whole_suite = eval_suite(heldout, _TRAIN, benchmark, lambda text: len(text) < 300)
 
-    assert 0 < exam.num_too_long == 3 + len(benchmark.tasks) - len(exam.tasks)
-    assert all(len(task.reference) < 300 for task in exam.tasks)
+    assert 0 < whole_suite.num_too_long == 3 + len(benchmark.tasks) - len(whole_suite.tasks)
+    assert all(len(task.reference) < 300 for task in whole_suite.tasks)
 
 
 def test_a_limit_that_nothing_fits_is_refused(heldout: Path) -> None:
@@ -113,7 +113,7 @@ def test_prose_alone_is_no_examination(tmp_path: Path) -> None:
 
 def test_a_text_fits_with_the_end_of_its_turn(tiny_base: Path) -> None:
     """Its tokenizer knows single bytes: nine of them and the end fit into ten."""
-    fits = answer_fits(described_base(tiny_base), Decoding(max_new_tokens=10))
+    fits = completion_fits(described_base(tiny_base), Decoding(max_new_tokens=10))
 
     assert fits("123456789\n")
     assert not fits("1234567890")
@@ -122,7 +122,7 @@ def test_a_text_fits_with_the_end_of_its_turn(tiny_base: Path) -> None:
 def test_a_base_that_is_gone_is_said(tmp_path: Path) -> None:
     """Nothing can be counted without its tokenizer."""
     with pytest.raises(RefusedError, match="the base model of this adapter is gone"):
-        answer_fits(described_base(tmp_path), Decoding())
+        completion_fits(described_base(tmp_path), Decoding())
 
 
 @pytest.mark.threat("M14")

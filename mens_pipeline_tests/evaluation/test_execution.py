@@ -1,4 +1,4 @@
-"""Answers that are run."""
+"""Completions that are run."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,19 +9,22 @@ import pytest
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import write_documents
-from mens_pipeline.evaluation.evaluate import Answers, evaluate_answers, judge_all, with_sound_tests
-from mens_pipeline.evaluation.execution import first_semantic_error, run_hidden_tests
-from mens_pipeline.evaluation.judge import Judgement, judge
-from mens_pipeline.evaluation.results import JUDGED_ANSWERS, JudgedAnswer
-from mens_pipeline.evaluation.scores import scores_of
+from mens_pipeline.evaluation.evaluate import (
+    evaluate_completions,
+    score_completions,
+    with_sound_tests,
+)
+from mens_pipeline.evaluation.judge import first_semantic_error, judge, run_hidden_tests
+from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, ScoredCompletion
+from mens_pipeline.evaluation.scores import Score, scores_of
 from mens_pipeline.evaluation.tasks import Suite, Task, benchmark_tasks, heldout_tasks
-from mens_pipeline.inference.generation import Answer, Decoding
+from mens_pipeline.inference.generation import Completion, Decoding
 from mens_pipeline.language import Mode
 from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 from mens_pipeline_tests.evaluation.humaneval import HUMANEVAL
-from mens_pipeline_tests.evaluation.judged import PROGRESS, SUBJECT, answer, needs, task
+from mens_pipeline_tests.evaluation.scored import PROGRESS, SUBJECT, completion, needs, task
 
 _TESTS = "@test fn hidden_small() { assert(double(2) is 4) }\n@test fn hidden_zero() { assert(double(0) is 0) }\n"
 _GOOD = "fn double(n: int) to int { return n * 2 }\n"
@@ -42,8 +45,8 @@ def _task(name: str, tests: str | None = _TESTS) -> Task:
     )
 
 
-def _answer(task: str, text: str) -> Answer:
-    return Answer(task=task, sample=0, text=text, num_tokens=9, stopped=True)
+def _reply(task: str, text: str) -> Completion:
+    return Completion(task=task, sample=0, text=text, num_tokens=9, stopped=True)
 
 
 @pytest.mark.parametrize(
@@ -72,14 +75,14 @@ def test_half_a_character_in_a_message_can_be_written(tmp_path: Path) -> None:
     """A program makes one by JSON; no file can hold it as it is."""
     asked = replace(_task("half", "@test fn hidden() { assert(f() is 1) }\n"), suite=Suite.HELDOUT, name="f")
     program = 'fn f() to str { return json.parse("\\"\\\\ud800\\"") }\n'
-    answers = Answers((_answer("half", program),), (_answer("half", program),))
-    evaluated = evaluate_answers([asked], answers, SUBJECT, Decoding(), PROGRESS)
+    completions = {"base": (_reply("half", program),), "adapter": (_reply("half", program),)}
+    evaluated = evaluate_completions([asked], completions, SUBJECT, Decoding(), PROGRESS)
     write_documents(tmp_path, evaluated, "")
-    first, second = read_models(tmp_path / JUDGED_ANSWERS, JudgedAnswer)
+    first, second = read_models(tmp_path / SCORED_COMPLETIONS, ScoredCompletion)
 
-    assert first.judgement.execution == second.judgement.execution
-    assert first.judgement.execution is not None
-    assert "\\ud800" in first.judgement.execution.message
+    assert first.score.execution == second.score.execution
+    assert first.score.execution is not None
+    assert "\\ud800" in first.score.execution.message
 
 
 def test_without_programs_nothing_is_started() -> None:
@@ -91,16 +94,16 @@ def test_an_answer_passes_when_its_tests_do() -> None:
     """Right form alone is not enough where there are tests; where there are none it is."""
     tasks = [_task("right"), _task("wrong"), _task("broken"), _task("untested", None)]
     wrong = "fn double(n: int) to int { return n }\n"
-    answers = [
-        _answer("right", _GOOD),
-        _answer("wrong", wrong),
-        _answer("broken", "fn ("),
-        _answer("untested", wrong),
+    completions = [
+        _reply("right", _GOOD),
+        _reply("wrong", wrong),
+        _reply("broken", "fn ("),
+        _reply("untested", wrong),
     ]
-    judged = judge_all(tasks, answers)
-    scores = scores_of(tasks, {judgement.task: [judgement] for judgement in judged})
+    scored = score_completions(tasks, completions)
+    scores = scores_of(tasks, {score.task: [score] for score in scored})
 
-    assert [judgement.passed for judgement in judged] == [True, False, False, True]
+    assert [score.passed for score in scored] == [True, False, False, True]
     assert (scores.test_rate.numerator, scores.test_rate.denominator) == (1, 3)
     assert scores.execution_errors == {"wrong_answer": 1, "parse": 1}
 
@@ -130,9 +133,9 @@ def test_an_answer_may_rely_on_what_is_given(program: str, *, passes: bool) -> N
     """It need not say again what the prompt shows; where it does, its own declaration counts."""
     pair = TrainingPair(prompt="Write `area`.", response=_AREA, category="function", tests=f"{_GIVEN}\n\n{_AREA_TESTS}")
     asked = heldout_tasks([pair])
-    (judged,) = judge_all(asked, [_answer(asked[0].id, program)])
+    (scored,) = score_completions(asked, [_reply(asked[0].id, program)])
 
-    assert judged.passes_tests is passes, judged.execution
+    assert scored.passes_tests is passes, scored.execution
 
 
 def test_tests_that_the_reference_fails_judge_nothing() -> None:
@@ -149,9 +152,11 @@ def test_base_and_adapter_are_compared_by_hidden_tests() -> None:
     """Over the tasks that have any."""
     tasks = [replace(_task(name), suite=Suite.HELDOUT) for name in ("first", "second")]
     tasks.append(replace(_task("untested", None), suite=Suite.HELDOUT))
-    base = tuple(_answer(task.id, "fn double(n: int) to int { return n }\n") for task in tasks)
-    adapter = tuple(_answer(task.id, _GOOD) for task in tasks)
-    difference = evaluate_answers(tasks, Answers(base, adapter), SUBJECT, Decoding(), PROGRESS).results.test_difference
+    base = tuple(_reply(task.id, "fn double(n: int) to int { return n }\n") for task in tasks)
+    adapter = tuple(_reply(task.id, _GOOD) for task in tasks)
+    difference = evaluate_completions(
+        tasks, {"base": base, "adapter": adapter}, SUBJECT, Decoding(), PROGRESS
+    ).results.test_difference
 
     assert (difference.num_tasks, difference.only_first, difference.only_second) == (2, 0, 2)
 
@@ -159,18 +164,18 @@ def test_base_and_adapter_are_compared_by_hidden_tests() -> None:
 _BESIDE = "type Point {\n    x: int\n}\n\nfn twice(n: int) to int {\n    return n * 2\n}"
 
 
-def _judged(program: str, **changes: Any) -> Judgement:
+def _judged(program: str, **changes: Any) -> Score:
     asked = task(**changes)
-    return judge(asked, answer(program, asked))
+    return judge(asked, completion(program, asked))
 
 
 def test_every_reference_of_the_benchmarks_resolves() -> None:
     """Of both; what is found in an answer is a mistake, not a gap of the context."""
     tasks = [*benchmark_tasks(load_benchmark(SHIPPED)), *benchmark_tasks(HUMANEVAL)]
-    judged = [judge(asked, answer(asked.reference, asked)) for asked in tasks]
+    scored = [judge(asked, completion(asked.reference, asked)) for asked in tasks]
 
-    assert [(judgement.task, judgement.semantic_error) for judgement in judged if not judgement.resolves] == []
-    assert len(judged) == 250
+    assert [(score.task, score.semantic_error) for score in scored if not score.resolves] == []
+    assert len(scored) == 250
 
 
 @pytest.mark.parametrize(
@@ -186,10 +191,10 @@ def test_every_reference_of_the_benchmarks_resolves() -> None:
 )
 def test_what_is_given_is_known(program: str, error: str | None) -> None:
     """With its types; places are those of the answer itself, and what is given is not judged."""
-    judgement = _judged(program, given=_BESIDE + "\n\nfn wrong() to int { return nothing }")
+    score = _judged(program, given=_BESIDE + "\n\nfn wrong() to int { return nothing }")
 
-    assert (judgement.resolves, judgement.semantic_error) == (error is None, error)
-    assert judgement.semantic_code == (error.split(": ")[1] if error is not None else None)
+    assert (score.resolves, score.semantic_error) == (error is None, error)
+    assert score.semantic_code == (error.split(": ")[1] if error is not None else None)
 
 
 @pytest.mark.parametrize(
@@ -229,8 +234,8 @@ def test_what_the_reference_relies_on_is_there() -> None:
 def test_what_does_not_parse_does_not_resolve() -> None:
     """Nor does what declares nothing; neither has an error in names and types."""
     for program in ("fn add(", "// nothing"):
-        judgement = _judged(program)
-        assert (judgement.parses, judgement.resolves, judgement.semantic_error) == (False, False, None)
+        score = _judged(program)
+        assert (score.parses, score.resolves, score.semantic_error) == (False, False, None)
 
 
 def test_what_cannot_be_known_is_not_wrong() -> None:

@@ -14,7 +14,7 @@ from mens_pipeline.language import analyze
 from mens_pipeline.settings import FEW_SHOT
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import digest_of
-from mens_pipeline_tests.evaluation.judged import GOOD, OTHER, task
+from mens_pipeline_tests.evaluation.scored import GOOD, OTHER, task
 from mens_pipeline_tests.training.runs import pairs
 
 _TABLE = "@table type Task {\n    title: str\n}\n"
@@ -81,7 +81,7 @@ def test_what_the_description_says_is_vox() -> None:
 
 
 def test_a_sample_is_the_same_every_time() -> None:
-    """Chosen by what is asked, in the order of the exam."""
+    """Chosen by what is asked, in the order of the eval suite."""
     tasks = [task(number, prompt=f"Write {number}.") for number in range(20)]
     sample = sample_of(tasks, 5)
 

@@ -5,7 +5,7 @@ import pytest
 from mens_pipeline.evaluation.benchmark import BenchmarkTask
 from mens_pipeline.language import analyze
 from mens_pipeline.language.interpreter import Limits
-from mens_pipeline_tests.evaluation.humaneval import HUMANEVAL, judged
+from mens_pipeline_tests.evaluation.humaneval import HUMANEVAL, scored
 from mens_pipeline_tests.evaluation.mutants import Mutant, mutants_of
 
 _LIMITS = Limits(max_steps=50_000)
@@ -25,7 +25,7 @@ _PROGRAM = """fn sign(value: int) to str {
 
 
 def _survivors(task: BenchmarkTask, mutants: list[Mutant]) -> list[str]:
-    return [mutant.change for mutant in mutants if judged(task, mutant.text, _LIMITS).passed]
+    return [mutant.change for mutant in mutants if scored(task, mutant.text, _LIMITS).passed]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from mens_pipeline.evaluation.requirements import Requirement, unmet
 from mens_pipeline.language import analyze, ast
 from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline_tests.evaluation.benches import SHIPPED
-from mens_pipeline_tests.evaluation.humaneval import HUMANEVAL, NUM_TASKS, judged
+from mens_pipeline_tests.evaluation.humaneval import HUMANEVAL, NUM_TASKS, scored
 from mens_pipeline_tests.evaluation.trainable import near_to
 from mens_pipeline_tests.every import every
 
@@ -101,7 +101,7 @@ def test_it_never_trains_and_no_warning_is_left(task: BenchmarkTask) -> None:
 @_TASKS
 def test_the_reference_solves_its_task(task: BenchmarkTask) -> None:
     """All of at least five hidden tests pass, and each of them asserts something."""
-    report = judged(task, task.solution)
+    report = scored(task, task.solution)
 
     assert [(test.name, test.message) for test in report.tests if not test.passed] == []
     assert [test.name for test in report.tests if not test.num_assertions] == []
@@ -112,12 +112,12 @@ def test_the_reference_solves_its_task(task: BenchmarkTask) -> None:
 @_TASKS
 def test_wrong_answers_are_refused(task: BenchmarkTask) -> None:
     """At least three of them, which parse, declare what is asked for, and run."""
-    modules = [analyze(answer).module for answer in task.wrong]
+    modules = [analyze(completion).module for completion in task.wrong]
     lacking = [
-        None if module is None else unmet(task.spec.requires, module, answer)
-        for module, answer in zip(modules, task.wrong, strict=True)
+        None if module is None else unmet(task.spec.requires, module, completion)
+        for module, completion in zip(modules, task.wrong, strict=True)
     ]
-    classes = [judged(task, answer).error_class for answer in task.wrong]
+    classes = [scored(task, completion).error_class for completion in task.wrong]
 
     assert len(set(task.wrong)) == len(task.wrong) >= 3
     assert lacking == [()] * len(task.wrong)
@@ -129,7 +129,7 @@ def test_an_answer_of_defaults_is_refused(task: BenchmarkTask) -> None:
     """Declaring what is asked for is not enough."""
     empty = re.sub(r"\breturn\b[^\n]*", "return None", task.solution)
 
-    assert not judged(task, empty).passed
+    assert not scored(task, empty).passed
 
 
 def test_no_solution_solves_another_task() -> None:
@@ -152,7 +152,7 @@ def test_no_solution_solves_another_task_under_its_name() -> None:
         types = tuple(param.split(":")[-1] for param in asked.params or ())
         alike[task.spec.category, types, asked.returns].append(task)
     pairs = [pair for group in alike.values() for pair in permutations(group, 2)]
-    solved = {(task.id, other.id) for task, other in pairs if judged(task, _renamed(task, other)).passed}
+    solved = {(task.id, other.id) for task, other in pairs if scored(task, _renamed(task, other)).passed}
 
     assert len(pairs) > NUM_TASKS
     assert solved == _SAME_IDEA

@@ -9,15 +9,15 @@ from mens_pipeline.evaluation.judge import judge
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks
 from mens_pipeline.language import Mode
 from mens_pipeline_tests.evaluation.benches import SHIPPED
-from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, OTHER, answer, needs, task
+from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, OTHER, completion, needs, task
 
 
 def test_a_good_answer_passes() -> None:
     """Everything that is said of it."""
-    judgement = judge(task(), answer())
+    score = judge(task(), completion())
 
-    assert judgement.passed
-    assert judgement.model_dump() == {
+    assert score.passed
+    assert score.model_dump() == {
         "task": "heldout/0000",
         "sample": 0,
         "program": GOOD,
@@ -43,27 +43,27 @@ def test_a_good_answer_passes() -> None:
 
 def test_a_fenced_answer_passes() -> None:
     """What stands around the program is not judged."""
-    judgement = judge(task(), answer(f"Sure:\n```vox\n{GOOD}```\nDone."))
+    score = judge(task(), completion(f"Sure:\n```vox\n{GOOD}```\nDone."))
 
-    assert (judgement.passed, judgement.program) == (True, GOOD)
+    assert (score.passed, score.program) == (True, GOOD)
 
 
 def test_prose_around_a_bare_program_is_no_vox() -> None:
     """Without a fence nobody can tell where the program begins."""
-    judgement = judge(task(), answer(f"Sure, here it is:\n{GOOD}"))
+    score = judge(task(), completion(f"Sure, here it is:\n{GOOD}"))
 
-    assert not judgement.parses
-    assert not judgement.passed
+    assert not score.parses
+    assert not score.passed
 
 
 def test_an_error_is_told_with_its_place() -> None:
     """Line from 1, column from 0, code, message; nothing else is said of what has no tree."""
-    judgement = judge(task(requires=(needs("table"),)), answer(BROKEN))
+    score = judge(task(requires=(needs("table"),)), completion(BROKEN))
 
-    assert judgement.error is not None
-    assert judgement.error.startswith("2:14: expected-expression: ")
-    assert judgement.error_code == "expected-expression"
-    assert (judgement.constructs, judgement.has_construct, judgement.has_name, judgement.unmet) == (
+    assert score.error is not None
+    assert score.error.startswith("2:14: expected-expression: ")
+    assert score.error_code == "expected-expression"
+    assert (score.constructs, score.has_construct, score.has_name, score.unmet) == (
         {},
         False,
         False,
@@ -74,22 +74,22 @@ def test_an_error_is_told_with_its_place() -> None:
 @pytest.mark.parametrize(("text", "empty"), [("", True), (" \n", True), ("// nothing\n", False)])
 def test_an_answer_must_declare_something(text: str, empty: bool) -> None:  # noqa: FBT001 - a column of the table
     """The front end accepts it all the same."""
-    judgement = judge(task(), answer(text))
+    score = judge(task(), completion(text))
 
-    assert (judgement.parses, judgement.empty) == (False, empty)
-    assert (judgement.error, judgement.error_code) == ("it declares nothing", None)
+    assert (score.parses, score.empty) == (False, empty)
+    assert (score.error, score.error_code) == ("it declares nothing", None)
 
 
 def test_a_refusal_is_known() -> None:
     """It is no program."""
-    assert judge(task(), answer("I'm sorry, I cannot write Vox.")).refusal
+    assert judge(task(), completion("I'm sorry, I cannot write Vox.")).refusal
 
 
 def test_a_program_that_says_sorry_is_no_refusal() -> None:
     """The model did what it was asked for."""
-    judgement = judge(task(name="add"), answer('fn add() to str { return "I cannot add that" }'))
+    score = judge(task(name="add"), completion('fn add() to str { return "I cannot add that" }'))
 
-    assert (judgement.parses, judgement.refusal) == (True, False)
+    assert (score.parses, score.refusal) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -118,24 +118,24 @@ def test_a_program_that_says_sorry_is_no_refusal() -> None:
 )
 def test_stubs_are_known(program: str, stub: bool) -> None:  # noqa: FBT001 - a column of the table
     """A promise without a body or with nothing but a panic, or a placeholder."""
-    judgement = judge(task(), answer(program))
+    score = judge(task(), completion(program))
 
-    assert judgement.stub is stub
-    assert not (stub and judgement.passed)
+    assert score.stub is stub
+    assert not (stub and score.passed)
 
 
 def test_an_external_function_is_no_stub() -> None:
     """Its body is elsewhere."""
-    judgement = judge(task(), answer('extern "math" fn add(a: int) to int\n'))
+    score = judge(task(), completion('extern "math" fn add(a: int) to int\n'))
 
-    assert not judgement.stub
+    assert not score.stub
 
 
 def test_the_asked_construct_must_be_there() -> None:
     """Other Vox is no answer."""
-    judgement = judge(task(name=None), answer(OTHER))
+    score = judge(task(name=None), completion(OTHER))
 
-    assert (judgement.parses, judgement.has_construct, judgement.has_name, judgement.passed) == (
+    assert (score.parses, score.has_construct, score.has_name, score.passed) == (
         True,
         False,
         None,
@@ -158,22 +158,22 @@ def test_the_asked_construct_must_be_there() -> None:
 )
 def test_the_asked_name_must_be_there(changes: dict[str, Any], text: str, has_name: bool | None) -> None:  # noqa: FBT001
     """On a declaration of the asked construct."""
-    assert judge(task(**changes), answer(text)).has_name is has_name
+    assert judge(task(**changes), completion(text)).has_name is has_name
 
 
 def test_what_is_required_must_be_met() -> None:
     """A sentence for each that is not."""
-    judgement = judge(task(requires=(needs("function", name="add", returns="str"), needs("table"))), answer())
+    score = judge(task(requires=(needs("function", name="add", returns="str"), needs("table"))), completion())
 
-    assert [sentence.split()[0] for sentence in judgement.unmet] == ["A", "Asked"]
-    assert not judgement.passed
+    assert [sentence.split()[0] for sentence in score.unmet] == ["A", "Asked"]
+    assert not score.passed
 
 
 def test_an_answer_that_was_cut_off_does_not_pass() -> None:
     """Even where what there is of it is Vox."""
-    judgement = judge(task(), answer(stopped=False))
+    score = judge(task(), completion(stopped=False))
 
-    assert (judgement.parses, judgement.passed) == (True, False)
+    assert (score.parses, score.passed) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -185,17 +185,17 @@ def test_an_answer_is_read_as_its_task_says(mode: Mode, construct: str, text: st
     asked = task(mode=mode, construct=construct, name=None)
     as_source = task(mode=Mode.SOURCE, construct=construct, name=None)
 
-    assert judge(asked, answer(text)).has_construct
-    assert not judge(as_source, answer(text)).has_construct
+    assert judge(asked, completion(text)).has_construct
+    assert not judge(as_source, completion(text)).has_construct
 
 
 def test_a_category_that_is_no_construct_asks_for_none() -> None:
     """The requirements of the task say what it wants."""
     asked = task(construct="puzzles", name=None, requires=(needs("type", name="Point"),))
 
-    assert judge(asked, answer(OTHER)).passed
-    assert not judge(asked, answer(GOOD)).passed
-    assert not judge(asked, answer(BROKEN)).has_construct
+    assert judge(asked, completion(OTHER)).passed
+    assert not judge(asked, completion(GOOD)).passed
+    assert not judge(asked, completion(BROKEN)).has_construct
 
 
 @pytest.mark.seed_row(41)
@@ -203,4 +203,4 @@ def test_every_shipped_solution_passes_its_task() -> None:
     """No task of the benchmark is out of reach."""
     tasks: tuple[Task, ...] = benchmark_tasks(load_benchmark(SHIPPED))
 
-    assert [t.id for t in tasks if not judge(t, answer(t.reference, t)).passed] == []
+    assert [t.id for t in tasks if not judge(t, completion(t.reference, t)).passed] == []

@@ -2,15 +2,15 @@
 
 import pytest
 
-from mens_pipeline.evaluation.judge import Judgement, judge
-from mens_pipeline.evaluation.scores import ModelScores, scores_of, scores_of_model
+from mens_pipeline.evaluation.judge import judge
+from mens_pipeline.evaluation.scores import ModelScores, Score, scores_of, scores_of_model
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.language import CONSTRUCTS
-from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, OTHER, answer, task
+from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, OTHER, completion, task
 
 
-def _judged(tasks: list[Task], *texts: str) -> list[Judgement]:
-    return [judge(asked, answer(text, asked)) for asked, text in zip(tasks, texts, strict=True)]
+def _judged(tasks: list[Task], *texts: str) -> list[Score]:
+    return [judge(asked, completion(text, asked)) for asked, text in zip(tasks, texts, strict=True)]
 
 
 def _scores(*texts: str) -> ModelScores:
@@ -65,12 +65,12 @@ def test_several_samples_count_by_their_share() -> None:
     """One passing sample of four is a quarter at the first try, and one of four samples that passes for sure."""
     tasks = [task(0), task(1)]
     texts = [[GOOD, BROKEN, BROKEN, BROKEN], [BROKEN] * 4]
-    judged = [
-        judge(asked, answer(text, asked, n))
+    scored = [
+        judge(asked, completion(text, asked, n))
         for asked, some in zip(tasks, texts, strict=True)
         for n, text in enumerate(some)
     ]
-    scores = scores_of_model(tasks, judged).overall
+    scores = scores_of_model(tasks, scored).overall
 
     assert (scores.num_tasks, scores.num_samples, scores.k) == (2, 8, 4)
     assert (scores.pass_at_1.value, scores.pass_at_k.value) == (0.125, 0.5)
@@ -79,8 +79,8 @@ def test_several_samples_count_by_their_share() -> None:
 
 def test_pass_at_k_is_told_of_fewer_samples_without_bias() -> None:
     """Two of twelve pass: of five at least one with 1 - C(10, 5) / C(12, 5), not with 1 - (10 / 12) ** 5 = 0.598."""
-    judged = [judge(task(), answer(GOOD if n < 2 else BROKEN, sample=n)) for n in range(12)]
-    scores = scores_of_model([task()], judged).overall
+    scored = [judge(task(), completion(GOOD if n < 2 else BROKEN, sample=n)) for n in range(12)]
+    scores = scores_of_model([task()], scored).overall
 
     assert list(scores.pass_at) == [1, 5, 10, 12]
     assert scores.pass_at[1].value == pytest.approx(2 / 12)
@@ -99,9 +99,9 @@ def test_an_answer_to_two_requests_is_a_duplicate() -> None:
 
 def test_the_same_sample_twice_is_no_duplicate() -> None:
     """It answers the same prompt."""
-    judged = [judge(task(), answer(GOOD, sample=n)) for n in range(2)]
+    scored = [judge(task(), completion(GOOD, sample=n)) for n in range(2)]
 
-    assert scores_of_model([task()], judged).overall.duplicate_rate.numerator == 0
+    assert scores_of_model([task()], scored).overall.duplicate_rate.numerator == 0
 
 
 def test_a_duplicate_counts_in_every_part() -> None:

@@ -13,7 +13,7 @@ from mens_pipeline.language import CONSTRUCTS, analyze, declaration_spans
 from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.benches import SHIPPED
-from mens_pipeline_tests.evaluation.humaneval import judged
+from mens_pipeline_tests.evaluation.humaneval import scored
 from mens_pipeline_tests.evaluation.trainable import near_to
 from mens_pipeline_tests.every import every
 
@@ -27,10 +27,10 @@ _COMMON = (
 )
 
 
-def _unmet(task: BenchmarkTask, answer: str) -> tuple[str, ...]:
+def _unmet(task: BenchmarkTask, completion: str) -> tuple[str, ...]:
     """What an answer lacks; a rejected one lacks everything."""
-    module = analyze(answer, task.spec.mode).module
-    return unmet(task.spec.requires, module, answer) if module is not None else ("rejected",)
+    module = analyze(completion, task.spec.mode).module
+    return unmet(task.spec.requires, module, completion) if module is not None else ("rejected",)
 
 
 def test_it_is_large_enough_and_of_three_difficulties() -> None:
@@ -140,8 +140,8 @@ def test_hidden_tests_tell_right_from_wrong(name: str) -> None:
     slipped = task.solution.replace(right, wrong)
 
     assert slipped != task.solution
-    assert judged(task, task.solution).error_class is None
-    assert judged(task, slipped).error_class in {ErrorClass.WRONG_ANSWER, ErrorClass.RUNTIME}
+    assert scored(task, task.solution).error_class is None
+    assert scored(task, slipped).error_class in {ErrorClass.WRONG_ANSWER, ErrorClass.RUNTIME}
 
 
 @pytest.mark.seed_row(41)
@@ -163,10 +163,10 @@ def _asked_name(requirement: Requirement) -> str | None:
     return re.split(r"[:(]", parts[0])[0].split()[-1] if parts else None
 
 
-@pytest.mark.parametrize("answer", ["", "// nothing yet\n", "fn answer() to Unit { }\n"])
-def test_an_answer_to_nothing_solves_no_task(answer: str) -> None:
+@pytest.mark.parametrize("completion", ["", "// nothing yet\n", "fn answer() to Unit { }\n"])
+def test_an_answer_to_nothing_solves_no_task(completion: str) -> None:
     """A stub that the front end accepts is not enough anywhere."""
-    assert [task.id for task in _BENCHMARK.tasks if not _unmet(task, answer)] == []
+    assert [task.id for task in _BENCHMARK.tasks if not _unmet(task, completion)] == []
 
 
 def test_no_solution_solves_another_task() -> None:

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from mens_pipeline.evaluation.statistics import (
     Paired,
     Rate,
+    compare_paired,
     mean_rate,
     p_text,
-    paired,
     pass_at_k,
     power_of_regression,
     rate_of,
@@ -154,7 +154,7 @@ def test_pairs_are_compared_exactly() -> None:
     """Of 10 tasks that differ 2 are gains: 2 * (1 + 10 + 45) / 1024 by hand."""
     first = [True] * 8 + [False] * 2 + [True] * 5 + [False] * 5
     second = [False] * 8 + [True] * 2 + [True] * 5 + [False] * 5
-    compared = paired(first, second)
+    compared = compare_paired(first, second)
 
     assert (compared.num_tasks, compared.only_first, compared.only_second) == (20, 8, 2)
     assert compared.difference == pytest.approx(-0.3)
@@ -164,7 +164,7 @@ def test_pairs_are_compared_exactly() -> None:
 @pytest.mark.parametrize("outcomes", [[], [True, False]], ids=["nothing", "all alike"])
 def test_models_that_do_not_differ_are_equal(outcomes: list[bool]) -> None:
     """There is nothing to be surprised at."""
-    compared = paired(outcomes, outcomes)
+    compared = compare_paired(outcomes, outcomes)
 
     assert (compared.difference, compared.p_value) == (0.0, 1.0)
 
@@ -172,13 +172,13 @@ def test_models_that_do_not_differ_are_equal(outcomes: list[bool]) -> None:
 def test_only_the_same_tasks_are_compared() -> None:
     """A missing outcome is a mistake of the caller."""
     with pytest.raises(ValueError, match="shorter"):
-        paired([True, False], [True])
+        compare_paired([True, False], [True])
 
 
 def test_files_are_compared_as_a_whole() -> None:
     """Six gains of one file are one surprise, not six: it might have lost all of them with one half."""
     second = [True] * 6 + [False] * 4
-    apart, together = paired([False] * 10, second), paired([False] * 10, second, ["a"] * 6 + ["b"] * 4)
+    apart, together = compare_paired([False] * 10, second), compare_paired([False] * 10, second, ["a"] * 6 + ["b"] * 4)
 
     assert (apart.p_better, together.p_better) == pytest.approx((1 / 64, 1 / 2))
     assert (apart.p_value, together.p_value) == pytest.approx((1 / 32, 1.0))
@@ -191,7 +191,7 @@ def test_net_gains_of_several_sizes_are_counted_out() -> None:
     first = [True for net in nets for _ in range(max(0, -net))] + [False for net in nets for _ in range(max(0, net))]
     units = [str(n) for n, net in enumerate(nets) for _ in range(max(0, -net))]
     units += [str(n) for n, net in enumerate(nets) for _ in range(max(0, net))]
-    compared = paired(first, [not done for done in first], units)
+    compared = compare_paired(first, [not done for done in first], units)
     sums = [sum(sign * abs(net) for sign, net in zip(signs, nets, strict=True)) for signs in product((-1, 1), repeat=6)]
 
     assert compared.net_gains == {-2: 1, -1: 1, 1: 2, 2: 1, 3: 1}
@@ -200,7 +200,7 @@ def test_net_gains_of_several_sizes_are_counted_out() -> None:
 
 def test_a_gain_and_a_loss_in_one_file_cancel_out() -> None:
     """It is neither better nor worse there."""
-    compared = paired([True, False], [False, True], ["a", "a"])
+    compared = compare_paired([True, False], [False, True], ["a", "a"])
 
     assert (compared.only_first, compared.only_second, compared.net_gains, compared.p_value) == (1, 1, {}, 1.0)
 
@@ -240,7 +240,7 @@ def test_a_rate_that_does_not_follow_from_its_counts_is_none(changes: dict[str, 
 )
 def test_a_comparison_that_does_not_follow_from_its_counts_is_none(changes: dict[str, Any], problem: str) -> None:
     """Likewise."""
-    stated = {**paired([True] * 100, [True] * 92 + [False] * 8).model_dump(), **changes}
+    stated = {**compare_paired([True] * 100, [True] * 92 + [False] * 8).model_dump(), **changes}
 
     with pytest.raises(ValidationError, match=problem):
         Paired.model_validate(stated)

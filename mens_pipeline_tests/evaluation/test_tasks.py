@@ -27,7 +27,7 @@ from mens_pipeline.language import Mode
 from mens_pipeline_tests.corpus.rows import records_of, source_at
 from mens_pipeline_tests.evaluation.benches import task as spec
 from mens_pipeline_tests.evaluation.benches import write_bench
-from mens_pipeline_tests.evaluation.judged import GOOD, answer
+from mens_pipeline_tests.evaluation.scored import GOOD, completion
 from mens_pipeline_tests.language.examples import golden_programs
 
 
@@ -181,9 +181,9 @@ def test_every_reference_answer_passes_its_own_task() -> None:
         tasks = heldout_tasks(make_pairs(records, workers))
 
     assert len(tasks) > 1_000
-    judged = [judge(task, answer(task.reference, task)) for task in tasks]
-    assert [judgement.task for judgement in judged if not judgement.passed] == []
-    assert [(judgement.task, judgement.semantic_error) for judgement in judged if not judgement.resolves] == []
+    scored = [judge(task, completion(task.reference, task)) for task in tasks]
+    assert [score.task for score in scored if not score.passed] == []
+    assert [(score.task, score.semantic_error) for score in scored if not score.resolves] == []
 
 
 def _exam(num_tested: int, num_others: int) -> tuple[Task, ...]:

@@ -5,10 +5,11 @@ from pathlib import Path
 
 from mens_pipeline.corpus.curate.overlap import HeldoutTasks
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.curate.validated_pairs import build_validated_pairs
+from mens_pipeline.corpus.curate.validated_pairs import STAGE as VALIDATION
+from mens_pipeline.corpus.curate.validated_pairs import ValidationParams
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, build_extracted_corpus
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs, read_records
-from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS, build_synthetic_corpus, coverage_of, generate
+from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS, STAGE, SynthesisParams, coverage_of, generate
 from mens_pipeline.evaluation.benchmark import Benchmark, tasks_as_pairs
 from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
 from mens_pipeline.storage.jsonl import open_rows
@@ -24,8 +25,9 @@ def rows_that_may_train(folder: Path) -> list[TrainingPair]:
     config = load_pipeline_config(PIPELINE_CONFIG)
     store = ArtifactStore(folder)
     corpus, _ = build_extracted_corpus(PROJECT_ROOT / "data", store)
-    synthetic, _ = build_synthetic_corpus(corpus, config.synthesize, store)
-    pairs, _ = build_validated_pairs(corpus, [synthetic.path / PAIRS], config.validate_, store)
+    synthetic, _ = STAGE.build(store, SynthesisParams(corpus=corpus, policy=config.synthesize))
+    params = ValidationParams(corpus=corpus, others={PAIRS: synthetic.path / PAIRS}, policy=config.validate_)
+    pairs, _ = VALIDATION.build(store, params)
     rows = [row for name in pairs.manifest["num_pairs"] for row in read_pairs(pairs.path / name)]
     with open_rows(corpus.path / RECORDS) as lines:
         records = list(read_records(lines, corpus.path / RECORDS))

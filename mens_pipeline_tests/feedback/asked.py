@@ -2,10 +2,10 @@
 
 from mens_pipeline.corpus.schema.records import Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.evaluation.evaluate import judge_all
+from mens_pipeline.evaluation.evaluate import score_completions
 from mens_pipeline.evaluation.tasks import Task, training_tasks
 from mens_pipeline.feedback.reward import Reward, reward_of
-from mens_pipeline.inference.generation import Answer
+from mens_pipeline.inference.generation import Completion
 
 PROMPT = (
     "In Vox, write `fn twice_or_zero(n: int) to int`. It returns 0 if `n` is negative, else twice `n`. "
@@ -53,6 +53,6 @@ def rewarded(text: str, *, stopped: bool = True, to: Task | None = None) -> Rewa
         to: What was asked.
     """
     asked = to or task()
-    answer = Answer(task=asked.id, sample=0, text=text, num_tokens=9, stopped=stopped)
-    (judgement,) = judge_all([asked], [answer])
-    return reward_of(asked, judgement)
+    completion = Completion(task=asked.id, sample=0, text=text, num_tokens=9, stopped=stopped)
+    (score,) = score_completions([asked], [completion])
+    return reward_of(asked, score)

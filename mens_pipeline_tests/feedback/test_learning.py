@@ -14,7 +14,6 @@ from mens_pipeline.feedback.learning import RAFT, Learning, accepted_rows, build
 from mens_pipeline.feedback.reward import Reward, Tier
 from mens_pipeline.feedback.samples import SAMPLES, Sample, account_of
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
-from mens_pipeline.jobs.local import run_job
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore
@@ -22,6 +21,7 @@ from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.qlora_adapter import build_qlora_adapter
 from mens_pipeline_tests.feedback.asked import RIGHT, pair
+from mens_pipeline_tests.jobs.processes import do_here
 
 ROWS = {name: row for name, (_, row) in training_tasks(pair(number) for number in range(6)).items()}
 _CONFIG = FeedbackConfig()
@@ -77,7 +77,7 @@ def sampled(store: ArtifactStore, samples: list[Sample]) -> Artifact:
         write_jsonl(folder / SAMPLES, samples)
         return {"num_prompts": 1, **account_of(samples, 60.0)}
 
-    return store.built("feedback_samples", {"number": len(samples), "config": {"seed": 7}}, write)[0]
+    return store.build("feedback_samples", {"number": len(samples), "config": {"seed": 7}}, write)[0]
 
 
 def test_accepted_answers_are_different_and_few() -> None:
@@ -90,7 +90,7 @@ def test_accepted_answers_are_different_and_few() -> None:
         sample(4, Tier.PASSED, structure="d"),
         sample(0, Tier.PASSED, task=1, structure="a"),
     ]
-    rows = list(accepted_rows(samples, ROWS, _CONFIG))
+    rows = list(accepted_rows(samples, ROWS, _CONFIG.per_prompt, _CONFIG.seed))
 
     assert [row.response for row in rows] == [RIGHT, f"{RIGHT}// other\n", RIGHT]
     assert {row.task_family for row in rows} == {"feedback"}
@@ -148,7 +148,7 @@ def _trained(learning: Learning, store: ArtifactStore, cache: Path) -> Artifact:
     resolved, run = _prepared(learning, store, cache)
 
     def launch(prepared: PreparedRun) -> int:
-        return run_job(prepared.job_path, grace_seconds=60)
+        return do_here(prepared.job_path)
 
     adapter, reused = build_qlora_adapter(run, resolved, store, launch, "0123abcd")
     assert not reused
@@ -158,7 +158,7 @@ def _trained(learning: Learning, store: ArtifactStore, cache: Path) -> Artifact:
 @pytest.mark.slow
 @pytest.mark.parametrize("method", list(Method))
 def test_each_method_goes_on_from_the_adapter_that_answered(method: Method, trained: Path, tmp_path: Path) -> None:
-    """In a process of its own, with the rows and rates of the method; the start is on record, and stays as it was."""
+    """With the rows and rates of the method; the start is on record, and stays as it was."""
     before = (trained / _WEIGHTS).read_bytes()
     learning, store = _learning(method, trained, tmp_path, _samples())
     adapter = _trained(learning, store, tmp_path / "cache")

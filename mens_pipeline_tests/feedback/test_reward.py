@@ -14,7 +14,7 @@ _DECLARED = "fn twice_or_zero(n: int) {\n}\n"
 
 
 @pytest.mark.parametrize(
-    ("answer", "tier"),
+    ("completion", "tier"),
     [
         ("", Tier.NOTHING),
         ("I cannot do that.", Tier.NOTHING),
@@ -36,9 +36,9 @@ _DECLARED = "fn twice_or_zero(n: int) {\n}\n"
         (f"{RIGHT}\nfn assert(is_right: bool) to Unit {{\n    return\n}}\n", Tier.RESOLVES),
     ],
 )
-def test_what_only_looks_like_an_answer_gets_little(answer: str, tier: Tier) -> None:
+def test_what_only_looks_like_an_answer_gets_little(completion: str, tier: Tier) -> None:
     """Empty bodies, constants, own tests, the stated examples as a ladder, the asked name alone, loops."""
-    found = rewarded(answer)
+    found = rewarded(completion)
 
     assert found.tier is tier
     assert found.value == {Tier.NOTHING: 0.0, Tier.VOX: 0.05, Tier.RESOLVES: 0.1}[tier]
@@ -56,10 +56,10 @@ def test_a_part_of_the_tests_is_a_part_of_the_reward() -> None:
     assert found.why == "6 of 8 hidden tests, 4 of them given away"
 
 
-@pytest.mark.parametrize("answer", [RIGHT, f"```vox\n{RIGHT}```\n", RIGHT + _OWN_TEST])
-def test_what_is_right_gets_all(answer: str) -> None:
+@pytest.mark.parametrize("completion", [RIGHT, f"```vox\n{RIGHT}```\n", RIGHT + _OWN_TEST])
+def test_what_is_right_gets_all(completion: str) -> None:
     """With a test of its own or without one, fenced or not."""
-    assert (rewarded(answer).tier, rewarded(answer).value) == (Tier.PASSED, 1.0)
+    assert (rewarded(completion).tier, rewarded(completion).value) == (Tier.PASSED, 1.0)
 
 
 def test_who_was_cut_off_never_gets_all() -> None:

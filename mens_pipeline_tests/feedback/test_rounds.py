@@ -6,10 +6,10 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import write_documents
-from mens_pipeline.feedback.config import Method
-from mens_pipeline.feedback.rounds import Arm, Round, arm_of, figures_of, kept_round, lines_of
+from mens_pipeline.feedback.config import FeedbackConfig, Method
+from mens_pipeline.feedback.rounds import Arm, Round, RoundParams, arm_of, figures_of, kept_round, lines_of
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, evaluation
+from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, evaluation
 
 _ANSWERS = {
     "num_prompts": 3,
@@ -38,7 +38,7 @@ def _arm(before: Path, after: Path, method: Method = Method.RAFT) -> Arm:
 
 def _round(before: Path, *arms: Arm) -> Round:
     worse = arms[0].worse(0.01)
-    return Round(number=1, start="a" * 64, answers=_ANSWERS, before=figures_of(before), arms=arms, worse=worse)
+    return Round(number=1, start="a" * 64, completions=_ANSWERS, before=figures_of(before), arms=arms, worse=worse)
 
 
 def test_a_round_that_is_worse_is_not_taken(tmp_path: Path) -> None:
@@ -93,6 +93,17 @@ def test_a_round_is_run_once(tmp_path: Path) -> None:
     before = _judged(tmp_path / "before", [GOOD] * 3)
     done, store = _round(before, _arm(before, before)), ArtifactStore(tmp_path / "store")
 
-    assert kept_round(store, {"number": 1}, lambda: done) == (done, False)
-    assert kept_round(store, {"number": 1}, lambda: pytest.fail("run again")) == (done, True)
-    assert kept_round(store, {"number": 2}, lambda: done) == (done, False)
+    first = RoundParams(
+        number=1,
+        start="a" * 64,
+        config=FeedbackConfig(),
+        minutes=None,
+        seed=None,
+        has_control=True,
+        max_regression_p=0.05,
+        run=lambda: done,
+    )
+
+    assert kept_round(store, first) == (done, False)
+    assert kept_round(store, first.model_copy(update={"run": lambda: pytest.fail("run again")})) == (done, True)
+    assert kept_round(store, first.model_copy(update={"number": 2})) == (done, False)

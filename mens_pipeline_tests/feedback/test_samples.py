@@ -9,7 +9,14 @@ from mens_pipeline.corpus.evolution.requests import Request
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.feedback.config import FeedbackConfig
 from mens_pipeline.feedback.reward import Tier
-from mens_pipeline.feedback.samples import SAMPLES, Sample, build_feedback_samples, prompts_of, repetition_of
+from mens_pipeline.feedback.samples import (
+    SAMPLES,
+    Sample,
+    SamplesParams,
+    build_feedback_samples,
+    prompts_of,
+    repetition_of,
+)
 from mens_pipeline.storage.jsonl import read_models, write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline_tests.corpus.evolution.scripted import Scripted
@@ -34,20 +41,20 @@ def _built(
     generator: Scripted, train: Path, store: ArtifactStore, config: FeedbackConfig = _CONFIG, seconds: float = 0.0
 ) -> tuple[Artifact, list[str]]:
     """The judged answers, and what was told; every look at the clock takes some seconds."""
-    told: list[str] = []
+    details: list[str] = []
     ticks = iter(range(10_000))
-    samples, _ = build_feedback_samples(
-        generator,
-        "You write Vox.",
-        train,
-        config,
-        store,
+    params = SamplesParams(
+        generator=generator,
+        system="You write Vox.",
+        train=train,
+        config=config,
         fits=lambda text: len(text) < 1000,
-        parents=[],
-        tell=told.append,
+        store=store,
+        log_line=details.append,
         clock=lambda: next(ticks) * seconds,
     )
-    return samples, told
+    samples, _ = build_feedback_samples(params)
+    return samples, details
 
 
 def test_every_answer_says_who_wrote_it_what_it_is_worth_and_why(tmp_path: Path) -> None:
@@ -55,7 +62,7 @@ def test_every_answer_says_who_wrote_it_what_it_is_worth_and_why(tmp_path: Path)
     store, train = ArtifactStore(tmp_path / "store"), _train(tmp_path)
     texts = iter(["no Vox", None, *["fn twice() {}"] * 100])
     generator = Scripted(lambda request: next(texts) if "`fn twice_or_zero(" in request.prompt else _right(request))
-    samples, told = _built(generator, train, store)
+    samples, details = _built(generator, train, store)
     rows = list(read_models(samples.path / SAMPLES, Sample))
     again, _ = _built(Scripted(lambda _: pytest.fail("asked again")), train, store)
 
@@ -69,7 +76,7 @@ def test_every_answer_says_who_wrote_it_what_it_is_worth_and_why(tmp_path: Path)
     assert (cut.reward.value, cut.structure) == (-0.1, None)
     assert cut.reward.why.endswith("it was cut off")
     assert len({row.structure for row in rows if row.is_accepted}) == 1
-    assert told[-1].startswith("5 of 5 prompts answered 2 times")
+    assert details[-1].startswith("5 of 5 prompts answered 2 times")
     assert again.key == samples.key
     assert list((tmp_path / "store").glob("*/.work-*")) == []
 

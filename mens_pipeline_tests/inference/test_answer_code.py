@@ -10,7 +10,7 @@ _CODE = "fn f() to int {\n    return 1\n}\n"
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "completion",
     [
         _CODE,
         f"```vox\n{_CODE}```",
@@ -29,9 +29,9 @@ _CODE = "fn f() to int {\n    return 1\n}\n"
         *("not closed", "second is longest", "first is longest"),
     ],
 )
-def test_the_program_is_the_longest_block_or_all(answer: str) -> None:
+def test_the_program_is_the_longest_block_or_all(completion: str) -> None:
     """What stands around a block is no part of it."""
-    assert program_in(answer) == _CODE
+    assert program_in(completion) == _CODE
 
 
 def test_windows_line_ends_close_a_block() -> None:
@@ -39,10 +39,12 @@ def test_windows_line_ends_close_a_block() -> None:
     assert program_in("```vox\r\nlet x = 1\r\n```\r\n") == "let x = 1\r\n"
 
 
-@pytest.mark.parametrize("answer", ["", "  \n", "I would write a function.", "Use `fn` here.", "```fn f() { }```\nso"])
-def test_without_a_block_all_is_the_program(answer: str) -> None:
+@pytest.mark.parametrize(
+    "completion", ["", "  \n", "I would write a function.", "Use `fn` here.", "```fn f() { }```\nso"]
+)
+def test_without_a_block_all_is_the_program(completion: str) -> None:
     """A fence begins a line of its own, and inline code is none."""
-    assert program_in(answer) == answer
+    assert program_in(completion) == completion
 
 
 def test_a_shorter_fence_does_not_close_a_block() -> None:
@@ -56,21 +58,21 @@ def test_an_empty_block_is_an_empty_program() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "completion",
     [
         *("I'm sorry, but no.", "I\u2019m unable to do that.", "I am not able to.", "I cannot help."),
         *("Sadly I can't.", "I can\u2019t.", "As an AI I do not write Vox.", "as a language model, no"),
     ],
 )
-def test_refusals_are_known(answer: str) -> None:
+def test_refusals_are_known(completion: str) -> None:
     """With either apostrophe, in any case."""
-    assert is_refusal(answer)
+    assert is_refusal(completion)
 
 
-@pytest.mark.parametrize("answer", ["", _CODE, "You can do this.", "It is not able to fail."])
-def test_what_is_no_refusal(answer: str) -> None:
+@pytest.mark.parametrize("completion", ["", _CODE, "You can do this.", "It is not able to fail."])
+def test_what_is_no_refusal(completion: str) -> None:
     """A model speaks of itself when it refuses."""
-    assert not is_refusal(answer)
+    assert not is_refusal(completion)
 
 
 @pytest.mark.parametrize(

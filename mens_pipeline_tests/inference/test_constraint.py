@@ -8,10 +8,18 @@ import pytest
 
 from mens_pipeline.inference import constraint as constraints
 from mens_pipeline.inference.constraint import Constraint, repeats_itself
-from mens_pipeline.inference.decode import Row, Vocabulary, decode
-from mens_pipeline.inference.generate import generate
-from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request, as_served, is_program
-from mens_pipeline.inference.sampling import Sampler, Syntax
+from mens_pipeline.inference.generate import Row, complete_rows, generate, new_row
+from mens_pipeline.inference.generation import (
+    COMPLETIONS,
+    Completion,
+    Decoding,
+    GenerationJob,
+    Request,
+    Syntax,
+    as_served,
+    is_program,
+)
+from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.language import Mode, Viability, ViableText, analyze, mode_of
 from mens_pipeline.storage.jsonl import read_models
@@ -39,16 +47,17 @@ def model(tiny_base: Path) -> Any:
 def _answered(model: Any, tokenizer: Any, mode: Mode, **changes: Any) -> list[Row]:
     decoding, stop = Decoding(syntax=Syntax.CONSTRAINED, **changes), frozenset({tokenizer.eos_token_id})
     rows = [
-        Row(
+        new_row(
             text,
             sample,
-            tuple(tokenizer.encode(text)),
-            constraint=Constraint(tokenizer, stop, mode, decoding.max_new_tokens),
+            tokenizer.encode(text),
+            decoding,
+            Constraint(tokenizer, stop, mode, decoding.max_new_tokens),
         )
         for text in _PROMPTS
         for sample in range(decoding.num_samples)
     ]
-    decode(model, rows, Vocabulary(stop, tokenizer.pad_token_id), decoding, lambda _row: None)
+    complete_rows(model, rows, stop, decoding.batch_tokens, lambda _row: None)
     return rows
 
 
@@ -128,12 +137,12 @@ def test_several_answers_say_how_likely_they_are(tiny_base: Path, tmp_path: Path
     """Free ones and second tries, so that one of them can be chosen; a single answer has nothing to be chosen from."""
     decoding = Decoding(max_new_tokens=14, num_samples=2, temperature=0.8, syntax=Syntax.FALLBACK)
     generate(_job(tiny_base, tmp_path, decoding))
-    several = list(read_models(tmp_path / ANSWERS, Answer))
+    several = list(read_models(tmp_path / COMPLETIONS, Completion))
     generate(_job(tiny_base, tmp_path, Decoding(max_new_tokens=2)))
 
     assert len(several) == 4 * len(_PROMPTS)
-    assert all(answer.likelihood is not None and answer.likelihood < 0 for answer in several)
-    assert {answer.likelihood for answer in read_models(tmp_path / ANSWERS, Answer)} == {None}
+    assert all(completion.likelihood is not None and completion.likelihood < 0 for completion in several)
+    assert {completion.likelihood for completion in read_models(tmp_path / COMPLETIONS, Completion)} == {None}
 
 
 def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path) -> None:
@@ -141,15 +150,17 @@ def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path
     job = _job(tiny_base, tmp_path, Decoding(max_new_tokens=16, syntax=Syntax.FALLBACK))
     generate(job)
     last = json.loads((tmp_path / FILE).read_text().splitlines()[-1])
-    answers = list(read_models(tmp_path / ANSWERS, Answer))
-    served = as_served(answers)
+    completions = list(read_models(tmp_path / COMPLETIONS, Completion))
+    served = as_served(completions)
 
-    assert [(answer.task, answer.constrained) for answer in answers] == [
+    assert [(completion.task, completion.constrained) for completion in completions] == [
         (prompt, constrained) for constrained in (False, True) for prompt in _PROMPTS
     ]
-    assert not any(is_program(answer.text, Mode.SOURCE) for answer in answers[: len(_PROMPTS)])
-    assert [answer.task for answer in served] == list(_PROMPTS)
-    assert [answer for answer in served if not (is_program(answer.text, Mode.SOURCE) and answer.stopped)] == []
+    assert not any(is_program(completion.text, Mode.SOURCE) for completion in completions[: len(_PROMPTS)])
+    assert [completion.task for completion in served] == list(_PROMPTS)
+    assert [
+        completion for completion in served if not (is_program(completion.text, Mode.SOURCE) and completion.stopped)
+    ] == []
     assert last["payload"]["num_answers"] == 2 * len(_PROMPTS)
 
 

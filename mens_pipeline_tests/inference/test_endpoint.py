@@ -24,16 +24,16 @@ def _endpoint(server: ChatServer, **changes: Any) -> Endpoint:
     return Endpoint(**{"url": server.url, "name": "m", "key": SecretStr(_KEY), "first_wait": 0.01, **changes})
 
 
-def _answers(endpoint: Endpoint, requests: list[Request], time_left: float = 60.0) -> dict[str, Reply]:
+def _completions(endpoint: Endpoint, requests: list[Request], time_left: float = 60.0) -> dict[str, Reply]:
     replies: dict[str, Reply] = {}
-    endpoint.answer(requests, lambda reply: replies.update({reply.key: reply}), lambda: time_left)
+    endpoint.complete(requests, lambda reply: replies.update({reply.key: reply}), lambda: time_left)
     return replies
 
 
 def test_requests_are_asked_as_openai_has_it_and_answered() -> None:
     """Path, key, model, messages, limit and a seed that the request decides; tokens as the server counts them."""
     with serving(lambda _content, _number: completion("fn f() { }")) as server:
-        replies = _answers(_endpoint(server, temperature=0.5, max_new_tokens=99), _REQUESTS[:1])
+        replies = _completions(_endpoint(server, temperature=0.5, max_new_tokens=99), _REQUESTS[:1])
     request = server.requests[0]
 
     assert replies == {
@@ -59,7 +59,7 @@ def test_several_requests_are_on_their_way_at_once() -> None:
         return completion("x")
 
     with serving(respond) as server:
-        replies = _answers(_endpoint(server, concurrency=4), _REQUESTS)
+        replies = _completions(_endpoint(server, concurrency=4), _REQUESTS)
 
     assert replies.keys() == {request.key for request in _REQUESTS}
 
@@ -69,7 +69,7 @@ def test_a_server_that_is_busy_is_asked_again(status: int) -> None:
     """Twice it says so, then it answers; Retry-After is heeded."""
     busy = Served(status, {"error": "busy"}, {"Retry-After": "0"})
     with serving(lambda _content, number: busy if number < 2 else completion("x")) as server:
-        replies = _answers(_endpoint(server, first_wait=1e9), _REQUESTS[:1])
+        replies = _completions(_endpoint(server, first_wait=1e9), _REQUESTS[:1])
 
     assert len(server.requests) == 3
     assert [reply.text for reply in replies.values()] == ["x"]
@@ -79,7 +79,7 @@ def test_a_server_that_stays_busy_is_given_up() -> None:
     """The message says what it said and that nothing is lost."""
     busy = Served(503, {"error": "busy"}, {"Retry-After": "soon"})
     with serving(lambda _content, _number: busy) as server, pytest.raises(RefusedError, match="in the ledger") as info:
-        _answers(_endpoint(server, num_retries=2), _REQUESTS[:1])
+        _completions(_endpoint(server, num_retries=2), _REQUESTS[:1])
 
     assert "status 503" in str(info.value)
     assert "3 times" in str(info.value)
@@ -89,7 +89,7 @@ def test_a_server_that_stays_busy_is_given_up() -> None:
 def test_a_wait_longer_than_there_is_time_ends_the_call() -> None:
     """Without an exception, and without an answer."""
     with serving(lambda _content, _number: Served(429, {}, {"Retry-After": "30"})) as server:
-        assert _answers(_endpoint(server), _REQUESTS[:1], time_left=5) == {}
+        assert _completions(_endpoint(server), _REQUESTS[:1], time_left=5) == {}
 
     assert len(server.requests) == 1
 
@@ -97,7 +97,7 @@ def test_a_wait_longer_than_there_is_time_ends_the_call() -> None:
 def test_no_request_begins_when_time_is_up() -> None:
     """Nothing is paid for."""
     with serving(lambda _content, _number: completion("x")) as server:
-        assert _answers(_endpoint(server), _REQUESTS, time_left=0) == {}
+        assert _completions(_endpoint(server), _REQUESTS, time_left=0) == {}
 
     assert server.requests == []
 
@@ -110,7 +110,7 @@ def test_a_request_that_is_turned_down_is_not_repeated_and_the_key_not_shown(sta
         serving(lambda _content, _number: wrong) as server,
         pytest.raises(RefusedError, match="MENS_EVOL_API_KEY") as e,
     ):
-        _answers(_endpoint(server), _REQUESTS[:1])
+        _completions(_endpoint(server), _REQUESTS[:1])
 
     assert len(server.requests) == 1
     assert f"status {status}" in str(e.value)
@@ -120,9 +120,9 @@ def test_a_request_that_is_turned_down_is_not_repeated_and_the_key_not_shown(sta
 def test_answers_before_a_failure_are_taken() -> None:
     """One request after the other: the first is answered, the second is turned down."""
     replies: list[Reply] = []
-    answers = [completion("x"), Served(401, {})]
-    with serving(lambda _content, number: answers[number]) as server, pytest.raises(RefusedError, match="status 401"):
-        _endpoint(server, concurrency=1).answer(_REQUESTS[:2], replies.append, lambda: 60.0)
+    contents = [completion("x"), Served(401, {})]
+    with serving(lambda _content, number: contents[number]) as server, pytest.raises(RefusedError, match="status 401"):
+        _endpoint(server, concurrency=1).complete(_REQUESTS[:2], replies.append, lambda: 60.0)
 
     assert [reply.key for reply in replies] == [_REQUESTS[0].key]
 
@@ -132,7 +132,7 @@ def test_what_is_no_completion_is_no_endpoint(body: Any) -> None:
     """The message says what was expected."""
     advice = "Name an OpenAI-compatible address"
     with serving(lambda _content, _number: Served(body=body)) as server, pytest.raises(RefusedError, match=advice):
-        _answers(_endpoint(server), _REQUESTS[:1])
+        _completions(_endpoint(server), _REQUESTS[:1])
 
 
 def test_nobody_listens() -> None:
@@ -141,14 +141,14 @@ def test_nobody_listens() -> None:
         pass
 
     with pytest.raises(RefusedError, match=re.escape(f"{server.url}: ConnectError")):
-        _answers(_endpoint(server), _REQUESTS[:1])
+        _completions(_endpoint(server), _REQUESTS[:1])
 
 
 def test_an_answer_may_be_cut_declined_or_not_counted() -> None:
     """The limit, a refusal instead of text, and a server without usage, which is taken to have used all it may."""
-    answers = [completion("x", "length"), completion(None, refusal="No."), completion(None, tokens=None)]
-    with serving(lambda _content, number: answers[number]) as server:
-        replies = list(_answers(_endpoint(server, concurrency=1, key=None), _REQUESTS[:3]).values())
+    contents = [completion("x", "length"), completion(None, refusal="No."), completion(None, tokens=None)]
+    with serving(lambda _content, number: contents[number]) as server:
+        replies = list(_completions(_endpoint(server, concurrency=1, key=None), _REQUESTS[:3]).values())
 
     assert [reply.stopped for reply in replies] == [False, True, True]
     assert [reply.text for reply in replies] == ["x", "No.", ""]
@@ -180,7 +180,7 @@ def test_a_wait_that_is_no_number_is_not_heeded(wait: str) -> None:
     """Some digits are no decimal ones."""
     busy = Served(503, {"error": "busy"}, {"Retry-After": wait.encode().decode("latin-1")})
     with serving(lambda _content, number: busy if number < 1 else completion("x")) as server:
-        assert len(_answers(_endpoint(server), _REQUESTS[:1])) == 1
+        assert len(_completions(_endpoint(server), _REQUESTS[:1])) == 1
 
 
 @pytest.mark.parametrize(
@@ -188,14 +188,14 @@ def test_a_wait_that_is_no_number_is_not_heeded(wait: str) -> None:
 )
 def test_only_what_stops_by_itself_is_whole(finish: str, stopped: bool) -> None:  # noqa: FBT001 - a parameter
     """Any other reason, or none, leaves half an answer."""
-    answer = completion("x", finish)
-    with serving(lambda _content, _number: answer) as server:
-        (reply,) = _answers(_endpoint(server), _REQUESTS[:1]).values()
+    content = completion("x", finish)
+    with serving(lambda _content, _number: content) as server:
+        (reply,) = _completions(_endpoint(server), _REQUESTS[:1]).values()
     assert reply.stopped is stopped
 
-    del answer.body["choices"][0]["finish_reason"]
-    with serving(lambda _content, _number: answer) as server:
-        (reply,) = _answers(_endpoint(server), _REQUESTS[:1]).values()
+    del content.body["choices"][0]["finish_reason"]
+    with serving(lambda _content, _number: content) as server:
+        (reply,) = _completions(_endpoint(server), _REQUESTS[:1]).values()
     assert not reply.stopped
 
 
@@ -205,9 +205,9 @@ def test_an_answer_without_an_end_is_given_up() -> None:
         serving(lambda _content, _number: Served(body=b"x" * 10_000_001)) as server,
         pytest.raises(RefusedError, match=r"an answer of more than 10000000 bytes"),
     ):
-        _answers(_endpoint(server), _REQUESTS[:1])
+        _completions(_endpoint(server), _REQUESTS[:1])
     with dripping() as url, pytest.raises(RefusedError, match=r"no answer within 0\.5 seconds\. Run the same"):
-        _answers(Endpoint(url, "m", answer_seconds=0.5), _REQUESTS[:1])
+        _completions(Endpoint(url, "m", completion_seconds=0.5), _REQUESTS[:1])
 
 
 @contextmanager

@@ -1,127 +1,220 @@
-"""Servers of a merged model, which answer in place of our own loop: llama.cpp's, and our own."""
+"""Completions of a model, many at once, each in a slot of its own."""
 
-import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
-from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.endpoint import Endpoint
-from mens_pipeline.inference.engine import Prompt, answered, serving
-from mens_pipeline.inference.generate import generate
-from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, Engine, Request
-from mens_pipeline.inference.prepare import Conditions, prepare_generation
-from mens_pipeline.inference.sampling import Syntax
-from mens_pipeline.jobs.device import DeviceChoice, resolve_device
-from mens_pipeline.jobs.progress import FILE
-from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.storage.jsonl import read_models
-from mens_pipeline_tests.openai_server import Served
-from mens_pipeline_tests.openai_server import serving as listening
-
-pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
-
-_LLAMA: Final = f"{sys.executable} -m mens_pipeline_tests.inference.llama_server {{folder}} {{port}}"
-_MENS: Final = (
-    f"{sys.executable} -m mens_pipeline.cli serve --model {{folder}} --port {{port}} --device cpu --decoding free"
+from mens_pipeline.inference import engine as engine_module
+from mens_pipeline.inference.engine import (
+    Engine,
+    Slot,
+    complete_plainly,
+    complete_staggered,
+    random_prompts,
+    tiny_model,
 )
-_REQUESTS: Final = tuple(Request(task=f"t{n}", prompt=f"Write a function f{n}.") for n in range(6))
+from mens_pipeline.inference.generate import Row, complete_rows, new_row
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.inference.sampling import Sampler
+from mens_pipeline_tests.evaluation.hybrid import hybrid_model
+
+_PROMPTS = ("Write a function.", "A type, please, with two fields.", "x", "Why?", "An actor `Printer` with a handler.")
 
 
-def _answers(run: Path, work: Path, decoding: Decoding, engine: Engine | None = None) -> list[Answer]:
-    """What the child writes for a job, in this process."""
-    conditions = Conditions(decoding, resolve_device(DeviceChoice.CPU), work / "lock", engine)
-    prepared = prepare_generation("adapter", Adapter.open(run), _REQUESTS, conditions, work)
-    generate(prepared.job)
-    last = json.loads((work / FILE).read_text().splitlines()[-1])["payload"]
-    assert last["num_done"] == last["num_answers"]
-    return list(read_models(work / ANSWERS, Answer))
+@pytest.fixture(scope="module")
+def model(tiny_base: Path) -> Any:
+    """The tiny base in full precision."""
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(tiny_base).eval()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("command", "copies"), [(_LLAMA, 2), (_MENS, 1)], ids=["llama.cpp", "mens serve"])
-def test_an_engine_writes_the_answers_of_our_loop(trained: Path, tmp_path: Path, command: str, copies: int) -> None:
-    """Token by token; prompts go out as the ids that the model was trained on, and two servers share them."""
-    decoding = Decoding(max_new_tokens=24)
-    ours = _answers(trained, tmp_path / "ours", decoding)
-    theirs = _answers(trained, tmp_path / "theirs", decoding, Engine(command=command, copies=copies, at_once=2))
-
-    assert theirs == ours
-    assert not (tmp_path / "theirs" / "served").exists()
+def _rows(decoding: Decoding, prompts: Sequence[str] = _PROMPTS) -> list[Row]:
+    samples = range(decoding.num_samples)
+    return [new_row(text, sample, tuple(text.encode()), decoding) for text in prompts for sample in samples]
 
 
-@pytest.mark.slow
-def test_second_tries_stay_with_our_loop(trained: Path, tmp_path: Path) -> None:
-    """The parser steers what no server can; the first tries are those of the engine."""
-    decoding = Decoding(max_new_tokens=24, syntax=Syntax.FALLBACK)
-    ours = _answers(trained, tmp_path / "ours", decoding)
-    theirs = _answers(trained, tmp_path / "theirs", decoding, Engine(command=_LLAMA))
-
-    assert any(answer.constrained for answer in ours)
-    assert theirs == ours
+def _completions(
+    model: Any, prompts: Sequence[str] = _PROMPTS, stop: frozenset[int] = frozenset(), **options: Any
+) -> dict[tuple[str, int], tuple[list[int], bool]]:
+    decoding = Decoding(**options)
+    rows = _rows(decoding, prompts)
+    complete_rows(model, rows, stop, decoding.batch_tokens, lambda _row: None)
+    return {(row.name, row.sample): (row.tokens, row.stopped) for row in rows}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", [_LLAMA, _MENS], ids=["llama.cpp", "mens serve"])
-def test_samples_of_an_engine_differ_and_say_how_likely_they_are(trained: Path, tmp_path: Path, command: str) -> None:
-    """So that one of them can be chosen; the same seed gives the same ones."""
-    decoding = Decoding(max_new_tokens=16, num_samples=2, temperature=1.0)
-    engine = Engine(command=command, at_once=1)
-    first, second = (_answers(trained, tmp_path / name, decoding, engine) for name in ("first", "second"))
+def test_greedy_answers_are_those_of_the_library(model: Any) -> None:
+    """A batch with padding gives, row by row, what `generate` gives for one row without."""
+    import torch
 
-    assert first == second
-    assert [(answer.task, answer.sample) for answer in first] == [(r.task, n) for r in _REQUESTS for n in (0, 1)]
-    assert len({answer.text for answer in first}) > len(_REQUESTS)
-    assert all(answer.likelihood is not None and answer.likelihood < 0 for answer in first)
+    completions = _completions(model, max_new_tokens=12)
 
-
-def test_what_an_engine_wrote_is_kept_apart(trained: Path, tmp_path: Path) -> None:
-    """By its command and by how many servers there are; answers of our loop keep their key."""
-
-    def inputs(engine: Engine | None) -> dict[str, Any]:
-        conditions = Conditions(Decoding(), resolve_device(DeviceChoice.CPU), tmp_path / "lock", engine)
-        return prepare_generation("adapter", Adapter.open(trained), _REQUESTS, conditions, tmp_path / "work").inputs
-
-    ours, one, two = inputs(None), inputs(Engine(command=_LLAMA)), inputs(Engine(command=_LLAMA, copies=2))
-    assert "engine" not in ours
-    assert len({str(found) for found in (ours, one, two)}) == 3
+    for text in _PROMPTS:
+        ids = torch.tensor([list(text.encode())])
+        mask = torch.ones_like(ids)
+        output = model.generate(ids, attention_mask=mask, max_new_tokens=12, do_sample=False, eos_token_id=-1)
+        assert completions[text, 0] == (output[0, ids.shape[1] :].tolist(), False)
 
 
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ("/nowhere/vllm serve {folder} {port}", "MENS_ENGINE: /nowhere/vllm: No such file or directory"),
-        (
-            f"{sys.executable} -c 'raise SystemExit(\"no GPU here\")' {{folder}} {{port}}",
-            "ended with 1(.|\n)*no GPU here",
-        ),
-    ],
-)
-def test_an_engine_that_does_not_start_says_why(tmp_path: Path, command: str, words: str) -> None:
-    """With its last words, and what to do."""
-    with (
-        pytest.raises(RefusedError, match=words) as caught,
-        serving(Engine(command=command), tmp_path, tmp_path / "log"),
-    ):
-        pass
-    assert "Correct MENS_ENGINE, or unset it" in str(caught.value)
+def test_the_size_of_a_batch_changes_nothing(model: Any) -> None:
+    """One at a time, or all at once."""
+    settings: dict[str, Any] = {"max_new_tokens": 10, "num_samples": 3, "temperature": 1.0}
+
+    together = _completions(model, **settings, batch_tokens=12_288)
+    alone = _completions(model, **settings, batch_tokens=256)
+
+    assert together == alone
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ({"choices": []}, "no text completion"),
-        ({"choices": [{"text": "x", "finish_reason": "stop"}], "usage": {"completion_tokens": 1}}, "how likely"),
-    ],
-)
-def test_an_engine_that_says_too_little_is_refused(body: dict[str, Any], words: str) -> None:
-    """Nothing is made up in its place."""
-    decoding = Decoding(num_samples=2, temperature=0.5)
-    with listening(lambda _content, _number: Served(body=body)) as server:
-        prompts = [Prompt("t", 0, (1, 2, 3))]
-        with pytest.raises(RefusedError, match=words):
-            answered([Endpoint(server.url, "m")], prompts, decoding, 1, lambda _tokens: None)
-    assert server.requests[0]["path"] == "/v1/completions"
-    assert server.requests[0]["content"]["prompt"] == [1, 2, 3]
+def test_the_likelihood_of_an_answer_is_that_of_its_tokens(model: Any) -> None:
+    """Added up while it is written; as one pass over the whole text gives it."""
+    import torch
+
+    rows = _rows(Decoding(max_new_tokens=8, num_samples=2, temperature=1.0))
+    complete_rows(model, rows, frozenset(), 12_288, lambda _row: None)
+    for row in rows:
+        with torch.inference_mode():
+            scores = model(torch.tensor([[*row.prompt, *row.tokens]])).logits[0].float().log_softmax(-1)
+        each = [scores[len(row.prompt) - 1 + place, token] for place, token in enumerate(row.tokens)]
+        assert row.log_probability == pytest.approx(float(sum(each)), abs=1e-3)
+    assert _rows(Decoding())[0].log_probability is None
+
+
+def test_a_row_ends_where_its_turn_ends(model: Any) -> None:
+    """The others go on; each is reported once, when it has ended."""
+    free = _completions(model, max_new_tokens=20)
+    stop = frozenset({free[_PROMPTS[0], 0][0][5]})
+    done: list[str] = []
+    rows = _rows(Decoding(max_new_tokens=20))
+    complete_rows(model, rows, stop, 12_288, lambda row: done.append(row.name))
+
+    assert sorted(done) == sorted(_PROMPTS)
+    for row in rows:
+        whole = free[row.name, 0][0]
+        end = next((place for place, token in enumerate(whole) if token in stop), None)
+        assert row.stopped == (end is not None)
+        assert row.tokens == (whole if end is None else whole[: end + 1])
+
+
+def test_a_slot_that_gets_free_is_taken_without_a_change(model: Any) -> None:
+    """Token by token what each gives alone; rows of very different length have room of their own."""
+    prompts = [text + "?" * n for text in _PROMPTS for n in (0, 7, 90)]
+    stop = frozenset(range(32, 64))
+    settings: dict[str, Any] = {"max_new_tokens": 24, "temperature": 1.0}
+    together = _completions(model, prompts, stop, **settings, batch_tokens=256)
+    alone: dict[tuple[str, int], tuple[list[int], bool]] = {}
+    for prompt in prompts:
+        alone |= _completions(model, [prompt], stop, **settings)
+
+    assert together == alone
+    assert len({len(tokens) for tokens, _ in together.values()}) > 3
+
+
+def test_samples_differ_and_come_again(model: Any) -> None:
+    """The seed decides them, with request and number of the sample; nothing else does."""
+    settings: dict[str, Any] = {"max_new_tokens": 16, "num_samples": 4, "temperature": 1.0}
+
+    first = _completions(model, **settings)
+    alone = _completions(model, _PROMPTS[1:2], **settings)
+    other = _completions(model, **settings, seed=7)
+
+    assert len({tuple(first[_PROMPTS[0], sample][0]) for sample in range(4)}) == 4
+    assert alone[_PROMPTS[1], 2] == first[_PROMPTS[1], 2]
+    assert other != first
+
+
+def test_a_narrow_choice_is_the_greedy_one(model: Any) -> None:
+    """With hardly any probability to sample from, the most likely token alone is left."""
+    sampled = _completions(model, max_new_tokens=8, temperature=1.0, top_p=1e-9)
+
+    assert sampled == _completions(model, max_new_tokens=8)
+
+
+def test_linear_attention_lets_rows_leave_as_well() -> None:
+    """Rows of a model such as Qwen3.5 end one by one, and give what `generate` gives for each alone."""
+    import torch
+
+    model, stop = hybrid_model(), frozenset(range(40))
+    completions = _completions(model, stop=stop, max_new_tokens=12)
+
+    assert len({len(tokens) for tokens, _ in completions.values()}) > 1
+    for text in _PROMPTS:
+        ids = torch.tensor([list(text.encode())])
+        output = model.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, eos_token_id=sorted(stop)
+        )
+        assert completions[text, 0][0] == output[0, ids.shape[1] :].tolist()
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3_5_text", "gemma3_text"])
+def test_completions_that_come_and_go_are_those_of_the_plain_loop(kind: str) -> None:
+    """With full attention, linear attention and windows: prompts are read in pieces, while others are written."""
+    model = tiny_model(kind)
+    prompts = random_prompts(model)
+    ours = complete_staggered(model, prompts, 20)
+
+    assert ours == [complete_plainly(model, prompt, 20) for prompt in prompts]
+    assert len(set(map(tuple, ours))) == len(prompts)
+
+
+def test_a_layer_of_its_own_kind_is_written_one_by_one() -> None:
+    """Attention and a state in one layer, as the library keeps it."""
+    from transformers import AutoModelForCausalLM, FalconH1Config
+
+    config = FalconH1Config(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=8, mamba_n_groups=1,
+        initializer_range=0.2,
+    )  # fmt: skip
+    model = AutoModelForCausalLM.from_config(config).eval()
+    prompts = random_prompts(model)[1:4]
+
+    assert complete_staggered(model, prompts, 6) == [complete_plainly(model, prompt, 6) for prompt in prompts]
+    assert Engine[Slot](model, frozenset(), 3).num_slots == 1
+
+
+def test_what_nobody_waits_for_leaves_and_others_go_on(model: Any) -> None:
+    """A completion that is cancelled, and one whose deadline has come, at whatever it is."""
+
+    class Cancelled(Slot):
+        is_cancelled = True
+
+    late = Slot((1, 2), Sampler(0.0, 1.0, ""), 9, deadline=0.0)
+    other = Slot((1, 2, 3), Sampler(0.0, 1.0, ""), 9)
+    engine = Engine[Slot](model, frozenset(), 3)
+    for slot in (late, other, gone := Cancelled((5,), Sampler(0.0, 1.0, ""), 9)):
+        engine.admit(slot)
+    ended = engine.step()
+    other.deadline = 0.0
+
+    assert (ended, engine.step(), engine.slots) == ([late, gone], [other], ())
+    assert (late.end, gone.end, other.end, len(other.tokens)) == ("late", "cancelled", "late", 2)
+
+
+def test_greedy_and_drawn_completions_go_together(model: Any) -> None:
+    """Each is what it is alone."""
+    decodings = [Decoding(max_new_tokens=6, temperature=temperature) for temperature in (0.0, 1.0)]
+    alone = [_completions(model, _PROMPTS[:1], max_new_tokens=6, temperature=one.temperature) for one in decodings]
+    rows = [_rows(decoding, _PROMPTS[:1])[0] for decoding in decodings]
+    complete_rows(model, rows, frozenset(), 12_288, lambda _row: None)
+
+    assert [row.tokens for row in rows] == [one[_PROMPTS[0], 0][0] for one in alone]
+
+
+def test_the_proof_is_run_by_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tiny_base: Path
+) -> None:
+    """Of a given model; a difference is told, and ends it with 1."""
+    monkeypatch.setattr(sys, "argv", ["engine", "--model", str(tiny_base), "--tokens", "5"])
+    with pytest.raises(SystemExit) as same:
+        engine_module.main()
+    monkeypatch.setattr(engine_module, "complete_plainly", lambda *_arguments: [0])
+    with pytest.raises(SystemExit) as different:
+        engine_module.main()
+    lines = capsys.readouterr().out.splitlines()
+
+    assert (same.value.code, different.value.code) == (0, 1)
+    assert [line.partition(";")[0] for line in lines] == [f"{tiny_base}: 6/6 the same", f"{tiny_base}: 0/6 the same"]

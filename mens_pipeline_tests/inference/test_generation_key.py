@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request
+from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, GenerationJob, Request
 from mens_pipeline.inference.prepare import (
     Conditions,
     Model,
     PreparedGeneration,
-    all_generated,
+    generate_all,
     prepare_generation,
 )
 from mens_pipeline.jobs.device import Device
@@ -79,12 +79,16 @@ def test_what_one_model_has_to_do_takes_one_process(run: Path, tmp_path: Path) -
         launched.append([job.requests[0].task for job in jobs])
         for job in jobs:
             name = job.requests[0].task
-            write_jsonl(job.run_dir / ANSWERS, [Answer(task=name, sample=0, text=name, num_tokens=1, stopped=True)])
+            write_jsonl(
+                job.run_dir / COMPLETIONS, [Completion(task=name, sample=0, text=name, num_tokens=1, stopped=True)]
+            )
         return 0
 
     def made(**models: Model) -> dict[str, str]:
-        artifacts = all_generated({name: prepared(model, name) for name, model in models.items()}, store, launch)
-        return {name: next(iter(read_models(one.path / ANSWERS, Answer))).text for name, one in artifacts.items()}
+        artifacts = generate_all({name: prepared(model, name) for name, model in models.items()}, store, launch)
+        return {
+            name: next(iter(read_models(one.path / COMPLETIONS, Completion))).text for name, one in artifacts.items()
+        }
 
     assert made(a="base") == {"a": "a"}
     assert made(a="base", b="base", c="adapter", d="base") == {name: name for name in "abcd"}

@@ -7,16 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mens_pipeline.inference.decode import Row, Vocabulary, decode
+from mens_pipeline.inference.generate import complete_rows, new_row
 from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.inference.kv_cache import (
-    ReservedLayer,
-    Slots,
-    reserved_cache,
-    sees_everything,
-    state_positions,
-    without,
-)
+from mens_pipeline.inference.kv_cache import SlotCache, close_gaps, state_positions
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 
 
@@ -26,70 +19,46 @@ def _states(rows: int, positions: int, start: int) -> Any:
     return torch.arange(start, start + rows * 2 * positions * 3, dtype=torch.float32).reshape(rows, 2, positions, 3)
 
 
-def test_keys_and_values_are_those_of_the_library() -> None:
-    """After every step and every choice of rows, like a layer that copies."""
+class _Model:
+    """What a cache asks of a model, with one layer of attention that sees all, or a window."""
+
+    device = "cpu"
+
+    def __init__(self, window: int | None = None) -> None:
+        from transformers import Gemma3TextConfig
+
+        kind = "full_attention" if window is None else "sliding_attention"
+        self.config = Gemma3TextConfig(num_hidden_layers=1, layer_types=[kind], sliding_window=window or 4)
+
+
+def _read(model: _Model, number: int, positions: int) -> Any:
+    """What was read of a prompt."""
+    from transformers import DynamicCache
+
+    read = DynamicCache(config=model.config)
+    read.update(_states(1, positions, 100 * number), _states(1, positions, 1000 * number), 0)
+    return read
+
+
+@pytest.mark.parametrize("num_positions", [0, 6], ids=["growing", "reserved"])
+def test_rows_come_and_go_each_with_its_own_keys(num_positions: int) -> None:
+    """All end at the same column; each grows by one position at a time, and moves with all that it has."""
     import torch
-    from transformers.cache_utils import DynamicLayer
 
-    ours, plain = ReservedLayer(7), DynamicLayer()
-    rows = 4
-    for step, (positions, gone) in enumerate([(3, [1]), (1, []), (1, [0, 2]), (2, [])]):
-        keys, values = _states(rows, positions, 100 * step), _states(rows, positions, 1000 * step)
-        got, wanted = ours.update(keys, values), plain.update(keys, values)
-        assert all(torch.equal(a, b) for a, b in zip(got, wanted, strict=True))
-        assert ours.get_seq_length() == plain.get_seq_length()
-        if gone:
-            kept = torch.tensor(without(rows, gone))
-            ours.reorder_cache(kept)
-            plain.reorder_cache(kept)
-            rows -= len(gone)
-            assert torch.equal(ours.keys, plain.keys)
-            assert torch.equal(ours.values, plain.values)
-
-
-def test_more_than_was_reserved_is_an_error() -> None:
-    """It never grows behind the back of who counted on it."""
-    layer = ReservedLayer(2)
-    layer.update(_states(1, 2, 0), _states(1, 2, 0))
-
-    with pytest.raises(ValueError, match="3 positions, and room was reserved for 2"):
-        layer.update(_states(1, 1, 0), _states(1, 1, 0))
-
-
-def test_layers_that_see_a_window_stay_as_they_are() -> None:
-    """Only those that see everything are replaced."""
-    from transformers import Gemma3TextConfig
-    from transformers.cache_utils import DynamicSlidingWindowLayer
-
-    config = Gemma3TextConfig(
-        num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"], sliding_window=4
-    )
-
-    assert [type(layer) for layer in reserved_cache(config, 9).layers] == [DynamicSlidingWindowLayer, ReservedLayer]
-    assert not sees_everything(config)
-    assert sees_everything(Gemma3TextConfig(num_hidden_layers=1, layer_types=["full_attention"]))
-
-
-def test_rows_come_and_go_each_with_its_own_keys() -> None:
-    """A row is read into the first free place, grows by one position at a time, and moves with all that it has."""
-    import torch
-    from transformers import DynamicCache, Gemma3TextConfig
-
-    config = Gemma3TextConfig(num_hidden_layers=1, layer_types=["full_attention"])
-    slots = Slots(config, 6, 3, torch.device("cpu"))
+    model = _Model()
+    slots = SlotCache(model, 3 if num_positions else 1, num_positions)
     for number, positions in enumerate((2, 4, 1)):
-        read = DynamicCache(config=config)
-        read.update(_states(1, positions, 100 * number), _states(1, positions, 1000 * number), 0)
-        slots.add(read)
-    slots.cache.update(_states(3, 1, 500), _states(3, 1, 5000), 0)
+        slots.add(_read(model, number, positions), positions)
     mask = slots.mask()
-    slots.lengths += 1
-    slots.keep(without(3, [0]))
-    keys, values = slots.cache.update(_states(2, 1, 700), _states(2, 1, 7000), 0)
+    slots.past.update(_states(3, 1, 500), _states(3, 1, 5000), 0)
+    slots.advance()
+    assert slots.release([0]) == [2, 1]
+    keys, values = slots.past.update(_states(2, 1, 700), _states(2, 1, 7000), 0)
 
-    assert mask.tolist() == [[1, 1, 1, 0, 0], [1] * 5, [1, 1, 0, 0, 0]]
-    assert slots.lengths.tolist() == [2, 5]
-    assert slots.cache.get_seq_length() == 5
+    assert mask is not None
+    assert mask.tolist() == [[0, 0, 1, 1, 1], [1] * 5, [0, 0, 0, 1, 1]]
+    assert slots.positions().tolist() == [[2], [5]]
+    assert slots.past.get_seq_length() == 5
     for place, (number, positions) in enumerate([(2, 1), (1, 4)]):
         for got, start in ((keys, 1), (values, 10)):
             wanted = [
@@ -97,7 +66,88 @@ def test_rows_come_and_go_each_with_its_own_keys() -> None:
                 _states(3, 1, 500 * start)[number],
                 _states(2, 1, 700 * start)[place],
             ]
-            assert torch.equal(got[place, :, : positions + 2], torch.cat(wanted, dim=1))
+            assert torch.equal(got[place, :, -positions - 2 :], torch.cat(wanted, dim=1))
+
+
+def test_columns_that_nobody_needs_are_used_again() -> None:
+    """Rows that take turns for long never need more room than was reserved for the longest of them."""
+    import torch
+
+    model, written = _Model(), []
+    slots = SlotCache(model, 2, 6)
+    slots.add(_read(model, 0, 2), 2)
+    size = slots.num_columns
+    for step in range(40):
+        slots.past.update(_states(1, 1, step), _states(1, 1, step), 0)
+        slots.advance()
+        written.append(step)
+        if slots.longest == 6:
+            slots.add(_read(model, step, 2), 2)
+            slots.release([0])
+            written = []
+    keys, _ = slots.past.update(_states(1, 1, 40), _states(1, 1, 40), 0)
+
+    wanted = [_states(1, 1, step)[0] for step in (*written, 40)]
+    assert slots.num_columns == size
+    assert torch.equal(keys[0, :, -len(wanted) :], torch.cat(wanted, dim=1))
+
+
+def test_what_the_longest_held_is_released_with_it() -> None:
+    """A step reads as many columns as the longest row has; without rows no room is taken."""
+    model = _Model()
+    slots = SlotCache(model)
+    slots.add(_read(model, 0, 30), 30)
+    slots.add(_read(model, 1, 3), 3)
+    slots.release([0])
+    keys, _ = slots.past.update(_states(1, 1, 0), _states(1, 1, 0), 0)
+    grown = slots.num_columns
+    slots.release([0])
+
+    assert keys.shape[-2] == 4
+    assert slots.num_columns < grown
+
+
+def test_of_a_window_the_last_positions_are_kept() -> None:
+    """The library keeps no others of a prompt; they stand where they stood."""
+    import torch
+
+    model = _Model(window=4)
+    slots = SlotCache(model)
+    slots.add(_read(model, 0, 9), 9)
+    slots.add(_read(model, 1, 2), 2)
+    keys, _ = slots.past.update(_states(2, 1, 0), _states(2, 1, 0), 0)
+
+    assert slots.takes_many
+    assert torch.equal(keys[0, :, 6:9], _states(1, 9, 0)[0, :, 6:])
+    assert torch.equal(keys[1, :, 7:9], _states(1, 2, 100)[0])
+
+
+def test_layers_of_other_kinds_take_one_row() -> None:
+    """They stay as the library keeps them."""
+    from transformers import FalconH1Config
+
+    model = _Model()
+    model.config = FalconH1Config(num_hidden_layers=2)
+    slots = SlotCache(model, 8, 16)
+
+    assert not slots.takes_many
+
+
+def test_a_prompt_begins_with_what_another_one_begins_with() -> None:
+    """Where each position is kept by itself; the other one stays as it is."""
+    import torch
+    from transformers import DynamicCache
+
+    for window, is_shared in ((None, True), (4, False)):
+        model = _Model(window)
+        read, fresh = _read(model, 1, 5), DynamicCache(config=model.config)
+        assert SlotCache.share_prefix(fresh, read, 3) is is_shared
+        if is_shared:
+            fresh.update(_states(1, 1, 900), _states(1, 1, 9000), 0)
+            assert torch.equal(
+                fresh.layers[0].keys, torch.cat([_states(1, 5, 100)[:, :, :3], _states(1, 1, 900)], dim=2)
+            )
+            assert torch.equal(read.layers[0].keys, _states(1, 5, 100))
 
 
 @given(st.integers(1, 9).flatmap(lambda rows: st.tuples(st.just(rows), st.sets(st.integers(0, rows - 1)))))
@@ -105,7 +155,7 @@ def test_rows_fill_gaps_from_behind(case: tuple[int, set[int]]) -> None:
     """Each row that stays is there once; none moves to a place behind its own, and few move at all."""
     rows, gone = case
 
-    order = without(rows, sorted(gone))
+    order = close_gaps(rows, sorted(gone))
 
     assert sorted(order) == [row for row in range(rows) if row not in gone]
     assert all(row >= place for place, row in enumerate(order))
@@ -125,8 +175,6 @@ def test_a_state_counts_as_the_positions_that_it_takes_the_room_of(tiny_base: Pa
 
 def test_rows_that_keep_a_state_come_fewer_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The room of a batch holds keys, values and states together; short answers do not make it overflow."""
-    import torch
-
     model, sizes = hybrid_model(), []
     read = type(model).forward
 
@@ -135,8 +183,7 @@ def test_rows_that_keep_a_state_come_fewer_at_a_time(monkeypatch: pytest.MonkeyP
         return read(self, *arguments, **named)
 
     monkeypatch.setattr(type(model), "forward", forward)
-    rows = [Row(str(number), 0, (1, 2, 3, 4)) for number in range(9)]
-    with torch.inference_mode():
-        decode(model, rows, Vocabulary(frozenset(), 0), Decoding(max_new_tokens=4, batch_tokens=256), lambda _row: None)
+    rows = [new_row(str(number), 0, (1, 2, 3, 4), Decoding(max_new_tokens=4)) for number in range(9)]
+    complete_rows(model, rows, frozenset(), 256, lambda _row: None)
 
     assert max(sizes) == 256 // (4 + 4 + 72) == 3

@@ -8,7 +8,7 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Decoding, Dtype, GenerationJob
-from mens_pipeline.inference.model import load_judged
+from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.inference.prepare import held_on
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import WEIGHTS
@@ -81,7 +81,7 @@ def test_the_restored_base_is_the_four_bit_base(tiny_base: Path) -> None:
     """Bit for bit the same numbers, and so greedily the same tokens."""
     import torch
 
-    restored, four_bit = load_judged(_job(tiny_base, None)), _four_bit(tiny_base).train()
+    restored, four_bit = load_evaluated(_job(tiny_base, None)), _four_bit(tiny_base).train()
 
     torch.testing.assert_close(_logits(restored), _logits(four_bit), rtol=0, atol=0)
     assert _greedy(restored) == _greedy(four_bit)
@@ -92,12 +92,12 @@ def test_the_merged_adapter_is_the_adapter_on_four_bits(tiny_base: Path, adapter
     import torch
     from peft import PeftModel
 
-    merged = load_judged(_job(tiny_base, adapter))
+    merged = load_evaluated(_job(tiny_base, adapter))
     on_four_bit = PeftModel.from_pretrained(_four_bit(tiny_base), adapter).train()
 
     torch.testing.assert_close(_logits(merged), _logits(on_four_bit), rtol=1e-4, atol=1e-5)
     assert _greedy(merged) == _greedy(on_four_bit)
-    assert _greedy(merged) != _greedy(load_judged(_job(tiny_base, None)))
+    assert _greedy(merged) != _greedy(load_evaluated(_job(tiny_base, None)))
 
 
 def test_the_base_without_quantisation_is_itself(tiny_base: Path) -> None:
@@ -107,7 +107,7 @@ def test_the_base_without_quantisation_is_itself(tiny_base: Path) -> None:
 
     plain = AutoModelForCausalLM.from_pretrained(tiny_base).eval()
 
-    torch.testing.assert_close(_logits(load_judged(_job(tiny_base, None, quantization="none"))), _logits(plain))
+    torch.testing.assert_close(_logits(load_evaluated(_job(tiny_base, None, quantization="none"))), _logits(plain))
 
 
 def test_what_is_judged_in_bfloat16_is_what_anybody_loads(tiny_base: Path, adapter: Path, tmp_path: Path) -> None:
@@ -115,13 +115,13 @@ def test_what_is_judged_in_bfloat16_is_what_anybody_loads(tiny_base: Path, adapt
     import torch
     from transformers import AutoModelForCausalLM
 
-    judged = load_judged(_job(tiny_base, adapter, trained_in="bfloat16", compute_dtype="bfloat16"))
-    judged.save_pretrained(tmp_path)
+    scored = load_evaluated(_job(tiny_base, adapter, trained_in="bfloat16", compute_dtype="bfloat16"))
+    scored.save_pretrained(tmp_path)
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
 
-    assert {parameter.dtype for parameter in judged.parameters()} == {torch.bfloat16}
-    assert {buffer.dtype for name, buffer in judged.named_buffers() if "inv_freq" in name} == {torch.float32}
-    torch.testing.assert_close(_logits(judged), _logits(loaded), rtol=0, atol=0)
+    assert {parameter.dtype for parameter in scored.parameters()} == {torch.bfloat16}
+    assert {buffer.dtype for name, buffer in scored.named_buffers() if "inv_freq" in name} == {torch.float32}
+    torch.testing.assert_close(_logits(scored), _logits(loaded), rtol=0, atol=0)
 
 
 def test_an_adapter_that_does_not_fit_is_refused(tiny_base: Path, adapter: Path, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_an_adapter_that_does_not_fit_is_refused(tiny_base: Path, adapter: Path,
     (tmp_path / WEIGHTS).write_bytes((adapter / WEIGHTS).read_bytes())
 
     with pytest.raises(RefusedError, match=r"r is 8, adapter_model\.safetensors holds matrices of rank \d+\. Name the"):
-        load_judged(_job(tiny_base, tmp_path))
+        load_evaluated(_job(tiny_base, tmp_path))
 
 
 def test_a_model_that_is_held_in_four_bits_answers_as_the_dense_one(tiny_base: Path, adapter: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_model_that_is_held_in_four_bits_answers_as_the_dense_one(tiny_base: P
     import torch
     from bitsandbytes.nn import Linear4bit
 
-    dense, held = load_judged(_job(tiny_base, adapter)), load_judged(_job(tiny_base, adapter, held="nf4"))
+    dense, held = load_evaluated(_job(tiny_base, adapter)), load_evaluated(_job(tiny_base, adapter, held="nf4"))
     # bitsandbytes 0.50 computes in bfloat16 on a CPU, but for a model that trains.
     logits = _logits(held.train())
 

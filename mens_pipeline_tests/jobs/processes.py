@@ -1,18 +1,21 @@
-"""The processes of jobs that still run."""
+"""The processes of jobs that still run, and jobs without one."""
 
 import json
 import os
 import signal
 import threading
-from collections.abc import Iterable
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.progress import FILE
+from mens_pipeline.jobs.protocol import LOG
+from mens_pipeline.jobs.run import main
 from mens_pipeline.scratch.run import PreparedScratch
-from mens_pipeline.training.job import TrainingJob
 from mens_pipeline.training.prepare import PreparedRun
-from mens_pipeline.training.recipe import Recipe
+from mens_pipeline.training.recipe import Recipe, TrainingJob
 
 _PROCESSES = Path("/proc")
 
@@ -104,3 +107,31 @@ def steps_told(run: PreparedRun | PreparedScratch) -> int:
     path = run.job.run_dir / FILE
     lines = path.read_text().splitlines() if path.is_file() else []
     return sum(json.loads(line)["event"] == "step" for line in lines if line.endswith("}"))
+
+
+def do_here(job_path: Path, poll: Callable[[], None] = lambda: None, **_how: object) -> int:
+    """Do a job in this process, in the place of `run_job`: for what a job gives, whoever does it.
+
+    A process of its own loads the deep learning stack, which takes ten times as long as a job on a tiny base.
+
+    Args:
+        job_path: The job.
+        poll: Called once, after its end.
+        _how: How its process would be started.
+
+    Returns:
+        Its exit code.
+    """
+    import torch
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    with job_path.with_name(LOG).open("a") as log, redirect_stdout(log), redirect_stderr(log):
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                code = main([str(job_path)])
+        finally:
+            torch.set_flush_denormal(False)  # a job that generates sets it
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+    poll()
+    return code

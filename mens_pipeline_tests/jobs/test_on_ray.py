@@ -18,15 +18,14 @@ from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.jobs.environment import ray_environment
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.progress import FILE
-from mens_pipeline.jobs.protocol import FAILURE, RESULT, STOP, ExitCode, ended, newest_checkpoint, write_document
+from mens_pipeline.jobs.protocol import FAILURE, RESULT, STOP, ExitCode, exit_code_of, newest_checkpoint, write_document
 from mens_pipeline.orchestration.defs.training import qlora_adapter
-from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.launchers import Trainer
-from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
+from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, Compute
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.training.common_trainer import StopRequest
 from mens_pipeline.training.prepare import PreparedRun
-from mens_pipeline.training.progress import StopRequest
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.jobs.ray_head import RayHead, ray_head
 from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over
@@ -120,7 +119,7 @@ def test_whoever_ends_the_wait_ends_the_workers(tiny_base: Path, tmp_path: Path,
     _wait_until(lambda: not head.workers())
 
     assert newest_checkpoint(run.job.run_dir) is not None
-    assert ended(run.job.run_dir) == ExitCode.INTERRUPTED
+    assert exit_code_of(run.job.run_dir) == ExitCode.INTERRUPTED
 
 
 @pytest.mark.slow
@@ -230,13 +229,13 @@ def test_a_file_asks_where_no_signal_can(tmp_path: Path) -> None:
 
 def test_what_a_training_left_says_how_it_ended(tmp_path: Path) -> None:
     """Its result counts more than that it was asked to stop."""
-    assert ended(tmp_path) is ExitCode.CRASHED
+    assert exit_code_of(tmp_path) is ExitCode.CRASHED
     (tmp_path / STOP).touch()
-    assert ended(tmp_path) is ExitCode.INTERRUPTED
+    assert exit_code_of(tmp_path) is ExitCode.INTERRUPTED
     (tmp_path / FAILURE).touch()
-    assert ended(tmp_path) is ExitCode.REFUSED
+    assert exit_code_of(tmp_path) is ExitCode.REFUSED
     write_document(tmp_path / RESULT, {})
-    assert ended(tmp_path) is ExitCode.DONE
+    assert exit_code_of(tmp_path) is ExitCode.DONE
 
 
 def test_what_a_cluster_trains_with_has_the_token_of_ray_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import FAILURE, RESULT, ExitCode, newest_checkpoint
 from mens_pipeline.training.plan import Plan, share_of
 from mens_pipeline.training.prepare import PreparedRun, contract_of
-from mens_pipeline.training.presets import mistakes_of
+from mens_pipeline.training.presets import recipe_errors
 from mens_pipeline.training.recipe import Recipe, refuse_sharding
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.jobs.processes import job_processes
@@ -76,12 +76,12 @@ def test_two_processes_train_the_adapter_of_one(tiny_base: Path, tmp_path: Path,
     """Bit for bit, with the same figures in one telemetry, and under the same contract."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=3, devices=2, **_RECIPE)
     assert _launched(run) == ExitCode.DONE, words_of(run)
-    told = [[(s["step"], s["loss"], s["num_tokens"]) for s in steps_of(r.job.run_dir / FILE)] for r in (run, alone)]
+    details = [[(s["step"], s["loss"], s["num_tokens"]) for s in steps_of(r.job.run_dir / FILE)] for r in (run, alone)]
     results = [json.loads((r.job.run_dir / RESULT).read_text()) for r in (run, alone)]
 
     assert weights_of(run) == weights_of(alone)
-    assert told[0] == told[1]
-    assert len(told[0]) == results[0]["num_steps"] == results[1]["num_steps"] == 17
+    assert details[0] == details[1]
+    assert len(details[0]) == results[0]["num_steps"] == results[1]["num_steps"] == 17
     assert results[0]["trained_tokens"] == results[1]["trained_tokens"]
     assert run.job.contract_digest == alone.job.contract_digest
 
@@ -166,7 +166,9 @@ def test_sharding_is_refused_by_name() -> None:
     with pytest.raises(RefusedError, match=r"ACCELERATE_USE_DEEPSPEED: DeepSpeed cannot train .* use --devices N\."):
         refuse_sharding({"ACCELERATE_USE_DEEPSPEED": "true"})
 
-    assert [m[:48] for m in mistakes_of({"fsdp": "full_shard"})] == ["fsdp: FSDP cannot train a base in four bits: pac"]
+    assert [m[:48] for m in recipe_errors({"fsdp": "full_shard"})] == [
+        "fsdp: FSDP cannot train a base in four bits: pac"
+    ]
 
 
 def test_micro_batches_are_dealt_out_step_by_step() -> None:
@@ -178,10 +180,10 @@ def test_micro_batches_are_dealt_out_step_by_step() -> None:
 
 def test_a_process_knows_its_place_from_the_launcher_of_torch_alone() -> None:
     """Variables of other launchers do not count."""
-    told = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}
+    details = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}
 
-    assert own_team(told) == Team()
-    assert own_team({**told, "TORCHELASTIC_RUN_ID": "x"}) == Team(3, 1, 4)
+    assert own_team(details) == Team()
+    assert own_team({**details, "TORCHELASTIC_RUN_ID": "x"}) == Team(3, 1, 4)
 
 
 def test_devices_that_are_not_there_are_refused() -> None:
@@ -245,22 +247,22 @@ def test_accelerate_takes_a_base_on_the_card_of_its_process_alone(
 
 def test_more_devices_than_micro_batches_are_refused() -> None:
     """A process without a micro-batch would idle in every step."""
-    (mistake,) = mistakes_of({"devices": 2, "gradient_accumulation_steps": 1})
+    (error,) = recipe_errors({"devices": 2, "gradient_accumulation_steps": 1})
 
-    assert mistake.startswith("devices is 2, and a step has 1 micro-batches: some would idle; raise gradient_accum")
+    assert error.startswith("devices is 2, and a step has 1 micro-batches: some would idle; raise gradient_accum")
 
 
 def test_the_contract_names_the_devices_where_bits_depend_on_them(tiny_base: Path, tmp_path: Path) -> None:
     """Two summands are summed the same way in any order, three are not; dropout is drawn by each process."""
     base = prepared(tiny_base, tmp_path, is_trial=True).base
 
-    def told(devices: int, accumulated: int, dropout: float = 0.0) -> object:
+    def details(devices: int, accumulated: int, dropout: float = 0.0) -> object:
         recipe = Recipe(devices=devices, gradient_accumulation_steps=accumulated, lora_dropout=dropout)
         contract = contract_of(recipe, "0", base, ("cpu", "float32"), "")
         assert "devices" not in contract["recipe"]
         return contract.get("devices")
 
-    assert [told(1, 4), told(2, 2), told(2, 4), told(3, 3), told(2, 2, 0.1)] == [None, None, 2, 3, 2]
+    assert [details(1, 4), details(2, 2), details(2, 4), details(3, 3), details(2, 2, 0.1)] == [None, None, 2, 3, 2]
 
 
 def test_each_process_sees_as_many_cards_as_there_are_processes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_no_rejected_case_is_derived() -> None:
 
 
 def test_the_committed_file_is_current(capsys: pytest.CaptureFixture[str]) -> None:
-    """A syntax that changed makes the grammar stale: look at its rules again, then let the module write it anew."""
+    """A syntax that changed makes the grammar stale: look at its rules again, then let the module write it again."""
     text = GRAMMAR_FILE.read_text(encoding="utf-8")
     runpy.run_path(export.__file__, run_name="__main__")
 

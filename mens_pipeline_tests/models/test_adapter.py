@@ -9,8 +9,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.generation import JudgedModel
-from mens_pipeline.inference.model import load_judged
+from mens_pipeline.inference.generation import EvaluatedModel
+from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.models.adapter import MANIFEST, WEIGHTS, TrainingManifest, read_adapter_config
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.small_folder import described_base
@@ -49,8 +49,9 @@ def test_what_training_writes_is_read(tmp_path: Path) -> None:
     [
         ("", "no JSON"),
         ("[" * 100_000, "no JSON"),
-        ("[]", "backend is nothing, expected qlora"),
-        ("null", "backend is nothing"),
+        ("[]", "a list, no object"),
+        ("{}", "backend is nothing, expected qlora"),
+        ("null", "a NoneType, no object"),
         ('{"backend": ["lora"]}', r"backend is \['lora'\]"),
         (
             '{"backend": "qlora"}',
@@ -186,7 +187,7 @@ def test_a_document_of_another_kind_is_refused(tmp_path: Path, document: str) ->
 def test_nothing_is_loaded_for_an_adapter_that_is_refused(tmp_path: Path) -> None:
     """Evaluation and server load by one function; it looks first, and there is no base here at all."""
     adapter = _adapter(tmp_path, json.dumps({**_WRITTEN, "target_modules": "([a-z0-9_.]+)+!"}))
-    job = JudgedModel(
+    job = EvaluatedModel(
         base_path=tmp_path / "nowhere",
         adapter_path=adapter,
         quantization="none",
@@ -197,4 +198,4 @@ def test_nothing_is_loaded_for_an_adapter_that_is_refused(tmp_path: Path) -> Non
     )
 
     with pytest.raises(RefusedError, match="target_modules"):
-        load_judged(job)
+        load_evaluated(job)

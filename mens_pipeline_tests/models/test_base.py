@@ -9,7 +9,7 @@ import pytest
 from mens_pipeline.delivery.merge_source import refuse_misfit
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.inference.prepare import answer_fits, judged_model
+from mens_pipeline.inference.prepare import completion_fits, evaluated_model
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import MANIFEST, Adapter, TrainingManifest
 from mens_pipeline.models.base import Base, find_recorded_base, look_in
@@ -41,11 +41,11 @@ def test_a_run_of_another_machine_is_taken_where_the_base_lies_elsewhere(
     adapter = Adapter.open(run)
     device = resolve_device(DeviceChoice.CPU)
     with pytest.raises(RefusedError, match=r"/srv/another-machine/base: the base model .* of this adapter is gone"):
-        judged_model("adapter", adapter, device)
+        evaluated_model("adapter", adapter, device)
     shutil.copytree(_base_of(trained).path, here)
 
-    assert judged_model("adapter", adapter, device).base_path == here
-    assert answer_fits(adapter.manifest.base_model, Decoding())("fn f() { }")
+    assert evaluated_model("adapter", adapter, device).base_path == here
+    assert completion_fits(adapter.manifest.base_model, Decoding())("fn f() { }")
     refuse_misfit(adapter)
 
 

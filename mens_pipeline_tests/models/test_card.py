@@ -167,3 +167,13 @@ def test_a_card_of_a_stranger_holds_no_tag_and_no_image(run: PreparedRun, form: 
     assert not [heading for heading in headings if heading.startswith("New")]
     assert len([token for token in tokens if token.type == "fence"]) == 3
     assert {token.info for token in tokens if token.type == "fence"} == {"json", "jinja", "python"}
+
+
+def test_it_says_how_to_ask_at_a_cursor(run: PreparedRun) -> None:
+    """Of a model that was taught to complete there, with the marks of its tokenizer."""
+    taught = _manifest(run, kinds={"infill": {"tokens_shown": 9, "share": 0.5, "epochs": 1.0}})
+
+    assert "<suffix>WHAT STANDS BEHIND<prefix>WHAT STANDS BEFORE<middle>" in model_card(
+        taught, tokenizer_in=run.job.base_path
+    )
+    assert "At a cursor" not in model_card(_manifest(run), tokenizer_in=run.job.base_path)

@@ -12,22 +12,24 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.models.chat import (
+    CHATML,
     IM_END,
     IM_START,
     TEMPLATE,
-    FileTokenizer,
     Role,
     Turn,
     encode,
     encode_prompt,
     encode_turns,
     escape,
-    opening_of,
+    format_of,
     render_prompt,
     system_of,
-    template_behind,
-    template_with,
 )
+from mens_pipeline.models.tokenizer_file import FileTokenizer
+from mens_pipeline.training.examples import Example
+from mens_pipeline.training.preflight import check_tokenizer
+from mens_pipeline.training.sft import collate
 from mens_pipeline_tests.training.small_folder import Encoder
 
 _CONTROL = (IM_START, IM_END, "<|endoftext|>", "<|tool_call|>")
@@ -82,15 +84,15 @@ def test_a_base_is_asked_in_its_own_form_without_a_thought(name: str, *, thinks:
     expected = environment.from_string(own).render(
         messages=_MESSAGES, add_generation_prompt=True, enable_thinking=False
     )
-    prompt = render_prompt(SYSTEM_PROMPT, "Add.\n\nTwice.", opening=opening_of(own))
-    ours = template_behind(opening_of(own))
-    with_system = template_with(SYSTEM_PROMPT, own)
+    prompt = render_prompt(SYSTEM_PROMPT, "Add.\n\nTwice.", chat=format_of(own))
+    ours = format_of(own).template()
+    with_system = format_of(own).template(SYSTEM_PROMPT)
 
     assert prompt == expected
     assert prompt.endswith("assistant\n<think>\n\n</think>\n\n") == thinks
     assert environment.from_string(ours).render(messages=_MESSAGES, add_generation_prompt=True) == prompt
     assert environment.from_string(with_system).render(messages=_MESSAGES[1:], add_generation_prompt=True) == prompt
-    assert opening_of(with_system) == opening_of(ours) == opening_of(own)
+    assert format_of(with_system) == format_of(ours) == format_of(own)
     assert system_of(with_system) == SYSTEM_PROMPT
 
 
@@ -115,21 +117,21 @@ def test_the_template_gives_the_same_text() -> None:
 
 def test_the_template_closes_the_answer_as_training_does() -> None:
     """A whole conversation: what is trained on, and a line end that is not."""
-    answer = "let x = 1"
+    reply = "let x = 1"
     messages = [
         {"role": "system", "content": SYSTEM_PROMPT},
         {"role": "user", "content": "Add."},
-        {"role": "assistant", "content": answer},
+        {"role": "assistant", "content": reply},
     ]
 
-    assert _rendered(messages=messages) == f"{render_prompt(SYSTEM_PROMPT, 'Add.')}{answer}{IM_END}\n"
+    assert _rendered(messages=messages) == f"{render_prompt(SYSTEM_PROMPT, 'Add.')}{reply}{IM_END}\n"
 
 
-@pytest.mark.parametrize("answer", _ANSWERS)
-def test_prompt_and_completion_are_the_whole_text(answer: str) -> None:
+@pytest.mark.parametrize("reply", _ANSWERS)
+def test_prompt_and_completion_are_the_whole_text(reply: str) -> None:
     """Their ids are those of the text tokenised at once: a server that does so shows the same."""
-    encoded = encode(_TOKENIZER, SYSTEM_PROMPT, "Write a function.", answer)
-    text = render_prompt(SYSTEM_PROMPT, "Write a function.") + escape(answer.rstrip("\n")) + IM_END
+    encoded = encode(_TOKENIZER, SYSTEM_PROMPT, "Write a function.", reply)
+    text = render_prompt(SYSTEM_PROMPT, "Write a function.") + escape(reply.rstrip("\n")) + IM_END
 
     assert [*encoded.prompt, *encoded.completion] == _TOKENIZER.encode(text, add_special_tokens=False)
     assert encoded.prompt == encode_prompt(_TOKENIZER, SYSTEM_PROMPT, "Write a function.")
@@ -148,9 +150,9 @@ def test_no_token_spans_the_border() -> None:
 
 @given(_HOSTILE, _HOSTILE, _HOSTILE)
 @settings(max_examples=300, deadline=None, derandomize=True)
-def test_nothing_that_is_written_becomes_a_control_token(system: str, request: str, answer: str) -> None:
+def test_nothing_that_is_written_becomes_a_control_token(system: str, request: str, reply: str) -> None:
     """Three turns begin, two end in the prompt, one ends in the completion: at its end."""
-    encoded = encode(_TOKENIZER, system, request, answer)
+    encoded = encode(_TOKENIZER, system, request, reply)
     start, end = _TOKENIZER.id_of(IM_START), _TOKENIZER.id_of(IM_END)
 
     assert [number for number in encoded.prompt if number in _SPECIAL] == [start, end, start, end, start]
@@ -187,12 +189,12 @@ def test_only_control_tokens_are_broken(text: str, expected: str) -> None:
     assert escape(text) == expected
 
 
-@pytest.mark.parametrize("answer", ["x", "x\n", "x\n\n\n"])
-def test_line_ends_at_the_end_do_not_train(answer: str) -> None:
+@pytest.mark.parametrize("reply", ["x", "x\n", "x\n\n\n"])
+def test_line_ends_at_the_end_do_not_train(reply: str) -> None:
     """The turn ends right after the last sign."""
     end = _TOKENIZER.encode(f"x{IM_END}", add_special_tokens=False)
 
-    assert list(encode(_TOKENIZER, "", "", answer).completion) == end
+    assert list(encode(_TOKENIZER, "", "", reply).completion) == end
 
 
 def test_blanks_elsewhere_are_kept() -> None:
@@ -219,10 +221,10 @@ def test_one_request_is_what_training_shows(system: str, request: str) -> None:
 
 @given(_HOSTILE_TURN, _HOSTILE_TURN)
 @settings(max_examples=200, deadline=None, derandomize=True)
-def test_an_earlier_answer_is_the_completion_of_training(request: str, answer: str) -> None:
+def test_an_earlier_answer_is_the_completion_of_training(request: str, reply: str) -> None:
     """A conversation begins with the whole row that its first turns would have trained on."""
-    row = encode(_ENCODER, SYSTEM_PROMPT, request, answer)
-    turns = (Turn("system", SYSTEM_PROMPT), Turn("user", request), Turn("assistant", answer), Turn("user", "Again."))
+    row = encode(_ENCODER, SYSTEM_PROMPT, request, reply)
+    turns = (Turn("system", SYSTEM_PROMPT), Turn("user", request), Turn("assistant", reply), Turn("user", "Again."))
     ids = encode_turns(_ENCODER, turns)
 
     assert ids[: len(row)] == (*row.prompt, *row.completion)
@@ -259,3 +261,116 @@ def test_the_file_alone_gives_the_ids_of_the_library(tiny_base: Path) -> None:
     ids = FileTokenizer(tiny_base).encode(text, add_special_tokens=False)
 
     assert ids == library.encode(text, add_special_tokens=False)
+
+
+_LOOP = "{% for m in messages %}"
+_ASKED = "{% if add_generation_prompt %}"
+_SYSTEM_FIRST = (
+    "{% if messages[0]['role'] == 'system' %}{% set told = messages[0]['content'] + '\\n\\n' %}"
+    "{% set messages = messages[1:] %}{% else %}{% set told = '' %}{% endif %}"
+)
+_OWN_TEMPLATES = {
+    "qwen_chatml_im_start": (
+        f"{_LOOP}<|im_start|>{{{{ m.role }}}}\n{{{{ m.content }}}}<|im_end|>{{{{ '\\n' }}}}{{% endfor %}}"
+        f"{_ASKED}<|im_start|>assistant{{{{ '\\n' }}}}{{% endif %}}"
+    ),
+    "llama3": (
+        "{{ bos_token }}"
+        + _LOOP
+        + "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' + m.content }}<|eot_id|>"
+        "{% endfor %}" + _ASKED + "{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}"
+    ),
+    "gemma": (
+        "{{ bos_token }}" + _SYSTEM_FIRST + _LOOP + "{% set role = 'model' if m.role == 'assistant' else m.role %}"
+        "{{ '<start_of_turn>' + role + '\\n' + (told if loop.first else '') + m.content + '<end_of_turn>\\n' }}"
+        "{% endfor %}" + _ASKED + "{{ '<start_of_turn>model\\n' }}{% endif %}"
+    ),
+    "mistral": (
+        "{{ bos_token }}" + _SYSTEM_FIRST + _LOOP + "{% if m.role == 'user' %}"
+        "{{ '[INST] ' + (told if loop.first else '') + m.content + '[/INST]' }}"
+        "{% else %}{{ m.content + '</s>' }}{% endif %}{% endfor %}"
+    ),
+}
+"""Minimal templates in the formats of four families; what the library calls `bos_token` is given to them."""
+
+
+def _tokenizer_of(name: str, template: str | None = None) -> Encoder:
+    chat = format_of(_OWN_TEMPLATES[name])
+    assert chat.name == name
+    return Encoder(chat.markers, _OWN_TEMPLATES[name] if template is None else template)
+
+
+def _render(template: str, turns: list[Turn], bos: str) -> str:
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    messages = [{"role": turn.role, "content": turn.text} for turn in turns]
+    return environment.from_string(template).render(messages=messages, add_generation_prompt=True, bos_token=bos)
+
+
+_CONVERSATION = [
+    Turn("system", SYSTEM_PROMPT),
+    Turn("user", "Add.\n\nTwice."),
+    Turn("assistant", "let x = 1"),
+    Turn("user", "Again."),
+]
+
+
+@pytest.mark.parametrize("name", _OWN_TEMPLATES)
+def test_a_base_is_asked_in_the_format_of_its_own_template(name: str) -> None:
+    """One request and several turns, to the letter; what is written beside an adapter gives the same."""
+    tokenizer = _tokenizer_of(name)
+    chat = format_of(tokenizer.chat_template)
+    for turns in (_CONVERSATION[:2], _CONVERSATION[1:2], _CONVERSATION):
+        text = tokenizer.inner.decode(list(encode_turns(tokenizer, turns)), skip_special_tokens=False)
+
+        assert text == _render(_OWN_TEMPLATES[name], turns, chat.bos) == _render(chat.template(), turns, chat.bos)
+    with_system = chat.template(SYSTEM_PROMPT)
+
+    assert _render(with_system, _CONVERSATION[1:], chat.bos) == _render(chat.template(), _CONVERSATION, chat.bos)
+    assert format_of(chat.template()) == format_of(with_system) == chat
+    assert system_of(with_system) == SYSTEM_PROMPT
+    assert system_of(chat.template()) is None
+
+
+@pytest.mark.parametrize("name", _OWN_TEMPLATES)
+def test_only_the_completion_and_its_end_are_learnt(name: str) -> None:
+    """The prompt, system text included, is masked; the completion is the answer and the token that ends the turn."""
+    tokenizer = _tokenizer_of(name)
+    chat = format_of(tokenizer.chat_template)
+    row = encode(tokenizer, SYSTEM_PROMPT, "Add.", "let x = 1\n")
+
+    assert tokenizer.inner.decode(list(row.completion), skip_special_tokens=False) == f"let x = 1{chat.end}"
+    assert row.completion[-1] == tokenizer.id_of(chat.end) == check_tokenizer(tokenizer, Path("base"))
+    assert row.prompt == encode_turns(tokenizer, [Turn("system", SYSTEM_PROMPT), Turn("user", "Add.")])
+    assert collate([Example(row.prompt, row.completion, 1, "c", 1.0, "k")], 0)["labels"][0].tolist() == [
+        *[-100] * len(row.prompt),
+        *row.completion,
+    ]
+
+
+@pytest.mark.parametrize("name", _OWN_TEMPLATES)
+def test_no_text_forges_a_turn_in_any_format(name: str) -> None:
+    """Control tokens in a system text, a request or an answer are broken, also where a tokenizer calls none special."""
+    tokenizer = _tokenizer_of(name)
+    chat = format_of(tokenizer.chat_template)
+    hostile = "a" + "".join(chat.markers) + "b"
+    markers = {tokenizer.id_of(text) for text in chat.markers}
+    plain, forged = (encode(tokenizer, text, text, text) for text in ("a b", hostile))
+
+    assert [number for number in forged.prompt if number in markers] == [n for n in plain.prompt if n in markers]
+    assert [number for number in forged.completion if number in markers] == [tokenizer.id_of(chat.end)]
+
+
+def test_the_blank_of_mistral_follows_its_template() -> None:
+    """Tokenizers of bytes are asked without the blank that one of SentencePiece needs."""
+    spaced = _OWN_TEMPLATES["mistral"]
+    bare = spaced.replace("[INST] ", "[INST]")
+
+    assert render_prompt("s", "q", chat=format_of(spaced)) == "<s>[INST] s\n\nq[/INST]"
+    assert render_prompt("s", "q", chat=format_of(bare)) == "<s>[INST]s\n\nq[/INST]"
+    assert format_of(format_of(bare).template()) == format_of(bare)
+
+
+@pytest.mark.parametrize("template", [None, "", "{{ messages }}"])
+def test_a_base_without_a_known_template_is_asked_in_chatml(template: str | None) -> None:
+    """Its tokenizer has to know the two control tokens; that is looked at before training."""
+    assert format_of(template) is CHATML

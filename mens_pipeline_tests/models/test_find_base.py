@@ -53,7 +53,7 @@ def test_a_folder_is_described_by_its_files(tmp_path: Path) -> None:
 
     assert (base.name, base.revision, base.path, base.origin) == (str(folder), None, folder, "folder")
     assert (base.num_layers, base.num_heads, base.hidden_size, base.vocab_size) == (2, 4, 8, 320)
-    assert (base.architecture, base.num_values, base.licence) == ("LlamaForCausalLM", 19, None)
+    assert (base.architecture, base.num_parameters, base.licence) == ("LlamaForCausalLM", 19, None)
     assert base.sha256 == digest_of_folder(folder)
     assert json.loads(json.dumps(base.as_json())) == base.model_dump() | {"path": str(folder)}
 
@@ -119,7 +119,7 @@ def test_a_broken_configuration_is_refused(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "base")
     (folder / "config.json").write_text('{"architectures": [')
 
-    with pytest.raises(RefusedError, match=r"base: config\.json is no JSON .*Fetch the model again"):
+    with pytest.raises(RefusedError, match=r"base/config\.json: no JSON .*Fetch the model again"):
         find_base_model(str(folder), None, tmp_path)
 
 
@@ -217,15 +217,15 @@ class _Files(BaseHTTPRequestHandler):
 
     def do_HEAD(self) -> None:
         """What a file is."""
-        self._answer()
+        self._reply()
 
     def do_GET(self) -> None:
         """The names of all files, or the content of one."""
         if not self.path.startswith("/api/"):
             self.asked.append(self.path.rsplit("/", 1)[1])
-        self._answer()
+        self._reply()
 
-    def _answer(self) -> None:
+    def _reply(self) -> None:
         name = self.path.rsplit("/", 1)[1]
         if "/tree/" in self.path:
             files = [(path.name, path.stat().st_size) for path in sorted(self.folder.iterdir())]

@@ -8,8 +8,7 @@ from typing import Any
 import dagster as dg
 
 from mens_pipeline.jobs.progress import FILE
-from mens_pipeline.orchestration.handover import reference
-from mens_pipeline.orchestration.resources import ArtifactStoreResource
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, reference
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
 
@@ -37,7 +36,7 @@ def artifact_in(
         write(folder)
         return manifest
 
-    return store.built(kind, {}, fill)[0]
+    return store.build(kind, {}, fill)[0]
 
 
 def latest_in(store: ArtifactStore, kind: str) -> Artifact:
@@ -47,7 +46,7 @@ def latest_in(store: ArtifactStore, kind: str) -> Artifact:
         store: Where it lies.
         kind: What it is.
     """
-    found = store.get(kind, store.pointed(kind, "latest") or "")
+    found = store.get(kind, store.read_pointer(kind, "latest") or "")
     assert found is not None
     return found
 

@@ -19,21 +19,21 @@ from mens_pipeline.definitions import defs
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import remember
 from mens_pipeline.models.adapter import ADAPTER as FOLDER
+from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import WEIGHTS, Adapter, adapter_digest
-from mens_pipeline.orchestration.choices import RECIPE_TAG, TrainConfig, identify, training_of
+from mens_pipeline.orchestration.choices import TrainConfig, training_of
 from mens_pipeline.orchestration.defs.evaluation import recipe_scores
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
-from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.headless import progress_logger
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.resources import ArtifactStoreResource
-from mens_pipeline.promotion.benchmark_gate import KIND as GATE
+from mens_pipeline.orchestration.metadata import RECIPE_TAG, identify
+from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource
 from mens_pipeline.promotion.history import champion_key, champion_of
+from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.settings import DOMAINS
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.presets import load_named
-from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import artifact_in, latest_in
 
@@ -54,13 +54,13 @@ def qlora_adapter(
 ) -> dg.MaterializeResult[Any]:
     """An adapter without a model, of the recipe that the run names."""
     assert config.native_train
-    told, opened = training_of(context), store.open()
-    name = told.choice()["recipe"]
+    details, opened = training_of(context), store.open()
+    name = details.choice()["recipe"]
     split = artifact_in(
         opened.root, SPLIT, {"train": {}}, lambda folder: (folder / HELDOUT).write_text("held-out pairs\n")
     )
-    made, _ = opened.built(ADAPTER, {"n": name}, lambda folder: fill_trained(folder, name))
-    context.instance.add_run_tags(context.run.run_id, {RECIPE_TAG: told.label()})
+    made, _ = opened.build(ADAPTER, {"n": name}, lambda folder: fill_trained(folder, name))
+    context.instance.add_run_tags(context.run.run_id, {RECIPE_TAG: details.label()})
     facts = identify(context, Adapter.open(made.path).manifest, adapter_digest(made.path))
     return dg.MaterializeResult(value=made.ref(split.ref()), metadata={**_TRAINING, **facts})
 
@@ -120,7 +120,7 @@ def test_a_backfill_judges_each_recipe_and_promotes_none(home: Path, instance: d
     """Three partitions, three runs with their names on everything, one table of all; the adapter in use stays."""
     runs = {name: _run(home, instance, partition=name) for name in _GOOD}
     tags = {name: instance.get_run_by_id(run.run_id).tags for name, run in runs.items()}  # type: ignore[union-attr]
-    judged = {name: run.asset_materializations_for_node("benchmark_gate")[0].metadata for name, run in runs.items()}
+    scored = {name: run.asset_materializations_for_node("benchmark_gate")[0].metadata for name, run in runs.items()}
     last = runs["wide"].asset_materializations_for_node("recipe_scores")[0]
     rows: Any = last.metadata["recipes"].value
 
@@ -130,7 +130,7 @@ def test_a_backfill_judges_each_recipe_and_promotes_none(home: Path, instance: d
         "short": "failed",
         "wide": "passed",
     }
-    for name, metadata in judged.items():
+    for name, metadata in scored.items():
         assert tags[name][RECIPE_TAG] == metadata["recipe_name"].value == name
         assert tags[name]["mens/adapter"] == metadata["adapter_sha256"].value
         assert tags[name]["mens/base"] == metadata["base_model"].value == "tiny"
@@ -179,19 +179,19 @@ def test_the_best_that_passes_is_promoted(
     (made,) = first.asset_materializations_for_node("promoted_adapter")
     champion = champion_of(ArtifactStore(home.parent / "store"))
     rows: Any = made.metadata["recipes"].value
-    told = {record.data["recipe"]: (record.data["pass@1"], record.data["why"]) for record in rows.records}
+    details = {record.data["recipe"]: (record.data["pass@1"], record.data["why"]) for record in rows.records}
     tags = instance.get_run_by_id(first.run_id).tags  # type: ignore[union-attr]
 
     assert champion is not None
     assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
     assert (tags[RECIPE_TAG], tags["mens/verdict"]) == ("wide", "passed")
     assert made.metadata["report_page"].value == f"http://pages.test/promoted_adapter/{champion.key}/report.html"
-    assert list(told)[:3] == ["wide", "code_base", "default"]
-    assert told["wide"][0].startswith("40/40 ")
-    assert told["code_base"][0].startswith("34/40 ")
-    assert told["code_base"][1] == "-15.0 points (p = 0.031)"
-    assert told["default"][1].startswith("The gate failed: parse_rate: ")
-    assert told["short"][1].startswith("short: no run of this recipe")
+    assert list(details)[:3] == ["wide", "code_base", "default"]
+    assert details["wide"][0].startswith("40/40 ")
+    assert details["code_base"][0].startswith("34/40 ")
+    assert details["code_base"][1] == "-15.0 points (p = 0.031)"
+    assert details["default"][1].startswith("The gate failed: parse_rate: ")
+    assert details["short"][1].startswith("short: no run of this recipe")
     assert again.success
     assert again.asset_materializations_for_node("promoted_adapter")[0].metadata["changed"].value is False
 
@@ -259,13 +259,13 @@ def test_a_command_runs_recipes_and_promotes_the_best(home: Path) -> None:
     """Each in a run of its own that promotes nothing; then the best of those of this command."""
     recipes = [f"--recipe={name}" for name in ("default", "wide", "code_base", "wide")]
     result = CliRunner().invoke(app, ["run", *recipes, "--json"])
-    *judged, best = json.loads(result.stdout)
+    *scored, best = json.loads(result.stdout)
     champion = champion_of(ArtifactStore(home.parent / "store"))
 
     assert result.exit_code == 0, result.output
-    assert [run["figures"]["benchmark_gate"]["recipe_name"] for run in judged] == ["default", "wide", "code_base"]
-    assert [run["figures"]["benchmark_gate"]["passed"] for run in judged] == [False, True, True]
-    assert not any("promoted_adapter" in run["figures"] for run in judged)
+    assert [run["figures"]["benchmark_gate"]["recipe_name"] for run in scored] == ["default", "wide", "code_base"]
+    assert [run["figures"]["benchmark_gate"]["passed"] for run in scored] == [False, True, True]
+    assert not any("promoted_adapter" in run["figures"] for run in scored)
     assert best["figures"]["promoted_adapter"]["best_recipe"].startswith("wide, pass@1 40/40 ")
     assert champion is not None
     assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
@@ -317,12 +317,12 @@ def test_a_verdict_by_hand_moves_nothing_that_the_graph_rests_on(
     shutil.copy(evaluation.path / RESULTS, run / RESULTS)
     remember(run, evaluation)
     events = instance.event_log_storage.get_maximum_record_id()
-    judged = CliRunner().invoke(app, ["gate", "--run-dir", str(run)])
+    scored = CliRunner().invoke(app, ["gate", "--run-dir", str(run)])
     after = instance.event_log_storage.get_maximum_record_id()
     promoted = _promote_best(instance, best_of=[])
     champion = champion_of(store)
 
-    assert (judged.exit_code, after) == (1, events), judged.output
+    assert (scored.exit_code, after) == (1, events), scored.output
     assert (run / RECEIPT).is_file()
     assert (latest_in(store, GATE).path / RECEIPT).read_bytes() == (run / RECEIPT).read_bytes()
     assert promoted.success
@@ -352,11 +352,11 @@ def test_two_recipes_are_laid_side_by_side(home: Path, instance: dg.DagsterInsta
         _run(home, instance, qlora_adapter={"recipe": name})
     page = tmp_path / "page.html"
     command = ["compare", "default", "wide", "-o", str(page)]
-    told, data = CliRunner().invoke(app, command), CliRunner().invoke(app, [*command, "--json"])
+    details, data = CliRunner().invoke(app, command), CliRunner().invoke(app, [*command, "--json"])
     (row,) = [row for row in json.loads(data.stdout)["rows"] if row["label"] == "parse rate"]
-    (line,) = [line for line in told.stdout.splitlines() if line.startswith("heldout  parse rate ")]
+    (line,) = [line for line in details.stdout.splitlines() if line.startswith("heldout  parse rate ")]
 
-    assert told.exit_code == 0, told.output
+    assert details.exit_code == 0, details.output
     assert "20/40 (50.0 %)" in line
     assert "40/40 (100.0 %)" in line
     assert "+50.0 points" in line

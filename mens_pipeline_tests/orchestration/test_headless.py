@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from mens_pipeline.models.card import plain
-from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.headless import PROGRESS_LOGGER, _plain, progress_logger, run_graph
 from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.metadata import plainly
 from mens_pipeline.settings import PROJECT_ROOT, load_settings
 from mens_pipeline_tests.orchestration.tiny_graph import location
 
@@ -35,7 +35,7 @@ def _at_work(home: Path) -> "subprocess.Popen[str]":
 
 def _ended(home: Path) -> tuple[dict[str, Any], str]:
     """A second run that ends by itself, and what it said."""
-    stdout, stderr = _start(home, 0).communicate(timeout=60)
+    stdout, stderr = _start(home, 0).communicate(timeout=240)
     return json.loads(stdout), stderr
 
 
@@ -45,7 +45,7 @@ def _statuses(home: Path) -> dict[str, dg.DagsterRunStatus]:
 
 
 def test_a_killed_run_does_not_stand_in_the_way(tmp_path: Path) -> None:
-    """Its slot of the pool holds nobody up, and it is reported as failed."""
+    """Its slot of the pool holds nobody up, and it is reported as failed; the first page shows both."""
     killed = _at_work(tmp_path)
     killed.kill()
     killed.communicate()
@@ -59,6 +59,16 @@ def test_a_killed_run_does_not_stand_in_the_way(tmp_path: Path) -> None:
         outcome["run_id"]: dg.DagsterRunStatus.SUCCESS,
     }
     assert list((tmp_path / "headless").iterdir()) == []
+    assert _on_the_first_page(tmp_path) == {lost: "headless", outcome["run_id"]: "headless"}
+
+
+def _on_the_first_page(home: Path) -> dict[str, str]:
+    """The jobs of the runs that have the tags by which the UI finds those of its code location."""
+    (location_of_ui,) = yaml.safe_load((PROJECT_ROOT / "workspace.yaml").read_text())["load_from"]
+    name = location_of_ui["python_module"]["location_name"]
+    with open_instance(home) as instance:
+        found = instance.get_runs(dg.RunsFilter(tags={".dagster/repository": f"__repository__@{name}"}))
+    return {run.run_id: run.tags["mens/job"] for run in found}
 
 
 def test_a_run_at_work_is_left_alone(tmp_path: Path) -> None:
@@ -122,17 +132,6 @@ def test_a_run_that_waits_for_a_slot_says_so(tmp_path: Path, caplog: pytest.LogC
 
     assert result.success
     assert "waiting: slow: Step blocked by limit for pool gpu" in caplog.messages
-
-
-def test_a_headless_run_is_on_the_first_page(tmp_path: Path) -> None:
-    """It has the tags by which the UI finds the runs of its code location."""
-    _ended(tmp_path)
-    (location_of_ui,) = yaml.safe_load((PROJECT_ROOT / "workspace.yaml").read_text())["load_from"]
-    name = location_of_ui["python_module"]["location_name"]
-    with open_instance(tmp_path) as instance:
-        found = instance.get_runs(dg.RunsFilter(tags={".dagster/repository": f"__repository__@{name}"}))
-
-    assert [run.tags["mens/job"] for run in found] == ["headless"]
 
 
 def test_what_was_escaped_for_markdown_is_plain_in_a_terminal() -> None:

@@ -9,9 +9,9 @@ from dagster._core.storage.tags import PARENT_RUN_ID_TAG
 
 from mens_pipeline.definitions import defs
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.orchestration.handover import ArtifactHandover, made_in_run
 from mens_pipeline.orchestration.improve import Plan, improve
 from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.resources import ArtifactHandover, made_in_run
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline_tests.orchestration.stores import hand_over
@@ -25,11 +25,11 @@ def _assets(seen: list[ArtifactRef | None]) -> list[Any]:
         return dg.MaterializeResult(value=_REF)
 
     @dg.asset(deps=[feedback_adapter])
-    def judging(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+    def evaluating(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
         seen.append(made_in_run(context, "feedback_adapter"))
         return dg.MaterializeResult(value=_REF)
 
-    return [feedback_adapter, judging]
+    return [feedback_adapter, evaluating]
 
 
 def test_a_run_judges_what_it_made_itself() -> None:
@@ -38,9 +38,9 @@ def test_a_run_judges_what_it_made_itself() -> None:
     assets, resources = _assets(seen), {"io_manager": ArtifactHandover()}
     with dg.DagsterInstance.ephemeral() as instance:
         first = dg.materialize(assets, instance=instance, resources=resources)
-        dg.materialize(assets, instance=instance, resources=resources, selection="judging")
+        dg.materialize(assets, instance=instance, resources=resources, selection="evaluating")
         tags = {PARENT_RUN_ID_TAG: first.run_id}
-        dg.materialize(assets, instance=instance, resources=resources, selection="judging", tags=tags)
+        dg.materialize(assets, instance=instance, resources=resources, selection="evaluating", tags=tags)
 
     assert seen == [_REF, None, _REF]
 

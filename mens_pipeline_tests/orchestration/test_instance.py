@@ -53,10 +53,12 @@ def test_an_executor_of_ones_own_sees_what_a_step_asks_for(tmp_path: Path) -> No
             command, env={**os.environ, **places}, capture_output=True, text=True, timeout=240, check=False
         )
 
-    told = run(f"{module}:telling")
+    details = run(f"{module}:telling")
 
-    lines = told.stdout.splitlines()
-    assert [line for line in lines if line.endswith(" gpu")] == ["qlora_adapter gpu", "eval_results gpu"], told.stderr
+    lines = details.stdout.splitlines()
+    assert [line for line in lines if line.endswith(" gpu")] == ["qlora_adapter gpu", "eval_results gpu"], (
+        details.stderr
+    )
     assert lines[-1] == "['telling']"
     for name, problem in {"nowhere:x": "No module named 'nowhere'", "os:sep": "a str, expected an executor"}.items():
         assert f"ConfigurationError: MENS_EXECUTOR={name}: {problem}" in run(name).stderr
@@ -117,7 +119,7 @@ def test_everything_is_written_below_the_home(tmp_path: Path) -> None:
 def test_the_tests_write_nothing_into_the_home_of_the_user(tmp_path: Path) -> None:
     """However they are started: Dagster would keep the identity of its telemetry there."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "PYTEST", "XDG"))}
-    test = PROJECT_ROOT / "mens_pipeline_tests" / "orchestration" / "test_promotion.py"
+    test = PROJECT_ROOT / "mens_pipeline_tests" / "orchestration" / "defs" / "test_promotion.py"
     chosen = ["-k", "a_good_adapter_is_promoted", "-p", "no:cacheprovider", "-q", str(test)]
     command = [sys.executable, "-m", "pytest", *chosen]
     environment = {**kept, "HOME": str(tmp_path)}

@@ -11,15 +11,14 @@ import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
-from mens_pipeline.orchestration.handover import ARTIFACT, ArtifactHandover
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.orchestration.resources import ArtifactStoreResource
-from mens_pipeline.promotion.benchmark_gate import receipt_in
+from mens_pipeline.orchestration.resources import ARTIFACT, ArtifactHandover, ArtifactStoreResource
 from mens_pipeline.promotion.history import champion_of
+from mens_pipeline.promotion.receipt import receipt_in
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
-from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import latest_in
 
@@ -82,7 +81,7 @@ class _Recipe(dg.Config):
 @dg.asset
 def heldout_split(config: _Recipe, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """What is held out beside the train set of a recipe."""
-    made, _ = store.open().built(
+    made, _ = store.open().build(
         SPLIT, {"n": config.name}, lambda folder: {"n": (folder / HELDOUT).write_text("held-out pairs\n")}
     )
     return dg.MaterializeResult(value=made.ref())
@@ -93,7 +92,7 @@ def qlora_adapter(
     config: _Recipe, heldout_split: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
     """The adapter of a recipe."""
-    made, _ = store.open().built(ADAPTER, {"n": config.name}, lambda folder: fill_trained(folder, config.name))
+    made, _ = store.open().build(ADAPTER, {"n": config.name}, lambda folder: fill_trained(folder, config.name))
     return dg.MaterializeResult(value=made.ref(heldout_split))
 
 

@@ -1,4 +1,4 @@
-"""An exam is asked round by round, with a launcher that writes what a model of a known rate would answer."""
+"""An eval suite is asked round by round, with a launcher that writes what a model of a known rate would answer."""
 
 import json
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import Examination
 from mens_pipeline.evaluation.results import RESULTS, EvalResults
 from mens_pipeline.evaluation.tasks import Suite
-from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding
+from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding
 from mens_pipeline.inference.prepare import Conditions, PreparedGeneration
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import MANIFEST, Adapter
@@ -18,8 +18,8 @@ from mens_pipeline.models.base import digest_of_folder
 from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, task
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, THRESHOLDS, evaluated, judged, promote, trained
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, THRESHOLDS, evaluated, promote, scored, trained
+from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, task
 
 _DEMANDS = Demands(THRESHOLDS.model_copy(update={"min_coverage": 0.0}), is_benchmark_asked=False)
 _TASKS = tuple(task(100 * n + place, file=f"{n}.vox") for n in range(40) for place in range(5))
@@ -40,13 +40,13 @@ class _Models:
     def __call__(self, prepared: PreparedGeneration) -> int:
         requests = prepared.job.requests
         self.asked.append((prepared.model, len(requests)))
-        write_jsonl(prepared.job.run_dir / ANSWERS, [self._answer(prepared, request.task) for request in requests])
+        write_jsonl(prepared.job.run_dir / COMPLETIONS, [self._reply(prepared, request.task) for request in requests])
         return 0
 
-    def _answer(self, prepared: PreparedGeneration, name: str) -> Answer:
+    def _reply(self, prepared: PreparedGeneration, name: str) -> Completion:
         file, place = divmod(int(name.rpartition("/")[2]), 100)
         is_good = prepared.model == "adapter" and place < self.num_good + (file % 3 > 0)
-        return Answer(task=name, sample=0, text=GOOD if is_good else BROKEN, num_tokens=7, stopped=True)
+        return Completion(task=name, sample=0, text=GOOD if is_good else BROKEN, num_tokens=7, stopped=True)
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def run(tmp_path: Path, tiny_base: Path) -> Callable[[str], Path]:
     return make
 
 
-def _evaluated(folder: Path, store: ArtifactStore, models: _Models, tell: Callable[[str], None]) -> EvalResults:
+def _evaluated(folder: Path, store: ArtifactStore, models: _Models, log_line: Callable[[str], None]) -> EvalResults:
     conditions = Conditions(Decoding(), resolve_device(DeviceChoice.CPU), store.root / "cpu.lock")
     evaluation, _ = evaluate_in_rounds(
         Adapter.open(folder),
@@ -72,7 +72,7 @@ def _evaluated(folder: Path, store: ArtifactStore, models: _Models, tell: Callab
         store,
         demands=_DEMANDS,
         launch=models,
-        tell=tell,
+        log_line=log_line,
         work="test",
         now=NOW,
     )
@@ -86,8 +86,8 @@ def test_later_files_are_asked_only_where_the_first_cannot_tell(
     tmp_path: Path, run: Callable[[str], Path], num_good: int, rounds: int
 ) -> None:
     """Each prompt is asked once, of every model, and both rounds are judged together."""
-    models, told = _Models(num_good), list[str]()
-    results = _evaluated(run("one"), ArtifactStore(tmp_path / "store"), models, told.append)
+    models, details = _Models(num_good), list[str]()
+    results = _evaluated(run("one"), ArtifactStore(tmp_path / "store"), models, details.append)
     rate = results.adapter.suites[Suite.HELDOUT].parse_rate
 
     assert (results.progress.round, results.progress.num_rounds, results.progress.attempt) == (rounds, 2, 1)
@@ -95,8 +95,10 @@ def test_later_files_are_asked_only_where_the_first_cannot_tell(
     assert results.progress.num_reserve == 200 - rate.denominator
     assert sorted(models.asked) == [("adapter", 100)] * rounds + [("base", 100)] * rounds
     assert results.parse_difference.num_tasks == rate.denominator
-    assert len(told) == rounds - 1
-    assert all(line == "parse_rate cannot tell yet: round 2 of 2 asks 100 more prompts from 20 files" for line in told)
+    assert len(details) == rounds - 1
+    assert all(
+        line == "parse_rate cannot tell yet: round 2 of 2 asks 100 more prompts from 20 files" for line in details
+    )
 
 
 def test_what_was_asked_is_not_asked_again(tmp_path: Path, run: Callable[[str], Path]) -> None:
@@ -123,7 +125,7 @@ def test_an_adapter_that_is_promoted_in_between_is_said(
 
     def promote_next(_line: str) -> None:
         folder = champions.pop(0)
-        promote(judged(folder, store, evaluated(folder, store)), folder, store, PRESENT, now=NOW)
+        promote(scored(folder, store, evaluated(folder, store)), folder, store, PRESENT, now=NOW)
 
     if is_first:
         champions.pop()

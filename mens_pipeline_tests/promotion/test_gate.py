@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from mens_pipeline.evaluation.results import EvalResults
-from mens_pipeline.evaluation.statistics import Paired, paired
+from mens_pipeline.evaluation.statistics import Paired, compare_paired
 from mens_pipeline.evaluation.tasks import Suite
-from mens_pipeline.promotion.gate import GateInputs, GateStatus, decide, overall_status
-from mens_pipeline.promotion.policy import GateName, Thresholds, load_gate_policy
+from mens_pipeline.promotion.gate import GateInputs, decide
+from mens_pipeline.promotion.policy import GateName, GateStatus, Thresholds, load_gate_policy, overall_status
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, evaluation, with_overall, with_suite, without_suite
+from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, evaluation, with_overall, with_suite, without_suite
 from mens_pipeline_tests.promotion.verdicts import (
     CHAMPION,
     FULL,
@@ -26,18 +26,18 @@ from mens_pipeline_tests.promotion.verdicts import (
     rate,
 )
 
-_FROM_RESULTS = tuple(GateName)[:13]
+_FROM_RESULTS = tuple(GateName)[:16]
 _INDEPENDENT = " where tasks are independent"
-_FROM_MANIFEST = tuple(GateName)[13:]
+_FROM_MANIFEST = tuple(GateName)[16:]
 
 
 def _gain(gains: int, total: int = 200) -> EvalResults:
-    difference = paired([False] * total, [True] * gains + [False] * (total - gains))
+    difference = compare_paired([False] * total, [True] * gains + [False] * (total - gains))
     return RESULTS.model_copy(update={"parse_difference": difference})
 
 
 def _too_long(number: int) -> EvalResults:
-    """Results of an exam of three tasks that were asked and so many that were not."""
+    """Results of an eval suite of three tasks that were asked and so many that were not."""
     asked = with_overall(RESULTS, num_tasks=3)
     return asked.model_copy(update={"num_too_long": number})
 
@@ -62,7 +62,7 @@ def test_every_gate_has_an_outcome_in_order() -> None:
             with_overall(RESULTS, coverage=coverage_of(14)),
             0.5,
         ),
-        (GateName.ASKED_SHARE, _too_long(1), _too_long(2), 0.75),
+        (GateName.COMPLETED_SHARE, _too_long(1), _too_long(2), 0.75),
         (GateName.GAIN_OVER_BASE, _gain(10), _gain(9), 0.05),
     ],
     ids=lambda value: str(value) if isinstance(value, GateName) else "",
@@ -166,7 +166,7 @@ def test_names_and_types_have_a_gate_that_warns_or_blocks(
 def test_a_lowered_parse_rate_lowers_what_must_be_sure() -> None:
     """`VOX_EVAL_MIN_PARSE_RATE=0` asks for nothing."""
     results = with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate(1, 100))
-    lowered = STRICT.changed(min_parse_rate=0.0, min_coverage=None, min_benchmark=None)
+    lowered = STRICT.replace_values(min_parse_rate=0.0, min_coverage=None, min_benchmark=None)
 
     assert outcome_of(GateName.PARSE_RATE, inputs(results), lowered).passed
 
@@ -182,7 +182,7 @@ def test_a_lowered_parse_rate_lowers_what_must_be_sure() -> None:
         (GateName.BENCHMARK, lambda: with_suite(RESULTS, Suite.BENCHMARK, pass_at_1=rate(0, 0))),
         (GateName.TEST_RATE, lambda: with_overall(RESULTS, test_rate=rate(0, 0))),
         (GateName.TEST_GAIN, lambda: RESULTS.model_copy(update={"test_difference": NOTHING})),
-        (GateName.ASKED_SHARE, lambda: with_overall(RESULTS, num_tasks=0)),
+        (GateName.COMPLETED_SHARE, lambda: with_overall(RESULTS, num_tasks=0)),
         (GateName.GAIN_OVER_BASE, lambda: RESULTS.model_copy(update={"parse_difference": NOTHING})),
         (GateName.REGRESSION, lambda: _against_champion(NOTHING, SAME)),
         (GateName.REGRESSION, lambda: _against_champion(SAME, NOTHING)),
@@ -286,9 +286,9 @@ def _against_champion(parse: Paired, passes: Paired) -> EvalResults:
     return RESULTS.model_copy(update={"champion": champion})
 
 
-_LOSES_7 = paired([True] * 100, [True] * 93 + [False] * 7)
-_LOSES_8 = paired([True] * 100, [True] * 92 + [False] * 8)
-_GAINS_8 = paired([True] * 92 + [False] * 8, [True] * 100)
+_LOSES_7 = compare_paired([True] * 100, [True] * 93 + [False] * 7)
+_LOSES_8 = compare_paired([True] * 100, [True] * 92 + [False] * 8)
+_GAINS_8 = compare_paired([True] * 92 + [False] * 8, [True] * 100)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_the_regression_gate_says_what_it_cannot_see(gains: int, losses: int, to
     """Whoever reads the receipt knows how much worse a model may be that passed."""
     first = [False] * gains + [True] * (total - gains)
     second = [True] * (total - losses) + [False] * losses
-    outcome = outcome_of(GateName.REGRESSION, inputs(_against_champion(paired(first, second), SAME)))
+    outcome = outcome_of(GateName.REGRESSION, inputs(_against_champion(compare_paired(first, second), SAME)))
 
     assert outcome.message.endswith(said)
 

@@ -4,11 +4,11 @@ import pytest
 from pydantic import ValidationError
 
 from mens_pipeline.evaluation.results import EvalResults, Progress
-from mens_pipeline.evaluation.statistics import mean_rate, paired
+from mens_pipeline.evaluation.statistics import compare_paired, mean_rate
 from mens_pipeline.evaluation.tasks import Suite
-from mens_pipeline.promotion.gate import GateOutcome, GateStatus, allowed_chance, decide, overall_status
-from mens_pipeline.promotion.policy import GateName
-from mens_pipeline_tests.evaluation.judged import with_overall, with_suite, without_suite
+from mens_pipeline.promotion.gate import decide
+from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, overall_status
+from mens_pipeline_tests.evaluation.scored import with_overall, with_suite, without_suite
 from mens_pipeline_tests.promotion.verdicts import (
     RESULTS,
     STRICT,
@@ -97,7 +97,7 @@ def test_trying_again_is_paid_for(attempt: int, num_rounds: int, required: float
     """And so is looking twice; nothing is ever asked that cannot be had."""
     progress = Progress(attempt=attempt, round=1, num_rounds=num_rounds, num_reserve=0)
     results = RESULTS.model_copy(update={"progress": progress})
-    assert 1 - allowed_chance(STRICT, progress) == pytest.approx(required, abs=5e-5)
+    assert 1 - STRICT.allowed_chance(progress) == pytest.approx(required, abs=5e-5)
 
     assert outcome_of(GateName.PARSE_RATE, inputs(results)).passed
     at_first = [hits for hits in range(80, 121) if outcome_of(GateName.PARSE_RATE, inputs(_heldout(hits))).passed]
@@ -121,7 +121,7 @@ def test_a_late_try_is_not_told_as_certainty() -> None:
 def test_all_tries_together_take_no_more_than_the_stated_error() -> None:
     """However many there are, and however many rounds each has."""
     tries = [Progress(attempt=n, round=r, num_rounds=2, num_reserve=0) for n in range(1, 2000) for r in (1, 2)]
-    spent = sum(allowed_chance(STRICT, progress) for progress in tries)
+    spent = sum(STRICT.allowed_chance(progress) for progress in tries)
 
     assert 0.049 < spent < 1 - STRICT.confidence
 
@@ -133,7 +133,7 @@ def test_too_small_an_exam_fails_with_advice(num_tasks: int, num_files: int, *, 
     """One of one is no parse rate."""
     rate = mean_rate([1.0] * num_tasks, [str(n % num_files) for n in range(num_tasks)])
     results = with_suite(RESULTS, Suite.HELDOUT, parse_rate=rate, num_tasks=num_tasks)
-    outcome = outcome_of(GateName.EXAM_SIZE, inputs(results))
+    outcome = outcome_of(GateName.SUITE_SIZE, inputs(results))
 
     assert (outcome.passed, outcome.measured, outcome.required) == (passed, num_tasks, 100)
     assert outcome.message.startswith(f"{num_tasks} held-out prompts from {num_files} files, required 100 from 20")
@@ -142,7 +142,7 @@ def test_too_small_an_exam_fails_with_advice(num_tasks: int, num_files: int, *, 
 
 def test_an_exam_without_held_out_requests_is_too_small() -> None:
     """There is nothing to count."""
-    outcome = outcome_of(GateName.EXAM_SIZE, inputs(without_suite(RESULTS, Suite.HELDOUT)))
+    outcome = outcome_of(GateName.SUITE_SIZE, inputs(without_suite(RESULTS, Suite.HELDOUT)))
 
     assert (outcome.status, outcome.measured) == (GateStatus.FAILED, 0)
 
@@ -160,7 +160,7 @@ def test_an_exam_without_held_out_requests_is_too_small() -> None:
 )
 def test_more_hidden_tests_than_the_base_beyond_chance(gains: int, losses: int, status: GateStatus) -> None:
     """Six gains without a loss are a chance of 1/64; five are one of 1/32, more than 0.0304."""
-    difference = paired([False] * gains + [True] * (losses + 4), [True] * gains + [False] * losses + [True] * 4)
+    difference = compare_paired([False] * gains + [True] * (losses + 4), [True] * gains + [False] * losses + [True] * 4)
     results = RESULTS.model_copy(update={"test_difference": difference})
     outcome = outcome_of(GateName.TEST_GAIN, inputs(results))
 

@@ -17,8 +17,8 @@ from mens_pipeline.promotion.history import (
     KIND,
     champion_key,
     champion_of,
-    changing,
     history_of,
+    lock_champion,
     record,
 )
 from mens_pipeline.promotion.promote import roll_back
@@ -189,9 +189,9 @@ def test_machines_that_share_a_bucket_share_the_champion(tmp_path: Path, store_u
     assert champion is not None
     assert champion.key == key
     assert champion.path.is_relative_to(second.root)
-    assert champion.changed() == ()
+    assert champion.find_changed() == ()
 
-    with changing(second) as seen:
+    with lock_champion(second) as seen:
         promoted(trained(tmp_path / "second", "second"), first)
         event = history_of(second)[0]
         with pytest.raises(RefusedError, match=r"/history\.jsonl: changed meanwhile, perhaps on another machine\. Run"):
@@ -215,7 +215,7 @@ def test_a_change_waits_for_the_one_that_is_made(tmp_path: Path, store: Artifact
         promote(gate, run, store, PRESENT, now=NOW + 1)
 
     with ThreadPoolExecutor(1) as pool:
-        with changing(store):
+        with lock_champion(store):
             waiting = pool.submit(change)
             begun.wait()
             with pytest.raises(TimeoutError):

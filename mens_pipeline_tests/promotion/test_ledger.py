@@ -1,4 +1,4 @@
-"""How often adapters were tried on an exam."""
+"""How often adapters were tried on an eval suite."""
 
 import json
 from collections.abc import Callable
@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.inference.generation import Decoding, Engine
+from mens_pipeline.inference.generation import Decoding, ForeignEngine
 from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.promotion.ledger import FOLDER, LEDGER, Try, attempt_of, record_try, sign_ledger
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.signing import Signing
 from mens_pipeline.storage.store import ArtifactStore, key_of
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, trained
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote, scored, trained
 
 _FILES = tuple(f"golden/{number}.vox" for number in range(20))
 
@@ -68,7 +68,7 @@ def test_the_same_again_is_no_new_try(store: ArtifactStore) -> None:
         _try(files=_FILES[:10]),
         _try(files=_FILES[10:]),
         _changed(device="cuda bfloat16 dense"),
-        _changed(engine=Engine(command="vllm serve {folder} --port {port}")),
+        _changed(engine=ForeignEngine(command="vllm serve {folder} --port {port}")),
     ],
     ids=["seed", "temperature", "limit", "rounds", "first half", "other half", "device", "engine"],
 )
@@ -143,21 +143,21 @@ def test_a_promotion_pays_for_the_tries_before_it(tmp_path: Path, store: Artifac
     first, second = trained(tmp_path / "first", "1"), trained(tmp_path / "second", "2")
     good, withdrawn = adapter_digest(first), adapter_digest(second)
     assert _recorded(store, _try("a"), _try("b"), _try(good)) == [1, 2, 3]
-    promote(judged(first, store, evaluated(first, store)), first, store, PRESENT, now=NOW)
+    promote(scored(first, store, evaluated(first, store)), first, store, PRESENT, now=NOW)
 
     assert _recorded(store, _try("c"), _try("d"), _try(withdrawn)) == [1, 2, 3]
-    promote(judged(second, store, evaluated(second, store)), second, store, PRESENT, now=NOW)
+    promote(scored(second, store, evaluated(second, store)), second, store, PRESENT, now=NOW)
     assert _recorded(store, _try("e")) == [1]
     roll_back(store, now=NOW, reason="it writes nonsense")
     assert _recorded(store, _try("f")) == [5]
 
 
 def test_the_champion_tried_again_pays_for_nothing(tmp_path: Path, store: ArtifactStore) -> None:
-    """Or anybody could begin to count anew with another seed."""
+    """Or anybody could begin to count again with another seed."""
     run = trained(tmp_path / "run")
     champion = adapter_digest(run)
     _recorded(store, _try(champion))
-    promote(judged(run, store, evaluated(run, store)), run, store, PRESENT, now=NOW)
+    promote(scored(run, store, evaluated(run, store)), run, store, PRESENT, now=NOW)
 
     assert _recorded(store, _try("a"), _try("b"), _try(champion, seed=2), _try("c")) == [1, 2, 3, 4]
 
@@ -233,7 +233,7 @@ def _signed_by_another(lines: list[str], store: ArtifactStore) -> list[str]:
     ],
     ids=[
         *("first removed", "middle removed", "last removed", "last and seal removed", "all but the seal removed"),
-        *("nonsense", "changed", "doubled", "copied from another exam", "in another order", "another key"),
+        *("nonsense", "changed", "doubled", "copied from another eval suite", "in another order", "another key"),
     ],
 )
 def test_a_ledger_counts_as_it_was_signed(

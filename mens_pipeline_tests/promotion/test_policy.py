@@ -38,7 +38,7 @@ def test_the_shipped_policies_build_on_ci() -> None:
     )
     assert (ci.confidence, ci.max_rounds, ci.first_heldout_tasks) == (0.95, 2, 100)
     assert (ci.min_heldout_tasks, ci.min_heldout_files, ci.needs_test_gain) == (50, 10, True)
-    assert (ci.min_test_rate, ci.min_asked_share) == (0.0, 0.75)
+    assert (ci.min_test_rate, ci.min_completed_share) == (0.0, 0.75)
     assert ci.parse_rate_floor == 0.60
     assert (ci.min_resolve_rate, ci.resolve_rate_floor) == (0.50, 0.40)
     assert GateName.RESOLVE_RATE in ci.warn_only
@@ -46,7 +46,7 @@ def test_the_shipped_policies_build_on_ci() -> None:
     lenient |= {"min_heldout_tasks": 20, "min_heldout_files": 5, "min_resolve_rate": 0.10, "resolve_rate_floor": 0.05}
     assert bootstrap == ci.model_copy(update=lenient)
     assert set(bootstrap.warn_only) > set(ci.warn_only)
-    assert {GateName.ASKED_SHARE, GateName.TEST_RATE}.isdisjoint(bootstrap.warn_only)
+    assert {GateName.COMPLETED_SHARE, GateName.TEST_RATE}.isdisjoint(bootstrap.warn_only)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_a_run_may_raise_the_bar_of_the_benchmark() -> None:
     """And leave it as it is."""
     full = load_gate_policy(_SHIPPED).thresholds("full")
 
-    assert full.raised(None) == full
-    assert full.raised(0.10) == full
-    assert full.raised(0.8) == full.model_copy(update={"min_benchmark": 0.8})
+    assert full.raise_benchmark(None) == full
+    assert full.raise_benchmark(0.10) == full
+    assert full.raise_benchmark(0.8) == full.model_copy(update={"min_benchmark": 0.8})
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.09, 1.1, -1.0, float("nan")])
@@ -104,4 +104,25 @@ def test_a_run_may_not_lower_it(rate: float) -> None:
     full = load_gate_policy(_SHIPPED).thresholds("full")
 
     with pytest.raises(ConfigurationError, match=r"not from 0\.1, .*Raise it, or leave it out"):
-        full.raised(rate)
+        full.raise_benchmark(rate)
+
+
+def test_gates_and_thresholds_are_read_under_their_former_names(tmp_path: Path) -> None:
+    """A policy that was written before two gates were renamed says the same."""
+    shipped = (PROJECT_ROOT / "config" / "gates.yaml").read_text(encoding="utf-8")
+    former = shipped.replace("min_completed_share", "min_asked_share").replace(
+        "warn_only: [", "warn_only: [exam_size, asked_share, ", 1
+    )
+    assert former.count("min_asked_share") == shipped.count("min_completed_share") > 0
+    assert "exam_size" in former
+    path = tmp_path / "gates.yaml"
+    path.write_text(former, encoding="utf-8")
+
+    policy = load_gate_policy(path)
+
+    assert (
+        policy.policies["ci"].min_completed_share
+        == load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").policies["ci"].min_completed_share
+    )
+    named = next(one.warn_only for one in policy.policies.values() if GateName.SUITE_SIZE in one.warn_only)
+    assert GateName.COMPLETED_SHARE in named

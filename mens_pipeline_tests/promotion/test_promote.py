@@ -12,8 +12,9 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, adapter_digest
 from mens_pipeline.promotion import promote as promotion
+from mens_pipeline.promotion.conditions import Conditions
 from mens_pipeline.promotion.history import champion_key, champion_of, history_of
-from mens_pipeline.promotion.promote import CurrentState, roll_back
+from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import RECEIPT, Override
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.evaluation.runs import (
@@ -21,9 +22,9 @@ from mens_pipeline_tests.evaluation.runs import (
     PRESENT,
     THRESHOLDS,
     evaluated,
-    judged,
     promote,
     promoted,
+    scored,
     trained,
     training_manifest,
     verdict_of,
@@ -133,10 +134,10 @@ def test_a_verdict_that_is_not_about_this_is_refused(
 @pytest.mark.parametrize(
     ("present", "message"),
     [
-        (replace(PRESENT, heldout_sha256="c" * 64), "The held-out set is not the one it was judged by; evaluate again"),
-        (replace(PRESENT, benchmark_sha256="c" * 64), "The benchmark is not the one it was judged by; evaluate again"),
+        (replace(PRESENT, heldout="c" * 64), "The held-out set is not the one it was judged by; evaluate again"),
+        (replace(PRESENT, benchmark="c" * 64), "The benchmark is not the one it was judged by; evaluate again"),
         (
-            replace(PRESENT, heldout_sha256=None, heldout_problem="train.jsonl: gone."),
+            replace(PRESENT, heldout=None, heldout_problem="train.jsonl: gone."),
             r"judged by what was held out of its training: train\.jsonl: gone\. Or sign an override",
         ),
         (replace(PRESENT, is_benchmark_asked=True), "The benchmark had no say; run the gate again"),
@@ -151,7 +152,7 @@ def test_a_verdict_that_is_not_about_this_is_refused(
     ],
 )
 def test_a_verdict_that_is_out_of_date_is_refused(
-    run: Path, store: ArtifactStore, present: CurrentState, message: str
+    run: Path, store: ArtifactStore, present: Conditions, message: str
 ) -> None:
     """What it rested on is not what holds now."""
     with pytest.raises(RefusedError, match=message):
@@ -166,7 +167,7 @@ def test_a_verdict_about_another_base_is_refused(run: Path, store: ArtifactStore
     (run / MANIFEST).write_text(json.dumps(other))
 
     with pytest.raises(RefusedError, match="about base bbbbbbbbbbbb, the run was trained on dddddddddddd; evaluate"):
-        promote(judged(run, store, evaluation), run, store, PRESENT, now=NOW)
+        promote(scored(run, store, evaluation), run, store, PRESENT, now=NOW)
 
 
 def test_a_verdict_from_before_a_worse_evaluation_is_refused(run: Path, store: ArtifactStore) -> None:
@@ -175,14 +176,14 @@ def test_a_verdict_from_before_a_worse_evaluation_is_refused(run: Path, store: A
     worse = evaluated(run, store, num_good=20).manifest["outputs"][RESULTS]["sha256"]
 
     with pytest.raises(RefusedError, match="It was evaluated again since the verdict; run the gate again"):
-        promotion.promote(gate, run, store, replace(PRESENT, results_sha256=worse), now=NOW)
+        promotion.promote(gate, run, store, replace(PRESENT, results=worse), now=NOW)
     assert champion_key(store) is None
 
 
 def test_a_signed_record_stands_for_a_held_out_set_that_cannot_be_told(run: Path, store: ArtifactStore) -> None:
     """A run whose train set is gone can be vouched for by a person."""
     gate = verdict_of(run, store)
-    unknown = replace(PRESENT, heldout_sha256=None, heldout_problem="train.jsonl: gone.")
+    unknown = replace(PRESENT, heldout=None, heldout_problem="train.jsonl: gone.")
 
     assert promote(gate, run, store, unknown, now=NOW, override=_override(run, gate)).changed
 
@@ -190,7 +191,7 @@ def test_a_signed_record_stands_for_a_held_out_set_that_cannot_be_told(run: Path
 def test_a_verdict_that_asked_for_more_of_the_benchmark_holds(run: Path, store: ArtifactStore) -> None:
     """Whatever passes a higher bar passes the present one."""
     higher = THRESHOLDS.model_copy(update={"min_benchmark": 0.8})
-    gate = judged(run, store, evaluated(run, store), higher)
+    gate = scored(run, store, evaluated(run, store), higher)
 
     assert promote(gate, run, store, PRESENT, now=NOW).changed
 

@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.inference.generation import Decoding, Syntax
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, adapter_digest
 from mens_pipeline.promotion import promote as promotion
-from mens_pipeline.promotion.benchmark_gate import PAGE
 from mens_pipeline.promotion.history import champion_key, history_of
 from mens_pipeline.promotion.ledger import LEDGER, Try, record_try
+from mens_pipeline.promotion.receipt import PAGE
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import (
+    DECODING,
     NOW,
     PRESENT,
     evaluated,
-    judged,
     promote,
     promoted,
+    scored,
     tried_by,
     verdict_of,
 )
@@ -34,15 +34,15 @@ from mens_pipeline_tests.evaluation.runs import (
     ("decoding", "message"),
     [
         (
-            PRESENT.decoding.model_copy(update={"max_new_tokens": 160}),
+            DECODING.model_copy(update={"max_new_tokens": 160}),
             r"max_new_tokens \(--max-tokens\) was 160, it is 256; evaluate again",
         ),
         (
-            PRESENT.decoding.model_copy(update={"temperature": 0.3, "seed": 7, "num_samples": 2}),
+            DECODING.model_copy(update={"temperature": 0.3, "seed": 7, "num_samples": 2}),
             r"num_samples \(--samples\) was 2, it is 1, temperature \(--temperature\) was 0.3, it is 0, seed .* was 7,",
         ),
         (
-            PRESENT.decoding.model_copy(update={"syntax": Syntax.CONSTRAINED, "names": not PRESENT.decoding.names}),
+            DECODING.model_copy(update={"syntax": Syntax.CONSTRAINED, "names": not DECODING.names}),
             r"syntax \(--decoding\) was constrained, it is fallback, names was \w+, it is \w+",
         ),
     ],
@@ -52,13 +52,11 @@ def test_another_way_of_answering_is_another_exam(
     run: Path, store: ArtifactStore, decoding: Decoding, message: str
 ) -> None:
     """A low limit leaves hard prompts out, and every seed is a new chance; what it costs in memory is no matter."""
-    gate = judged(run, store, evaluated(run, store, decoding=decoding))
+    gate = scored(run, store, evaluated(run, store, decoding=decoding))
 
     with pytest.raises(RefusedError, match=f"in another way than config/evaluation.yaml says: {message}"):
         promote(gate, run, store, PRESENT, now=NOW)
-    small = judged(
-        run, store, evaluated(run, store, decoding=PRESENT.decoding.model_copy(update={"batch_tokens": 512}))
-    )
+    small = scored(run, store, evaluated(run, store, decoding=DECODING.model_copy(update={"batch_tokens": 512})))
     assert promote(small, run, store, PRESENT, now=NOW).changed
 
 
@@ -73,7 +71,9 @@ def test_the_history_says_by_what_an_adapter_was_judged(run: Path, store: Artifa
     promoted(run, store)
     (event,) = history_of(store)
 
-    assert event.reason.startswith("the gate passed: policy ci, first evaluation on this exam, parse rate on held-out ")
+    assert event.reason.startswith(
+        "the gate passed: policy ci, first evaluation on this eval suite, parse rate on held-out "
+    )
     assert "40/40 (100.0 %" in event.reason
 
 
@@ -113,7 +113,7 @@ def test_what_changes_between_check_and_copy_is_not_promoted(
 
 @pytest.mark.threat("M13")
 def test_an_evaluation_of_a_copy_of_the_store_does_not_count(run: Path, tmp_path: Path, store: ArtifactStore) -> None:
-    """There, without the ledger, it is the first on its exam; laid back, this store knows nothing of it."""
+    """There, without the ledger, it is the first on its eval suite; laid back, this store knows nothing of it."""
     copy = ArtifactStore(tmp_path / "copy")
     gate = verdict_of(run, copy)
     shutil.copytree(copy.root, store.root, ignore=shutil.ignore_patterns(LEDGER))
@@ -128,7 +128,7 @@ def test_an_evaluation_of_a_copy_of_the_store_does_not_count(run: Path, tmp_path
 
 @pytest.mark.threat("M13")
 def test_an_evaluation_with_another_number_does_not_count(run: Path, tmp_path: Path, store: ArtifactStore) -> None:
-    """The same try may stand in both ledgers; this one counts how often its exam was taken."""
+    """The same try may stand in both ledgers; this one counts how often its eval suite was taken."""
     sha256 = adapter_digest(run)
     record_try(store, _of_exam(sha256, "0" * 64), now=NOW)
     copy = ArtifactStore(tmp_path / "copy")
@@ -138,7 +138,9 @@ def test_an_evaluation_with_another_number_does_not_count(run: Path, tmp_path: P
     laid_back = store.get(gate.kind, gate.key)
     assert laid_back is not None
 
-    with pytest.raises(RefusedError, match="counts it as the second evaluation on its exam, it was judged as the f"):
+    with pytest.raises(
+        RefusedError, match="counts it as the second evaluation on its eval suite, it was judged as the f"
+    ):
         promote(laid_back, run, store, PRESENT, now=NOW)
 
 

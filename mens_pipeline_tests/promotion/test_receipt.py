@@ -1,35 +1,40 @@
 """The receipt of a verdict, and what it is bound to."""
 
 import hashlib
+import hmac
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
-from mens_pipeline.promotion.benchmark_gate import receipt_in
-from mens_pipeline.promotion.gate import GateOutcome, GateStatus
-from mens_pipeline.promotion.policy import GateName, Thresholds, load_gate_policy
+from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, Thresholds, load_gate_policy
 from mens_pipeline.promotion.receipt import (
     FAILED,
+    OVERRIDE,
     RECEIPT,
+    Evaluated,
     GateFailed,
-    Judged,
+    Override,
     Receipt,
     Remedy,
     cause_of,
     digest_of_thresholds,
     gate_of,
     ordinal,
+    read_override,
     read_results,
+    receipt_in,
+    sign_override,
     verdict_on,
     write_receipt,
 )
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline_tests.evaluation.judged import GOOD, SUBJECT, evaluation
+from mens_pipeline.storage.store import key_of
+from mens_pipeline_tests.evaluation.scored import GOOD, SUBJECT, evaluation
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.small_folder import described_base
 
@@ -56,18 +61,18 @@ _RESULT: dict[str, Any] = {
 }
 
 
-def _judged(folder: Path) -> Judged:
+def _judged(folder: Path) -> Evaluated:
     """Documents of a good adapter that trained too slowly."""
-    judged = Judged(folder / RESULTS, folder / MANIFEST)
-    judged.results_path.write_text(evaluation(adapter=(GOOD,) * 3, second=(None,)).results.model_dump_json())
-    judged.manifest_path.write_text(json.dumps({"result": _RESULT}))
-    return judged
+    scored = Evaluated(folder / RESULTS, folder / MANIFEST)
+    scored.results_path.write_text(evaluation(adapter=(GOOD,) * 3, second=(None,)).results.model_dump_json())
+    scored.manifest_path.write_text(json.dumps({"result": _RESULT}))
+    return scored
 
 
-def _verdict(judged: Judged, thresholds: Thresholds = _LENIENT, champion_key: str | None = None) -> Receipt:
+def _verdict(scored: Evaluated, thresholds: Thresholds = _LENIENT, champion_key: str | None = None) -> Receipt:
     run_dir = Path("runs/one")
     return verdict_on(
-        judged,
+        scored,
         "mine",
         thresholds,
         champion_key,
@@ -81,15 +86,15 @@ def _verdict(judged: Judged, thresholds: Thresholds = _LENIENT, champion_key: st
 @pytest.mark.seed_row(32)
 def test_a_receipt_says_what_it_is_about(tmp_path: Path) -> None:
     """Subject, demands and documents by hash."""
-    judged = _judged(tmp_path)
-    receipt = _verdict(judged)
+    scored = _judged(tmp_path)
+    receipt = _verdict(scored)
 
     assert (receipt.overall_passed, receipt.policy, receipt.run_dir) == (True, "mine", "runs/one")
     assert (receipt.subject, receipt.thresholds, receipt.timestamp_unix) == (SUBJECT, _LENIENT, 1_700_000_000)
     assert receipt.strict
     assert receipt.sources == {
-        RESULTS: hashlib.sha256(judged.results_path.read_bytes()).hexdigest(),
-        MANIFEST: hashlib.sha256(judged.manifest_path.read_bytes()).hexdigest(),
+        RESULTS: hashlib.sha256(scored.results_path.read_bytes()).hexdigest(),
+        MANIFEST: hashlib.sha256(scored.manifest_path.read_bytes()).hexdigest(),
     }
 
 
@@ -104,7 +109,7 @@ def test_reasons_are_the_gates_that_block(tmp_path: Path) -> None:
 
 def test_missing_documents_have_no_digest(tmp_path: Path) -> None:
     """And fail."""
-    receipt = _verdict(Judged(tmp_path / RESULTS, tmp_path / MANIFEST))
+    receipt = _verdict(Evaluated(tmp_path / RESULTS, tmp_path / MANIFEST))
 
     assert (receipt.overall_passed, receipt.subject) == (False, None)
     assert receipt.sources == {RESULTS: None, MANIFEST: None}
@@ -126,19 +131,19 @@ def test_missing_documents_have_no_digest(tmp_path: Path) -> None:
 )
 def test_a_malformed_document_is_data(tmp_path: Path, content: str, problem: str) -> None:
     """The gates that read it say what is wrong."""
-    judged = _judged(tmp_path)
-    judged.results_path.write_bytes(content.encode("latin-1"))
-    outcome = gate_of(_verdict(judged), GateName.PARSE_RATE)
+    scored = _judged(tmp_path)
+    scored.results_path.write_bytes(content.encode("latin-1"))
+    outcome = gate_of(_verdict(scored), GateName.PARSE_RATE)
 
     assert not outcome.passed
     assert problem in outcome.message
-    assert read_results(judged.results_path) is None
+    assert read_results(scored.results_path) is None
 
 
 def test_a_folder_in_place_of_a_document_cannot_be_read(tmp_path: Path) -> None:
     """It is there, and no file."""
-    judged = Judged(tmp_path, _judged(tmp_path).manifest_path)
-    receipt = _verdict(judged)
+    scored = Evaluated(tmp_path, _judged(tmp_path).manifest_path)
+    receipt = _verdict(scored)
 
     assert gate_of(receipt, GateName.PARSE_RATE).message == "eval_results.json: unreadable (Is a directory)"
     assert receipt.sources[RESULTS] is None
@@ -147,12 +152,12 @@ def test_a_folder_in_place_of_a_document_cannot_be_read(tmp_path: Path) -> None:
 @pytest.mark.seed_row(40)
 def test_the_failure_is_written_exactly_when_there_is_one(tmp_path: Path) -> None:
     """A later success takes it away."""
-    judged = _judged(tmp_path)
-    results = read_results(judged.results_path)
+    scored = _judged(tmp_path)
+    results = read_results(scored.results_path)
     strict = _LENIENT.model_copy(update={"min_coverage": 0.5})
     found = []
     for thresholds in (_LENIENT, strict, _LENIENT):
-        write_receipt(tmp_path, _verdict(judged, thresholds), results)
+        write_receipt(tmp_path, _verdict(scored, thresholds), results)
         found.append((tmp_path / FAILED).exists())
 
     assert found == [False, True, False]
@@ -161,9 +166,9 @@ def test_the_failure_is_written_exactly_when_there_is_one(tmp_path: Path) -> Non
 @pytest.mark.seed_row(40)
 def test_the_failure_has_upstreams_keys(tmp_path: Path) -> None:
     """With the reasons."""
-    judged = _judged(tmp_path)
-    receipt = _verdict(judged, _LENIENT.model_copy(update={"min_coverage": 0.5}))
-    write_receipt(tmp_path, receipt, read_results(judged.results_path))
+    scored = _judged(tmp_path)
+    receipt = _verdict(scored, _LENIENT.model_copy(update={"min_coverage": 0.5}))
+    write_receipt(tmp_path, receipt, read_results(scored.results_path))
     failed = GateFailed.model_validate_json((tmp_path / FAILED).read_text())
 
     assert (failed.vox_parse_rate, failed.min_parse_rate, failed.gate_passed) == (1.0, 0.25, False)
@@ -173,7 +178,7 @@ def test_the_failure_has_upstreams_keys(tmp_path: Path) -> None:
 
 def test_a_failure_without_results_has_no_figures(tmp_path: Path) -> None:
     """Null, not nought."""
-    receipt = _verdict(Judged(tmp_path / RESULTS, tmp_path / MANIFEST))
+    receipt = _verdict(Evaluated(tmp_path / RESULTS, tmp_path / MANIFEST))
     write_receipt(tmp_path, receipt, None)
     failed = json.loads((tmp_path / FAILED).read_text())
 
@@ -208,16 +213,16 @@ def test_other_demands_have_another_digest() -> None:
 
 def test_a_receipt_says_which_evaluation_on_the_exam_it_is_about(tmp_path: Path) -> None:
     """Or nothing, where the figures cannot be read."""
-    judged = _judged(tmp_path)
-    results = read_results(judged.results_path)
+    scored = _judged(tmp_path)
+    results = read_results(scored.results_path)
     assert results is not None
     third = results.model_copy(update={"progress": results.progress.model_copy(update={"attempt": 3})})
-    judged.results_path.write_text(third.model_dump_json())
-    told = _verdict(judged)
-    judged.results_path.unlink()
-    unknown = _verdict(judged)
+    scored.results_path.write_text(third.model_dump_json())
+    details = _verdict(scored)
+    scored.results_path.unlink()
+    unknown = _verdict(scored)
 
-    assert (told.attempt, told.tried) == (3, "third evaluation on this exam")
+    assert (details.attempt, details.tried) == (3, "third evaluation on this eval suite")
     assert (unknown.attempt, unknown.tried, unknown.status) == (None, "", GateStatus.FAILED)
 
 
@@ -263,14 +268,14 @@ _NEAR = _gate(GateName.PARSE_RATE, 0.65, 0.7)
             Remedy.MORE,
         ),
         ([_FAR, _gate(GateName.TRUNCATION, 0.9, 0.5)], _manifest(142), "about truncation", Remedy.PRESET),
-        ([_FAR, _gate(GateName.EXAM_SIZE, 20, 50)], _manifest(), "about exam_size", Remedy.DATA),
+        ([_FAR, _gate(GateName.SUITE_SIZE, 20, 50)], _manifest(), "about suite_size", Remedy.DATA),
         (
-            [_gate(GateName.EXAM_SIZE, 9, 50), _gate(GateName.ASKED_SHARE, 0.2, 0.7)],
+            [_gate(GateName.SUITE_SIZE, 9, 50), _gate(GateName.COMPLETED_SHARE, 0.2, 0.7)],
             _manifest(),
-            "about asked_share",
+            "about completed_share",
             Remedy.SETTING,
         ),
-        ([_gate(GateName.ASKED_SHARE, 0.2, 0.7)], _manifest(), "about asked_share", Remedy.SETTING),
+        ([_gate(GateName.COMPLETED_SHARE, 0.2, 0.7)], _manifest(), "about completed_share", Remedy.SETTING),
         ([_gate(GateName.BENCHMARK, None, None)], _manifest(), "about benchmark", Remedy.SETTING),
     ],
 )
@@ -289,3 +294,29 @@ def test_what_passed_needs_no_help() -> None:
     warned = _gate(GateName.THROUGHPUT, 0.1, 1.0, block=False)
 
     assert cause_of([passed, warned], _manifest()) is None
+
+
+_OF_MAINTAINERS = "a secret of maintainers"
+_RECORD = Override(adapter_sha256="a" * 64, receipt_sha256="b" * 64, by="me", reason="A good reason.", timestamp_unix=1)
+
+
+def test_an_override_without_a_version_keeps_its_signature(tmp_path: Path) -> None:
+    """Earlier code signed what it wrote, which names no version of its format; so does the history that it was used."""
+    written = json.loads(sign_override(_RECORD, _OF_MAINTAINERS).model_dump_json())
+    del written["format_version"]
+    path = tmp_path / OVERRIDE
+    path.write_text(json.dumps(written))
+    signed = {name: value for name, value in written.items() if name != "signature"}
+    text = json.dumps(signed, sort_keys=True, separators=(",", ":"))
+
+    assert written["signature"] == hmac.new(_OF_MAINTAINERS.encode(), text.encode(), hashlib.sha256).hexdigest()
+    assert read_override(path, _OF_MAINTAINERS).sha256 == key_of(written)
+
+
+def test_an_override_of_a_newer_version_asks_for_an_upgrade(tmp_path: Path) -> None:
+    """And not for another one."""
+    path = tmp_path / OVERRIDE
+    path.write_text(json.dumps(json.loads(_RECORD.model_dump_json()) | {"format_version": 2}))
+
+    with pytest.raises(ConfigurationError, match=r"written by a newer version .*Upgrade it\.$"):
+        read_override(path, _OF_MAINTAINERS)

@@ -5,11 +5,11 @@ from random import Random
 import pytest
 
 from mens_pipeline.evaluation.results import EvalResults
-from mens_pipeline.evaluation.statistics import paired, power_of_regression
+from mens_pipeline.evaluation.statistics import compare_paired, power_of_regression
 from mens_pipeline.promotion.gate import GateInputs, decide
 from mens_pipeline.promotion.policy import GateName, load_gate_policy
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline_tests.evaluation.judged import GOOD, evaluation
+from mens_pipeline_tests.evaluation.scored import GOOD, evaluation
 
 _NUM_TASKS = 112 + 86
 _NUM_RUNS = 200
@@ -28,7 +28,7 @@ def _outcomes(random: Random, chances: list[tuple[float, float]]) -> _Outcomes:
 def _compared(first: _Outcomes, candidate: _Outcomes) -> EvalResults:
     """A candidate beside another model, which is base and champion at once."""
     assert _RESULTS.champion is not None
-    parse, passes = (paired([o[n] for o in first], [o[n] for o in candidate]) for n in range(2))
+    parse, passes = (compare_paired([o[n] for o in first], [o[n] for o in candidate]) for n in range(2))
     differences = {"parse_difference": parse, "pass_difference": passes}
     champion = _RESULTS.champion.model_copy(update=differences)
     return _RESULTS.model_copy(update={**differences, "champion": champion})
@@ -75,7 +75,7 @@ def test_the_computed_power_is_that_of_the_gate() -> None:
     num_runs, num_called = 2_000, 0
     for _ in range(num_runs):
         drawn = [random.random() for _ in range(_NUM_TASKS)]
-        difference = paired([chance < 0.65 for chance in drawn], [0.15 <= chance < 0.7 for chance in drawn])
+        difference = compare_paired([chance < 0.65 for chance in drawn], [0.15 <= chance < 0.7 for chance in drawn])
         num_called += difference.difference < 0 and difference.p_value < _THRESHOLDS.max_regression_p
     power = power_of_regression(_NUM_TASKS, 0.1, 0.1, _THRESHOLDS.max_regression_p)
 

@@ -1,17 +1,22 @@
-"""How much of an exam is asked, and when asking more is worth it."""
+"""How much of an eval suite is asked, and when asking more is worth it."""
 
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
 from mens_pipeline.evaluation.results import EvalResults
-from mens_pipeline.evaluation.statistics import paired, rate_of
+from mens_pipeline.evaluation.statistics import compare_paired, rate_of
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.promotion.policy import GateName, load_gate_policy
 from mens_pipeline.promotion.rounds import Demands, rounds_of, undecided_gates
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline_tests.evaluation.judged import GOOD, PROGRESS, evaluation, task, with_overall, with_suite
+from mens_pipeline_tests.evaluation.scored import GOOD, PROGRESS, evaluation, task, with_overall, with_suite
 
 _CI = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("ci")
 _BENCH = tuple(task(number, Suite.BENCHMARK) for number in range(5))
@@ -24,8 +29,8 @@ def _files(*sizes: int) -> tuple[Task, ...]:
     )
 
 
-def _rounds(exam: Sequence[Task], first: int, most: int) -> tuple[tuple[Task, ...], ...]:
-    return rounds_of(exam, _CI.model_copy(update={"first_heldout_tasks": first, "max_rounds": most}))
+def _rounds(eval_suite: Sequence[Task], first: int, most: int) -> tuple[tuple[Task, ...], ...]:
+    return rounds_of(eval_suite, _CI.model_copy(update={"first_heldout_tasks": first, "max_rounds": most}))
 
 
 def _num_heldout(rounds: Sequence[Sequence[Task]]) -> list[int]:
@@ -34,13 +39,15 @@ def _num_heldout(rounds: Sequence[Sequence[Task]]) -> list[int]:
 
 def test_an_exam_is_divided_by_whole_files() -> None:
     """Every task is asked once, in its order, and the benchmark at first."""
-    exam = (*_files(*[5] * 40), *_BENCH)
-    rounds = _rounds(exam, 100, 3)
+    eval_suite = (*_files(*[5] * 40), *_BENCH)
+    rounds = _rounds(eval_suite, 100, 3)
 
     assert _num_heldout(rounds) == [100, 50, 50]
     assert [sum(task in _BENCH for task in part) for part in rounds] == [5, 0, 0]
-    assert sorted(task.id for part in rounds for task in part) == sorted(task.id for task in exam)
-    assert all([exam.index(task) for task in part] == sorted(exam.index(task) for task in part) for part in rounds)
+    assert sorted(task.id for part in rounds for task in part) == sorted(task.id for task in eval_suite)
+    assert all(
+        [eval_suite.index(task) for task in part] == sorted(eval_suite.index(task) for task in part) for part in rounds
+    )
     files = [{task.file for task in part} for part in rounds]
     assert files[0].isdisjoint(files[1] | files[2])
     assert files[1].isdisjoint(files[2])
@@ -79,7 +86,7 @@ def _results(hits: int, total: int = 100, **overall: Any) -> EvalResults:
         "stop_rate": rate_of([True] * 100),
         **overall,
     }
-    gain = paired([False] * 20, [True] * 20)
+    gain = compare_paired([False] * 20, [True] * 20)
     served = evaluation(adapter=(GOOD,) * 3, second=(None,)).results
     heldout = {"parse_rate": rate, "resolve_rate": rate_of([True] * total), "num_tasks": total}
     results = with_suite(with_overall(served, **good), Suite.HELDOUT, **heldout)
@@ -138,13 +145,13 @@ def test_a_small_exam_grows() -> None:
     small = _results(40, 40)
     uncovered = _results(95, coverage=small.adapter.overall.coverage.model_copy(update={"share": 0.4}))
 
-    assert _asks(small) == (GateName.EXAM_SIZE,)
+    assert _asks(small) == (GateName.SUITE_SIZE,)
     assert _asks(uncovered) == (GateName.COVERAGE,)
 
 
 def test_hidden_tests_ask_for_more_where_there_are_more() -> None:
     """Three gains are no proof; a reserve without tests cannot give one."""
-    gain = paired([False] * 20, [True] * 3 + [False] * 17)
+    gain = compare_paired([False] * 20, [True] * 3 + [False] * 17)
     results = _results(95).model_copy(update={"test_difference": gain})
     tested = tuple(task(number, file=f"{number}.vox", tests="@test fn t() { assert(true) }") for number in range(5))
 
@@ -175,6 +182,62 @@ def test_the_benchmark_cannot_grow() -> None:
 
 def test_a_gain_over_the_base_asks_for_more() -> None:
     """Five of five parse that the base does not, which chance gives once in sixteen."""
-    results = _results(95).model_copy(update={"parse_difference": paired([False] * 5, [True] * 5)})
+    results = _results(95).model_copy(update={"parse_difference": compare_paired([False] * 5, [True] * 5)})
 
     assert _asks(results) == (GateName.GAIN_OVER_BASE,)
+
+
+_POLICY: Final = {
+    '    THROUGHPUT = "throughput"\n': '    THROUGHPUT = "throughput"\n    LENGTH = "length"\n',
+    "    max_truncation: float": "    max_length: float = 9\n    max_truncation: float",
+}
+_GATE: Final = {
+    "GATES: Final": """def _length(inputs: GateInputs, thresholds: Thresholds) -> Measured:
+    return Measured(GateStatus.UNDECIDED, 12.0, thresholds.max_length, "completions have 12 tokens: cannot tell yet")
+
+
+GATES: Final""",
+    "    GateName.THROUGHPUT: Gate": """    GateName.LENGTH: Gate("Completions are short", RESULTS, _length),
+    GateName.THROUGHPUT: Gate""",
+}
+_ASK: Final = """
+from mens_pipeline.promotion import gate
+from mens_pipeline.promotion.report.page import headline
+from mens_pipeline_tests.promotion import test_rounds
+from mens_pipeline_tests.promotion.verdicts import RESULTS, inputs, receipt_of
+print(gate.__file__)
+print(*test_rounds._asks(test_rounds._results(90)))
+print(*test_rounds._asks(test_rounds._results(66)))
+receipt = receipt_of(*gate.decide(inputs(), test_rounds._CI))
+print([row.title for row in headline(RESULTS, receipt).gates if row.word == "cannot tell"])
+"""
+
+
+def test_a_gate_is_added_in_two_files_and_asks_for_more_where_it_cannot_tell(tmp_path: Path) -> None:
+    """As CONTRIBUTING says: name and threshold in one, the measure in the other; rounds and page know it from there."""
+    package = tmp_path / "mens_pipeline"
+    shutil.copytree(PROJECT_ROOT / "mens_pipeline", package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, changes in (("policy.py", _POLICY), ("gate.py", _GATE)):
+        text = (package / "promotion" / name).read_text()
+        for old, new in changes.items():
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        (package / "promotion" / name).write_text(text)
+    for name in ("mens_pipeline_tests", "config"):
+        (tmp_path / name).symlink_to(PROJECT_ROOT / name)
+    found = subprocess.run(
+        [sys.executable, "-c", _ASK],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.splitlines() == [
+        str(package / "promotion" / "gate.py"),
+        "length",
+        "parse_rate length",
+        "['Completions are short']",
+    ]

@@ -9,7 +9,7 @@ import pytest
 
 from mens_pipeline.configured import signing_of
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS
+from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS
 from mens_pipeline.models.adapter import ADAPTER, WEIGHTS, adapter_digest
 from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, champion_of, history_of, sign_history
 from mens_pipeline.promotion.history import KIND as PROMOTED
@@ -20,7 +20,7 @@ from mens_pipeline.serving.served_model import candidate_model, champion_model
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.signing import SIGNATURE, Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, promoted, trained, verdict_of
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote, promoted, scored, trained, verdict_of
 from mens_pipeline_tests.serving.running import CPU
 
 _PRIVATE = "5b" * 32
@@ -122,9 +122,9 @@ def _without_signature_of(name: str, text: str) -> Callable[[Artifact], None]:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda evaluation: _written_over(evaluation, JUDGED_ANSWERS, ""), "its signature is not of the key"),
+        (lambda evaluation: _written_over(evaluation, SCORED_COMPLETIONS, ""), "its signature is not of the key"),
         (lambda evaluation: (evaluation.path / RESULTS).write_text("{}"), f"changed since it was written: {RESULTS}"),
-        (_without_signature_of(JUDGED_ANSWERS, ""), "it is not signed"),
+        (_without_signature_of(SCORED_COMPLETIONS, ""), "it is not signed"),
     ],
     ids=["with its digest", "alone", "without the signature"],
 )
@@ -136,7 +136,7 @@ def test_an_evaluation_is_judged_as_it_was_signed(
     spoil(evaluation)
 
     with pytest.raises(RefusedError, match=f"^{evaluation.path}: {message}.*Evaluate again"):
-        judged(run, store, evaluation)
+        scored(run, store, evaluation)
 
 
 def _lines(store: ArtifactStore) -> list[dict[str, object]]:
@@ -213,7 +213,7 @@ def _rolled_back(folder: Path, store: ArtifactStore) -> Path:
 def test_a_history_counts_as_it_was_signed(
     tmp_path: Path, store: ArtifactStore, forge: Callable[[ArtifactStore], None], message: str
 ) -> None:
-    """With its hashes made anew; neither is a withdrawn adapter promoted again nor anything judged or served."""
+    """With its hashes made again; neither is a withdrawn adapter promoted again nor anything judged or served."""
     run = _rolled_back(tmp_path, store)
     gate = verdict_of(run, store)
     forge(store)
@@ -258,7 +258,7 @@ def test_what_was_signed_is_promoted_with_a_signature(run: Path, store: Artifact
     """By the key, and where only its public half is known."""
     champion = promote(verdict_of(run, store), run, store, PRESENT, now=NOW).champion
 
-    assert signing.objection(champion) is None
+    assert signing.find_reason(champion) is None
     assert champion_of(_with(store, signing)) == champion
     assert json.loads((champion.path / SIGNATURE).read_text())["public_key"] == signing.public_key
     assert not promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1).changed
@@ -307,13 +307,13 @@ def test_only_a_signed_champion_is_served(run: Path, store: ArtifactStore) -> No
     inputs = {**champion.manifest["inputs"], "adapter_sha256": adapter_digest(champion.path)}
     champion.manifest["inputs"].update(inputs)
 
-    assert "of something else" in str(_CHECKING.objection(champion))
+    assert "of something else" in str(_CHECKING.find_reason(champion))
 
 
 def test_only_a_signed_verdict_lets_a_candidate_be_served(store: ArtifactStore) -> None:
     """Its header would tell what a forged verdict says."""
-    parent = store.built("qlora_adapter", {}, lambda _folder: {})[0]
-    store.built("benchmark_gate", {}, lambda _folder: {}, [parent])
+    parent = store.build("qlora_adapter", {}, lambda _folder: {})[0]
+    store.build("benchmark_gate", {}, lambda _folder: {}, [parent])
 
     with pytest.raises(RefusedError, match="it is not signed"):
         candidate_model(_with(store, _CHECKING), CPU)

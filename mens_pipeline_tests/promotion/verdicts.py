@@ -4,13 +4,13 @@ from typing import Any
 
 from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.evaluation.scores import Coverage
-from mens_pipeline.evaluation.statistics import Rate, paired, rate_of
+from mens_pipeline.evaluation.statistics import Rate, compare_paired, rate_of
 from mens_pipeline.evaluation.tasks import Suite
-from mens_pipeline.promotion.gate import GateInputs, GateOutcome, GateStatus, decide
-from mens_pipeline.promotion.policy import GateName, Thresholds, load_gate_policy
+from mens_pipeline.promotion.gate import GateInputs, decide
+from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, Thresholds, load_gate_policy
 from mens_pipeline.promotion.receipt import Receipt
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline_tests.evaluation.judged import BROKEN, GOOD, SUBJECT, evaluation, with_overall, with_suite
+from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, SUBJECT, evaluation, with_overall, with_suite
 
 FULL = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("full")
 STRICT = FULL.model_copy(update={"warn_only": (), "parse_rate_floor": FULL.min_parse_rate})
@@ -28,9 +28,9 @@ def coverage_of(num_present: int) -> Coverage:
 
 _GOOD = evaluation(base=(BROKEN,) * 4, adapter=(GOOD,) * 4, champion=(GOOD,) * 4, second=(None,)).results
 _ALL = rate_of([True] * 120)
-NOTHING = paired([], [])
-SAME = paired([True] * 100, [True] * 100)
-_EIGHT = paired([False] * 8, [True] * 8)
+NOTHING = compare_paired([], [])
+SAME = compare_paired([True] * 100, [True] * 100)
+_EIGHT = compare_paired([False] * 8, [True] * 8)
 RESULTS = with_overall(
     with_suite(
         with_suite(_GOOD, Suite.HELDOUT, parse_rate=_ALL, resolve_rate=_ALL, num_tasks=120),
@@ -97,7 +97,7 @@ def said(
 
 
 def receipt_of(*gates: GateOutcome, **changes: Any) -> Receipt:
-    """A receipt with some gates, about the adapter of `judged`."""
+    """A receipt with some gates, about the adapter of `scored`."""
     values: dict[str, Any] = {
         "timestamp_unix": 1_700_000_000,
         "run_dir": "runs/one",

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import torch  # noqa: TID253 - batches are tensors
 
+from mens_pipeline.corpus.schema.reasons import Skipped
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.models.chat import IM_END, Encoded, render_prompt
-from mens_pipeline.scratch.data import JsonlDataLoader, Skipped, collate
-from mens_pipeline.scratch.tokenizer import EOS, decode
+from mens_pipeline.scratch.data import JsonlDataLoader
+from mens_pipeline.scratch.tokenizer import EOS, PAD, decode
+from mens_pipeline.training.common_trainer import pad_rows
 from mens_pipeline_tests.training.runs import pairs
 
 
@@ -52,9 +54,9 @@ def test_a_row_that_is_skipped_has_a_reason(tmp_path: Path, row: Any, reason: Sk
     loader = JsonlDataLoader(_file(tmp_path, _row(), row, "", _row()), min_rating=3)
 
     assert len(loader) == 2
-    assert loader.skipped == {reason: 1}
-    assert loader.seen == 3
-    assert loader.adds_up()
+    assert loader.counts.dropped == {reason: 1}
+    assert loader.counts.seen == 3
+    assert loader.counts.num_lost == 0
     assert loader.account()["skipped"] == {str(other): int(other is reason) for other in Skipped}
 
 
@@ -98,10 +100,10 @@ def test_rows_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
     """In any order, each as it stands in the file; a file that changed meanwhile is noticed."""
     path = _file(tmp_path, *(pair.model_dump(mode="json") for pair in pairs(20)))
     loader = JsonlDataLoader(path)
-    answers = [decode(loader[number].completion) for number in (19, 0, 7)]
+    replies = [decode(loader[number].completion) for number in (19, 0, 7)]
     path.write_text(path.read_text().replace("return n + 0", "return n + 0 + 0", 1))
 
-    assert [answer.split("(")[0] for answer in answers] == ["fn f19", "fn f0", "fn f7"]
+    assert [reply.split("(")[0] for reply in replies] == ["fn f19", "fn f0", "fn f7"]
     assert len(list(JsonlDataLoader(path))) == 20
     with pytest.raises(RefusedError, match=r"train\.jsonl:1: changed while it was in use\. Run the same again"):
         loader[0]
@@ -110,7 +112,7 @@ def test_rows_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
 @pytest.mark.seed_row(55)
 def test_a_batch_is_padded_and_its_requests_are_masked() -> None:
     """Padding is 0 and unseen; only answers have labels."""
-    batch = collate([Encoded((5, 6, 7), (8, 2)), Encoded((5,), (6, 2))])
+    batch = pad_rows([Encoded((5, 6, 7), (8, 2)), Encoded((5,), (6, 2))], PAD)
     expected: dict[str, list[list[int]]] = {
         "input_ids": [[5, 6, 7, 8, 2], [5, 6, 2, 0, 0]],
         "attention_mask": [[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]],

@@ -8,9 +8,9 @@ import torch  # noqa: TID253 - these tests compute
 from torch.nn.functional import cross_entropy  # noqa: TID253 - likewise
 
 from mens_pipeline.models.chat import Encoded
-from mens_pipeline.scratch.data import collate
 from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig, Shape
-from mens_pipeline.scratch.tokenizer import transformers_tokenizer
+from mens_pipeline.scratch.tokenizer import PAD, transformers_tokenizer
+from mens_pipeline.training.common_trainer import pad_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -56,7 +56,7 @@ def test_no_token_sees_what_comes_after_it() -> None:
 def test_the_loss_is_that_of_the_labelled_positions() -> None:
     """The next token at each, prompt and padding left out."""
     model = _model()
-    batch = collate([Encoded((5, 6, 7), (8, 9, 2)), Encoded((5,), (6, 2))])
+    batch = pad_rows([Encoded((5, 6, 7), (8, 9, 2)), Encoded((5,), (6, 2))], PAD)
     with torch.no_grad():
         loss = model(**batch).loss
     logits = _logits(model, batch["input_ids"], attention_mask=batch["attention_mask"])[:, :-1]

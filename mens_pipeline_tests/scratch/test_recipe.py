@@ -1,5 +1,6 @@
 """The shapes and their sizes, and recipes that hold together."""
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig, ScratchRecipe, S
 @pytest.mark.seed_row(54)
 def test_the_full_model_is_what_was_asked_for() -> None:
     """Twelve layers of eight heads, 512 wide, 2,048 inside, a tenth left out, 512 places, 133 ids: 38.2 million."""
-    assert SHAPES[ScratchConfig.DEFAULT].as_json() == {
+    assert asdict(SHAPES[ScratchConfig.DEFAULT]) == {
         "num_hidden_layers": 12,
         "num_attention_heads": 8,
         "hidden_size": 512,

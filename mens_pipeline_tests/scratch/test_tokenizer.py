@@ -1,6 +1,5 @@
 """VoxTokenizer: its table, its way of matching, what comes back, and that transformers has the same."""
 
-import runpy
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mens_pipeline.models.chat import FileTokenizer, render_prompt
-from mens_pipeline.scratch import tokenizer as module
+from mens_pipeline.models.chat import render_prompt
+from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.scratch.tokenizer import (
     CHARACTERS,
     COMPOUNDS,
@@ -21,10 +20,10 @@ from mens_pipeline.scratch.tokenizer import (
     encode,
     num_unknown,
     transformers_tokenizer,
-    vocabulary_page,
 )
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.language.examples import golden_programs
+from mens_pipeline_tests.reference import tokenizer_page
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -103,12 +102,11 @@ def test_golden_programs_get_shorter() -> None:
     assert sum(map(len, texts)) / sum(map(len, tokens)) > 1.27
 
 
-def test_the_page_holds_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_holds_the_table() -> None:
     """`docs/vox-tokenizer.md` is what the code writes; a line for each id."""
     page = (PROJECT_ROOT / "docs" / "vox-tokenizer.md").read_text(encoding="utf-8")
-    runpy.run_path(module.__file__, run_name="__main__")
 
-    assert page == vocabulary_page() == capsys.readouterr().out
+    assert page == tokenizer_page()
     assert sum(line.split(" | ")[0].removeprefix("| ").isdecimal() for line in page.splitlines()) == len(VOCABULARY)
     assert "| 98 | `workflow` | compound |" in page
 

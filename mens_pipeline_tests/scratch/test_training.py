@@ -38,7 +38,7 @@ def _trainer(run: PreparedScratch) -> Any:
     """A trainer just before its first step."""
     from mens_pipeline.jobs.progress import TelemetryLog  # noqa: PLC0415 - likewise
     from mens_pipeline.scratch import train as module  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.progress import Progress, StopRequest  # noqa: PLC0415 - loads the deep learning stack
+    from mens_pipeline.training.common_trainer import Progress, StopRequest  # noqa: PLC0415 - loads the deep learning stack
     from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
 
     loader = JsonlDataLoader(run.job.train_path)
@@ -75,9 +75,9 @@ def test_what_was_learnt_comes_back(tmp_path: Path) -> None:
         add_generation_prompt=True,
     )
     inputs = tokenizer(text, return_tensors="pt")
-    answer = model.eval().generate(**inputs, max_new_tokens=80, do_sample=False)[0, inputs["input_ids"].shape[1] :]
+    completion = model.eval().generate(**inputs, max_new_tokens=80, do_sample=False)[0, inputs["input_ids"].shape[1] :]
 
-    written = decode(answer.tolist())
+    written = decode(completion.tolist())
 
     assert re.fullmatch(r"fn f\d+\(n: int\) to int \{\n    return n \+ \d+\n\}<\|im_end\|>", written), written
 
@@ -173,7 +173,7 @@ def test_another_contract_does_not_go_on_with_a_run(tmp_path: Path) -> None:
 
     assert prepared(tmp_path).job.contract_digest == run.job.contract_digest
     assert prepared(tmp_path, save_steps=7).job.contract_digest == run.job.contract_digest
-    with pytest.raises(RefusedError, match=r"holds another run .* Name another --output-dir, or begin anew"):
+    with pytest.raises(RefusedError, match=r"holds another run .* Name another --output-dir, or begin again"):
         prepared(tmp_path, seed=7)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.jobs.kinds import KINDS
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.protocol import ExitCode
+from mens_pipeline.jobs.run import KINDS
 from mens_pipeline.settings import PROJECT_ROOT
 
 

@@ -13,13 +13,14 @@ import pytest
 
 from mens_pipeline.delivery.merge_source import refuse_misfit
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.prepare import judged_model
+from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.protocol import mark_complete, newest_checkpoint
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, Adapter
 from mens_pipeline.models.base import describe_base, digest_of_folder
-from mens_pipeline.models.chat import IM_END, IM_START, TEMPLATE, FileTokenizer, control_tokens, encode, escape
+from mens_pipeline.models.chat import IM_END, IM_START, TEMPLATE, control_tokens, encode, escape
 from mens_pipeline.models.find_base import WHEEL, find_base_model
+from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline_tests.evaluation.runs import trained
 from mens_pipeline_tests.training.runs import prepared
@@ -191,7 +192,7 @@ def test_a_run_that_names_such_a_base_is_not_loaded(
     (run / ADAPTER / "adapter_config.json").write_text(json.dumps({"r": 4, "peft_type": "LORA"}))
 
     with pytest.raises(RefusedError, match=message):
-        judged_model("adapter", Adapter.open(run), Device("cpu", "tests", None, has_bfloat16=False))
+        evaluated_model("adapter", Adapter.open(run), Device("cpu", "tests", None, has_bfloat16=False))
     with pytest.raises(RefusedError, match=message):
         refuse_misfit(Adapter.open(run))
 
@@ -255,7 +256,7 @@ def test_a_hostile_configuration_is_a_refusal(tmp_path: Path, config: str) -> No
     folder = write_folder(tmp_path / "base")
     (folder / "config.json").write_text(config)
 
-    with pytest.raises(RefusedError, match=r"base: "):
+    with pytest.raises(RefusedError, match=r"base(/config\.json)?: "):
         describe_base("base", None, folder, "folder", None)
 
 

@@ -15,8 +15,7 @@ from mens_pipeline.cli.check import MAX_REQUEST_BYTES, check_stream
 from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.mix import MixConfig, MixSource, RecordFormat
 from mens_pipeline.corpus.curate.mixed_train_set import read_sources
-from mens_pipeline.corpus.curate.repetition import Repetition
-from mens_pipeline.corpus.curate.validate import Quarantined, ValidationReport, validate_rows
+from mens_pipeline.corpus.curate.validate import Quarantined, Repetition, ValidationReport, validate_rows
 from mens_pipeline.corpus.schema.reasons import RejectReason, TelemetryDrop
 from mens_pipeline.corpus.schema.records import MAX_TEXT
 from mens_pipeline.corpus.schema.training_pair import read_pairs

@@ -14,12 +14,11 @@ from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
 from mens_pipeline.corpus.extract.extractors import MAX_PAGE_LINES, PageExtraction, extract_docs, extract_vox
 from mens_pipeline.corpus.extract.metadata import training_prompt
 from mens_pipeline.corpus.extract.page import Allowance, IncludeError, resolve_includes
-from mens_pipeline.corpus.extract.source_file import SourceFile
 from mens_pipeline.corpus.extract.sources import ROOTS_FILE, commit_of, files_below, head_commit, vox_files
 from mens_pipeline.corpus.extract.workspace import FileOutcome, extract_workspace
 from mens_pipeline.corpus.schema.account import Drop
 from mens_pipeline.corpus.schema.reasons import DropReason
-from mens_pipeline.corpus.schema.records import MAX_FILE_RECORDS
+from mens_pipeline.corpus.schema.records import MAX_FILE_RECORDS, SourceFile
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.storage.store import ArtifactStore
 

@@ -11,7 +11,7 @@ import pytest
 from mens_pipeline.jobs.environment import go_offline, training_environment
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline_tests.evaluation.runs import evaluated, judged, trained
+from mens_pipeline_tests.evaluation.runs import evaluated, scored, trained
 
 _PLANTED = {
     "MENS_OVERRIDE_KEY": "planted-override-key-0123456789",
@@ -105,7 +105,7 @@ def test_the_key_of_overrides_stays_in_the_environment(tmp_path: Path) -> None:
     """The record that it signs, the history and all messages do without."""
     store = ArtifactStore(tmp_path / "store")
     run = trained(tmp_path / "run")
-    gate = judged(run, store, evaluated(run, store, num_good=10))
+    gate = scored(run, store, evaluated(run, store, num_good=10))
     for name in gate.manifest["outputs"]:
         (run / name).write_bytes((gate.path / name).read_bytes())
     (run / "artifacts.json").write_text(f'{{"benchmark_gate": "{gate.key}"}}')

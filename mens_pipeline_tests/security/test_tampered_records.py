@@ -10,16 +10,16 @@ import pytest
 from mens_pipeline.corpus.curate.mix import load_mix_config
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS
-from mens_pipeline.evaluation.run_folder import FILE, remembered
+from mens_pipeline.evaluation.run_folder import FILE, recall_artifact
 from mens_pipeline.models.adapter import ADAPTER, CONFIGURATION, MANIFEST, WEIGHTS, adapter_digest
-from mens_pipeline.promotion.benchmark_gate import KIND as GATE
 from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, champion_of
 from mens_pipeline.promotion.promote import roll_back
-from mens_pipeline.promotion.receipt import RECEIPT, Override, read_override, signed
+from mens_pipeline.promotion.receipt import KIND as GATE
+from mens_pipeline.promotion.receipt import RECEIPT, Override, read_override, sign_override
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.cli.invoking import invoke
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, judged, promote, trained
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote, scored, trained
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def run(tmp_path: Path) -> Path:
 
 
 def _verdict(run: Path, store: ArtifactStore) -> Artifact:
-    return judged(run, store, evaluated(run, store))
+    return scored(run, store, evaluated(run, store))
 
 
 def _raise_scale(run: Path) -> None:
@@ -80,7 +80,7 @@ def test_an_evaluation_that_was_changed_gets_no_verdict(run: Path, store: Artifa
     path.write_text(path.read_text().replace("0.5", "0.9"))
 
     with pytest.raises(RefusedError, match=rf"changed since it was written: {RESULTS}\. Evaluate again"):
-        judged(run, store, evaluation)
+        scored(run, store, evaluation)
     assert not (store.root / GATE).exists()
 
 
@@ -127,7 +127,7 @@ def test_a_verdict_outside_the_store_is_none(run: Path, store: ArtifactStore, tm
     assert (store.root / GATE / key / RECEIPT).is_file()
 
     with pytest.raises(RefusedError, match="not there, or not in"):
-        remembered(run, GATE, RECEIPT, store, "Judge it.")
+        recall_artifact(run, GATE, RECEIPT, store, "Judge it.")
     assert invoke("promote", "--run-dir", run).exit_code == 1
     assert champion_key(store) is None
 
@@ -164,7 +164,7 @@ def test_notes_that_no_command_wrote_are_refused(run: Path, store: ArtifactStore
     (run / FILE).write_text(content)
 
     with pytest.raises(RefusedError, match="Delete it, and judge the run again"):
-        remembered(run, GATE, RECEIPT, store, "")
+        recall_artifact(run, GATE, RECEIPT, store, "")
 
 
 def _link_in_adapter(run: Path, target: Path) -> None:
@@ -297,7 +297,7 @@ def test_an_override_that_was_changed_is_refused(tmp_path: Path, changes: dict[s
         adapter_sha256="a" * 64, receipt_sha256="a" * 64, by="me", reason="a reason for it", timestamp_unix=NOW
     )
     path = tmp_path / "override.json"
-    path.write_text(signed(record, _KEY).model_dump_json())
+    path.write_text(sign_override(record, _KEY).model_dump_json())
     assert read_override(path, _KEY).by == "me"
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 

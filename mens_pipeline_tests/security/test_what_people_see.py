@@ -17,7 +17,7 @@ from mens_pipeline.language import visible_text
 from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.models.card import DataSource, model_card, plain
 from mens_pipeline.promotion.report import report_page
-from mens_pipeline_tests.evaluation.judged import BROKEN, evaluation, judged_answers
+from mens_pipeline_tests.evaluation.scored import BROKEN, evaluation, scored_completions
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.small_folder import described_base
 
@@ -121,15 +121,19 @@ class _Tags(HTMLParser):
 def test_no_prompt_answer_or_name_is_markup_of_the_report() -> None:
     """A page of hostile texts has the tags of an honest one, and no handler of events."""
     evaluated = evaluation(base=(BROKEN,) * 3, adapter=(BROKEN + _MARKUP,) * 3)
-    answers = [
-        answer.model_copy(update={"prompt": _MARKUP, "reference": _MARKUP, "asked": "function"})
-        for answer in judged_answers(evaluated)
+    completions = [
+        completion.model_copy(update={"prompt": _MARKUP, "reference": _MARKUP, "asked": "function"})
+        for completion in scored_completions(evaluated)
     ]
     honest = [
-        answer.model_copy(update={"prompt": "text", "reference": "text", "asked": "function"}) for answer in answers
+        completion.model_copy(update={"prompt": "text", "reference": "text", "asked": "function"})
+        for completion in completions
     ]
     results = evaluated.results.model_copy(update={"run_id": _MARKUP})
-    page, usual = report_page(results, answers, {1: 1.0}, None), report_page(evaluated.results, honest, {1: 1.0}, None)
+    page, usual = (
+        report_page(results, completions, {1: 1.0}, None),
+        report_page(evaluated.results, honest, {1: 1.0}, None),
+    )
     tags = _Tags(page).found
 
     assert [tag for tag, _ in tags if tag in {"script", "img", "svg", "style"}] == [
@@ -176,8 +180,8 @@ def test_a_card_is_no_markdown_of_strangers() -> None:
     )
     head, _, body = card.removeprefix("---\n").partition("\n---\n")
 
-    told = yaml.safe_load(head)
+    details = yaml.safe_load(head)
 
-    assert "evil" not in told
-    assert told["base_model"] == told["license"] == hostile
+    assert "evil" not in details
+    assert details["base_model"] == details["license"] == hostile
     assert not _kinds(body) & {"html_inline", "html_block", "link_open", "image"}

@@ -12,7 +12,8 @@ import httpx2
 from openai import OpenAI
 from pydantic import SecretStr
 
-from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
+from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import MANIFEST, Adapter
 from mens_pipeline.serving.completions import Defaults
@@ -70,6 +71,8 @@ def running(  # noqa: PLR0913 - what a server is told
     best_of: int = 1,
     *,
     names: bool = False,
+    show_all: bool = False,
+    accepted: AcceptedPieces | None = None,
 ) -> Iterator[Running]:
     """A server that is ready, and ends with the block.
 
@@ -80,6 +83,8 @@ def running(  # noqa: PLR0913 - what a server is told
         syntax: Whether the parser steers answers by default.
         best_of: Answers of which one is chosen by default.
         names: Whether members that a value has not are refused where the parser steers.
+        show_all: Whether pieces at a cursor are sent that the model is unsure of.
+        accepted: Table of accepted pieces.
     """
     if isinstance(folder, ServedModel):
         served = folder
@@ -89,8 +94,8 @@ def running(  # noqa: PLR0913 - what a server is told
         )
     lines: list[str] = []
     access = Access(SecretStr(token) if token else None, LOCAL_NAMES)
-    defaults = Defaults(syntax, best_of, names)
-    server = ModelServer(served, address_of("127.0.0.1", 0), access, limits, defaults, lines.append)
+    defaults = Defaults(syntax, best_of, names, show_all)
+    server = ModelServer(served, address_of("127.0.0.1", 0), access, limits, defaults, lines.append, accepted)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

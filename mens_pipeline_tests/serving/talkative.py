@@ -2,26 +2,31 @@
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST
 from mens_pipeline.models.base import describe_base
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
 _SPREAD = 0.4
 """Of its weights; with as much of it attention decides what comes next."""
 
 
-def write_talkative(folder: Path) -> Path:
+def write_talkative(folder: Path, tokenizer: "Tokenizer | None" = None) -> Path:
     """A Llama of random weights, the same each time, as a Hugging Face folder with our chat template.
 
     Args:
         folder: Where it goes.
+        tokenizer: One that knows the control tokens of ChatML; None for one of single bytes.
     """
     import torch
     from transformers import AutoConfig, LlamaForCausalLM
 
-    write_tiny_base(folder)
+    write_tiny_base(folder, tokenizer)
     config = AutoConfig.from_pretrained(folder)
     config.update({"tie_word_embeddings": False, "initializer_range": _SPREAD})
     torch.manual_seed(1)
@@ -68,3 +73,17 @@ def write_run(folder: Path, base: Path, rank: int = 4, *, is_neutral: bool = Fal
     manifest = manifest_about(described_base, system_prompt="You write Vox, in a run.")
     (folder / MANIFEST).write_text(json.dumps(manifest))
     return folder
+
+
+def write_taught_run(folder: Path, base: Path) -> Path:
+    """A run that was shown holes in programs; its weights know nothing of Vox.
+
+    Args:
+        folder: Where it goes.
+        base: The base.
+    """
+    run = write_run(folder, base)
+    manifest = json.loads((run / MANIFEST).read_text())
+    manifest["result"]["kinds"] = {"infill": {"tokens_shown": 9, "share": 0.5, "epochs": 1.0}}
+    (run / MANIFEST).write_text(json.dumps(manifest))
+    return run

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from openai.types.chat.chat_completion import ChatCompletion
 
-from mens_pipeline.inference.generation import is_program
-from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.inference.generation import Syntax, is_program
 from mens_pipeline.language import Mode
 from mens_pipeline.serving.queue import Limits
 from mens_pipeline_tests.serving.running import Running, running
+
+# PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 
 _LIMITS = Limits(3, 20_000, 300.0, 400)
 
@@ -85,10 +87,10 @@ def test_ollamas_shape_gets_the_choice_of_the_server(choosing: Running) -> None:
     body = {"model": "mens", "prompt": "Write a function.", "stream": False, "options": {"num_predict": 8}}
     cold = {**body, "options": {"num_predict": 8, "temperature": 0}}
     with choosing.http() as client:
-        answer, greedy = (client.post("/api/generate", json=one).json() for one in (body, cold))
+        reply, greedy = (client.post("/api/generate", json=one).json() for one in (body, cold))
 
-    assert answer["best_of"] == 3
-    assert answer["eval_count"] > 8
+    assert reply["best_of"] == 3
+    assert reply["eval_count"] > 8
     assert "best_of" not in greedy
 
 
@@ -104,11 +106,11 @@ def test_what_makes_no_sense_is_refused(choosing: Running, options: dict[str, An
     """With what to do."""
     with choosing.http() as client:
         body = {"model": "mens", "messages": [{"role": "user", "content": "x"}], **options}
-        answer = client.post("/v1/chat/completions", json=body)
+        reply = client.post("/v1/chat/completions", json=body)
 
-    assert answer.status_code == 400
-    assert answer.json()["error"]["message"].startswith(found)
-    assert answer.json()["error"]["param"] == "best_of"
+    assert reply.status_code == 400
+    assert reply.json()["error"]["message"].startswith(found)
+    assert reply.json()["error"]["param"] == "best_of"
 
 
 def test_a_request_may_do_without_a_choice(choosing: Running) -> None:
@@ -124,6 +126,64 @@ def test_where_none_comes_to_its_end_the_request_fails(endless_model: Path) -> N
     with running(endless_model, Limits(2, 20_000, 1.0, 900_000), best_of=2) as server, server.http() as client:
         # So cold that what is drawn is what is most likely, of which there is no end.
         body = {"model": "mens", "messages": [{"role": "user", "content": "x"}], "temperature": 0.01}
-        answer = client.post("/v1/chat/completions", json=body)
+        reply = client.post("/v1/chat/completions", json=body)
 
-    assert answer.status_code == 504
+    assert reply.status_code == 504
+
+
+_PREFIX, _SUFFIX = "let x = ", "\n"
+
+
+def test_one_of_several_pieces_at_a_cursor_is_given(taught: Running) -> None:
+    """The likeliest of the same draws that stand; it says of how many, whole or streamed."""
+    options: dict[str, Any] = {
+        "model": "mens",
+        "prompt": _PREFIX,
+        "suffix": _SUFFIX,
+        "max_tokens": 8,
+        "temperature": 1.2,
+        "top_p": 0.95,
+    }
+    client = taught.openai()
+    given = 0
+    for seed in range(6):
+        (chosen,) = client.completions.create(**options, seed=seed, best_of=2).choices
+        drawn = client.completions.create(**options, seed=seed, n=2).choices
+        streamed = client.completions.create(**options, seed=seed, best_of=2, stream=True)
+
+        assert (chosen.model_extra or {})["best_of"] == 2
+        assert "".join(chunk.choices[0].text for chunk in streamed) == chosen.text
+        assert chosen.text in {choice.text for choice in drawn}
+        assert bool(chosen.text) == any(choice.text for choice in drawn)
+        given += bool(chosen.text)
+
+    assert given > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"best_of": 9, "suffix": _SUFFIX}, "9 answers are more than"),
+        ({"best_of": 2, "n": 2, "suffix": _SUFFIX}, "one answer is chosen, and n asks for 2"),
+        ({"best_of": 2, "temperature": 0, "suffix": _SUFFIX}, "at a temperature of 0 all answers are the same"),
+        ({"best_of": 2}, "answers that go on from a text of yours are not compared"),
+        ({"best_of": 0}, "Input should be greater than or equal to 1"),
+    ],
+)
+def test_no_choice_at_a_cursor_is_refused(taught: Running, options: dict[str, Any], problem: str) -> None:
+    """Status 400 with a reason where best_of has no candidates to choose among."""
+    with taught.http() as client:
+        reply = client.post("/v1/completions", json={"model": "mens", "prompt": _PREFIX, **options})
+
+    assert reply.status_code == 400
+    assert reply.json()["error"]["message"].startswith(f"best_of: {problem}")
+
+
+def test_an_editor_is_not_refused_where_the_model_was_not_taught(server: Running) -> None:
+    """It goes on to the line end, without a choice."""
+    with server.http() as client:
+        body = {"model": "mens", "prompt": _PREFIX, "suffix": _SUFFIX, "best_of": 2, "max_tokens": 4}
+        reply = client.post("/v1/completions", json=body)
+
+    assert reply.status_code == 200
+    assert "was not trained for a suffix" in reply.headers["X-Mens-Warning"]

@@ -6,8 +6,9 @@ from typing import Any
 import openai
 import pytest
 
-from mens_pipeline.inference.sampling import Syntax
-from mens_pipeline.models.chat import TEMPLATE, FileTokenizer, Turn, encode_text, encode_turns
+from mens_pipeline.inference.generation import Syntax
+from mens_pipeline.models.chat import TEMPLATE, Turn, encode_text, encode_turns
+from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline_tests.serving.running import Running
 
 _ASK: list[Any] = [{"role": "user", "content": "Write a function."}]
@@ -17,24 +18,24 @@ _CHAT: dict[str, Any] = {"model": "mens", "messages": _ASK, "max_tokens": 20}
 def _post(server: Running, path: str, **fields: Any) -> tuple[dict[str, Any], str | None]:
     """The answer, and the warning beside it."""
     with server.http() as client:
-        answer = client.post(path, json=fields)
-    assert answer.status_code == 200, answer.text
-    return answer.json(), answer.headers.get("x-mens-warning")
+        reply = client.post(path, json=fields)
+    assert reply.status_code == 200, reply.text
+    return reply.json(), reply.headers.get("x-mens-warning")
 
 
-def _said(answer: dict[str, Any]) -> str:
-    content: str = answer["choices"][0]["message"]["content"]
+def _said(reply: dict[str, Any]) -> str:
+    content: str = reply["choices"][0]["message"]["content"]
     return content
 
 
 def test_more_tokens_than_there_may_be_are_fewer(server: Running) -> None:
     """Editors ask for 4,096 of any model; the answer has what there is, and the header says so."""
-    answer, warning = _post(server, "/v1/chat/completions", **{**_CHAT, "max_tokens": 4_096})
+    reply, warning = _post(server, "/v1/chat/completions", **{**_CHAT, "max_tokens": 4_096})
     long = [{"role": "user", "content": "x" * 350}]
     near_the_end, other = _post(server, "/v1/chat/completions", **{**_CHAT, "messages": long, "max_tokens": 200})
     usage = near_the_end["usage"]
 
-    assert answer["usage"]["completion_tokens"] <= 400
+    assert reply["usage"]["completion_tokens"] <= 400
     assert warning == "max_tokens 4096 is more than there is room for; it is 400 (--max-new-tokens)"
     assert usage["total_tokens"] <= 512
     assert other == f"max_tokens 200 is more than there is room for; it is {512 - usage['prompt_tokens']}"
@@ -47,12 +48,12 @@ def test_what_changes_nothing_here_is_ignored_and_told(server: Running) -> None:
     """The answer is the same; a stream says so as well."""
     plain, nothing = _post(server, "/v1/chat/completions", **_CHAT)
     extra = {"store": True, "reasoning_effort": "high", "verbosity": "low", "prompt_cache_key": "k", "user": None}
-    answer, warning = _post(server, "/v1/chat/completions", **_CHAT, **extra, ignored=["x\r\ny"])
+    reply, warning = _post(server, "/v1/chat/completions", **_CHAT, **extra, ignored=["x\r\ny"])
     with server.http() as client:
         streamed = client.post("/v1/chat/completions", json={**_CHAT, **extra, "stream": True})
 
     assert nothing is None
-    assert _said(answer) == _said(plain)
+    assert _said(reply) == _said(plain)
     assert warning == "ignored: prompt_cache_key, reasoning_effort, store, verbosity"
     assert streamed.headers["x-mens-warning"] == warning
 
@@ -62,15 +63,15 @@ def test_options_of_ollama_that_change_nothing_here_are_ignored(server: Running)
     asked = {"model": "mens", "prompt": "Write a function.", "stream": False}
     plain, _ = _post(server, "/api/generate", **asked, options={"num_predict": 20})
     options = {"num_predict": 20, "num_ctx": 8_192, "top_k": 40, "repeat_penalty": 1.1}
-    answer, warning = _post(server, "/api/generate", **asked, options=options)
+    reply, warning = _post(server, "/api/generate", **asked, options=options)
 
-    assert answer["response"] == plain["response"]
+    assert reply["response"] == plain["response"]
     assert warning == "ignored: options.num_ctx, options.repeat_penalty, options.top_k"
 
 
 def test_a_developer_is_the_system(server: Running) -> None:
     """The newer word for it."""
-    answers = [
+    replies = [
         _said(
             _post(
                 server, "/v1/chat/completions", **{**_CHAT, "messages": [{"role": role, "content": "Be brief."}, *_ASK]}
@@ -79,7 +80,7 @@ def test_a_developer_is_the_system(server: Running) -> None:
         for role in ("developer", "system")
     ]
 
-    assert answers[0] == answers[1] != _said(_post(server, "/v1/chat/completions", **_CHAT)[0])
+    assert replies[0] == replies[1] != _said(_post(server, "/v1/chat/completions", **_CHAT)[0])
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/api/chat"])
@@ -88,13 +89,13 @@ def test_a_last_message_of_the_assistant_is_gone_on_with(server: Running, path: 
     begun = {"role": "assistant", "content": "fn twice(n: int"}
     asked = {"model": "mens", "messages": [*_ASK, begun], "stream": False}
     limits = {"max_tokens": 20} if path.startswith("/v1") else {"options": {"num_predict": 20}}
-    answer, warning = _post(server, path, **asked, **limits)
-    tokenizer = FileTokenizer(server.served.judged.base_path)
+    reply, warning = _post(server, path, **asked, **limits)
+    tokenizer = FileTokenizer(server.served.evaluated.base_path)
     turns = (Turn("system", server.served.system_prompt), Turn("user", _ASK[0]["content"]))
     prompt = encode_turns(tokenizer, turns)
     whole = encode_turns(tokenizer, (*turns, Turn("assistant", begun["content"])))
-    said = _said(answer) if path.startswith("/v1") else answer["message"]["content"]
-    num_prompt = answer["usage"]["prompt_tokens"] if path.startswith("/v1") else answer["prompt_eval_count"]
+    said = _said(reply) if path.startswith("/v1") else reply["message"]["content"]
+    num_prompt = reply["usage"]["prompt_tokens"] if path.startswith("/v1") else reply["prompt_eval_count"]
 
     assert whole == (*prompt, *tokenizer.encode("fn twice(n: int", add_special_tokens=False))
     assert num_prompt == len(whole)
@@ -122,14 +123,14 @@ def test_a_text_goes_on_as_it_stands(server: Running) -> None:
             model="mens", prompt=[text], max_tokens=24, stream=True, stream_options={"include_usage": True}
         )
     )
-    tokenizer = FileTokenizer(server.served.judged.base_path)
+    tokenizer = FileTokenizer(server.served.evaluated.base_path)
     several = client.completions.create(model="mens", prompt=text, n=3, temperature=1.0, seed=1)
 
     ids = list(encode_text(tokenizer, text))
     by_ids = [client.completions.create(model="mens", prompt=sent, max_tokens=24) for sent in (ids, [ids])]
 
-    assert [answer.choices[0].text for answer in by_ids] == [whole.choices[0].text] * 2
-    assert [answer.usage for answer in by_ids] == [whole.usage] * 2
+    assert [reply.choices[0].text for reply in by_ids] == [whole.choices[0].text] * 2
+    assert [reply.usage for reply in by_ids] == [whole.usage] * 2
     assert whole.object == "text_completion"
     assert whole.usage is not None
     assert (
@@ -154,7 +155,7 @@ def test_a_text_goes_on_as_it_stands(server: Running) -> None:
         ({"prompt": [[1, 2], [3]]}, "prompt: 2 texts; send one a request"),
         ({"prompt": [1, 10_000_000]}, "prompt: the id 10000000 is none of the [0-9]+ tokens of the model"),
         ({"prompt": [1, "a"]}, "prompt"),
-        ({"prompt": "a", "suffix": "b"}, "suffix: not supported here, leave it out"),
+        ({"prompt": [1, 2], "suffix": "b"}, "suffix: only with a prompt that is a text"),
         ({"prompt": "a", "stop": ["", "b"]}, "stop: at most 4 texts, none of them empty"),
         ({"prompt": "a", "max_tokens": 0}, "max_tokens: "),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.serving.limits import BoundedConnection, most_connections, telling_once
+from mens_pipeline.serving.limits import BoundedConnection, limit_error_log, most_connections
 from mens_pipeline_tests.serving.running import TOKEN, Running
 
 _HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-A: "
@@ -24,7 +24,7 @@ def _connected(server: Running) -> socket.socket:
     return found
 
 
-def _answer(connection: socket.socket, end: bytes) -> bytes:
+def _reply(connection: socket.socket, end: bytes) -> bytes:
     """Head and body, up to an end."""
     received = b""
     while not received.endswith(end):
@@ -73,10 +73,10 @@ def test_a_connection_that_asks_goes_on(server: Running) -> None:
         connection.sendall(f"POST /api/chat HTTP/1.1\r\n{head}Content-Length: 2\r\n\r\n".encode())
         time.sleep(1.5)
         connection.sendall(b"{}")
-        assert b"400 Bad Request" in _answer(connection, b"}")
+        assert b"400 Bad Request" in _reply(connection, b"}")
         time.sleep(1.5)
         connection.sendall(f"GET /v1/models HTTP/1.1\r\n{head}\r\n".encode())
-        assert b"200 OK" in _answer(connection, b"]}")
+        assert b"200 OK" in _reply(connection, b"]}")
 
 
 @pytest.mark.threat("N8")
@@ -103,10 +103,10 @@ def test_where_all_are_busy_a_connection_is_refused(server: Running, monkeypatch
             connection.sendall(post.encode())
         time.sleep(0.5)
         with _connected(server) as third:
-            answer = third.recv(1_000)
+            reply = third.recv(1_000)
 
-    assert answer.startswith(b"HTTP/1.1 503 ")
-    assert b"Retry-After: 2" in answer
+    assert reply.startswith(b"HTTP/1.1 503 ")
+    assert b"Retry-After: 2" in reply
 
 
 def test_how_many_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,11 +122,11 @@ def test_how_many_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.threat("N8")
 def test_a_full_table_is_told_once() -> None:
     """Whatever else goes wrong in the loop is told as ever."""
-    told: list[str] = []
+    details: list[str] = []
     others: list[Any] = []
     loop = asyncio.new_event_loop()
     loop.default_exception_handler = others.append  # type: ignore[assignment, method-assign]
-    handle = telling_once(told.append)
+    handle = limit_error_log(details.append)
     for _ in range(1_000):
         handle(
             loop, {"message": "socket.accept() out of system resource", "exception": OSError(errno.EMFILE, "Too many")}
@@ -135,5 +135,5 @@ def test_a_full_table_is_told_once() -> None:
     handle(loop, other)
     loop.close()
 
-    assert told == ["connections wait: Too many. Allow this process more open files (ulimit -n)."]
+    assert details == ["connections wait: Too many. Allow this process more open files (ulimit -n)."]
     assert others == [other]

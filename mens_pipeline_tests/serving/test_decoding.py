@@ -9,8 +9,7 @@ import pytest
 from openai.types.chat.chat_completion import Choice
 
 from mens_pipeline.inference.constraint import Constraint
-from mens_pipeline.inference.generation import is_program
-from mens_pipeline.inference.sampling import Syntax
+from mens_pipeline.inference.generation import Syntax, is_program
 from mens_pipeline.language import Mode
 from mens_pipeline.serving import queue
 from mens_pipeline.serving.queue import Limits
@@ -95,16 +94,16 @@ def test_ollamas_shape_says_it_as_well(steering: Running) -> None:
     """In the document of the whole answer."""
     body = {"model": "mens", "prompt": "Write a function.", "stream": False, "options": {"num_predict": 16}}
     with steering.http() as client:
-        answer = client.post("/api/generate", json=body).json()
+        reply = client.post("/api/generate", json=body).json()
 
-    assert (answer["response"], answer["decoding"]) == (_choice(steering).message.content, "constrained")
+    assert (reply["response"], reply["decoding"]) == (_choice(steering).message.content, "constrained")
 
 
 def test_another_word_is_refused(steering: Running) -> None:
     """With the words that there are."""
     with steering.http() as client:
         body = {"model": "mens", "messages": [{"role": "user", "content": "x"}], "decoding": "strict"}
-        answer = client.post("/v1/chat/completions", json=body)
+        reply = client.post("/v1/chat/completions", json=body)
 
-    assert answer.status_code == 400
-    assert "'free', 'constrained' or 'fallback'" in answer.json()["error"]["message"]
+    assert reply.status_code == 400
+    assert "'free', 'constrained' or 'fallback'" in reply.json()["error"]["message"]

@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.sampling import Syntax
-from mens_pipeline.serving.generation import Completion, Event, Failed, GenerationRequest, GenerationResult, Piece
+from mens_pipeline.inference.generation import Syntax
+from mens_pipeline.serving.generation import (
+    Event,
+    Failed,
+    GenerationRequest,
+    GenerationResult,
+    PendingCompletion,
+    Piece,
+)
 from mens_pipeline.serving.http import RequestRefusedError
 from mens_pipeline.serving.queue import GenerationQueue, Limits, Loaded, State
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
@@ -30,7 +37,7 @@ class _Asked:
         request = GenerationRequest(
             "mens", prompt=tuple(prompt), max_tokens=num_tokens, deadline=deadline, syntax=syntax, seed=0
         )
-        self.completion = Completion(request, 0, self._listen)
+        self.completion = PendingCompletion(request, 0, self._listen)
 
     def _listen(self, event: Event) -> None:
         self.events.append(event)
@@ -253,7 +260,7 @@ def test_what_cannot_be_answered_in_time_is_not_begun() -> None:
         return loaded
 
     with _engine(slowly, Limits(1, 1_000, 1.0, 100)) as (engine, _):
-        first = _Asked(12)
+        first = _Asked(6)
         engine.submit([first.completion])
         assert isinstance(first.end(), GenerationResult)
         refused = [one for one in (_refusal(engine) for _ in range(5)) if one is not None]

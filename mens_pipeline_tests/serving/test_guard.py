@@ -72,10 +72,10 @@ def test_nothing_else_does(value: str) -> None:
 @pytest.mark.parametrize("path", ["/v1/models", "/api/tags", "/v1/chat/completions", "/nowhere", "/health/x"])
 def test_every_path_but_those_of_health_wants_the_token(server: Running, path: str) -> None:
     """Also one that leads nowhere."""
-    answer = httpx2.get(f"{server.url}{path}")
+    reply = httpx2.get(f"{server.url}{path}")
 
-    assert answer.status_code == 401
-    assert answer.headers["www-authenticate"] == "Bearer"
+    assert reply.status_code == 401
+    assert reply.headers["www-authenticate"] == "Bearer"
     assert httpx2.get(f"{server.url}/health").json() == {"status": "ok"}
     assert httpx2.get(f"{server.url}/ready").json() == {"status": "ready"}
 
@@ -97,11 +97,11 @@ def test_other_hosts_and_origins_are_refused_over_the_wire(server: Running) -> N
 def test_what_is_not_there_is_said_in_the_shape_of_the_path(server: Running) -> None:
     """No page of documentation, no list of paths that would load scripts from elsewhere."""
     with server.http() as client:
-        answers = {path: client.get(path) for path in ("/docs", "/openapi.json", "/v1/responses", "/api/ps")}
+        replies = {path: client.get(path) for path in ("/docs", "/openapi.json", "/v1/responses", "/api/ps")}
 
-    assert {answer.status_code for answer in answers.values()} == {404}
-    assert answers["/docs"].json()["error"]["type"] == "not_found_error"
-    assert answers["/api/ps"].json() == {"error": "GET /api/ps: Not Found. See `mens serve --help` for what there is."}
+    assert {reply.status_code for reply in replies.values()} == {404}
+    assert replies["/docs"].json()["error"]["type"] == "not_found_error"
+    assert replies["/api/ps"].json() == {"error": "GET /api/ps: Not Found. See `mens serve --help` for what there is."}
 
 
 @pytest.mark.threat("N6")

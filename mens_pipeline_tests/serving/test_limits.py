@@ -82,14 +82,14 @@ def test_ollama_hears_of_it_in_its_own_shape(busy: Running) -> None:
 def test_more_than_may_wait_are_refused(busy: Running) -> None:
     """One is written, four wait, the others hear when to ask again; none is forgotten."""
     _is_free(busy)
-    answers: list[httpx2.Response] = []
-    threads = [threading.Thread(target=lambda: answers.append(_ask(busy, _ENDLESS))) for _ in range(9)]
+    replies: list[httpx2.Response] = []
+    threads = [threading.Thread(target=lambda: replies.append(_ask(busy, _ENDLESS))) for _ in range(9)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    codes = sorted(answer.status_code for answer in answers)
-    refused = next(answer for answer in answers if answer.status_code == 429)
+    codes = sorted(reply.status_code for reply in replies)
+    refused = next(reply for reply in replies if reply.status_code == 429)
 
     assert codes == [429] * 4 + [504] * 5
     assert int(refused.headers["retry-after"]) >= 1
@@ -118,10 +118,11 @@ def test_health_answers_while_a_model_writes(busy: Running) -> None:
     ("stream", "line"), [(True, " 200 in .* not to its end"), (False, " 499 in ")], ids=["stream", "whole"]
 )
 def test_a_client_that_goes_away_stops_its_answer(busy: Running, stream: bool, line: str) -> None:  # noqa: FBT001 - a parameter
-    """The place is free long before its time is over, and the log says so."""
+    """The place is free before its two seconds are over, and the log says so."""
     _is_free(busy)
     before = len(busy.lines)
     body = json.dumps({**_ENDLESS, "stream": stream}).encode()
+    begun = time.monotonic()
     with _connected(busy) as client:
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
         client.sendall(head.encode() + body)
@@ -129,12 +130,11 @@ def test_a_client_that_goes_away_stops_its_answer(busy: Running, stream: bool, l
             assert client.recv(64).startswith(b"HTTP/1.1 200")
         else:
             time.sleep(0.2)
-    begun = time.monotonic()
-    answer = _ask(busy, _SHORT)
+    reply = _ask(busy, _SHORT)
 
-    assert answer.status_code == 200
-    assert time.monotonic() - begun < 1
-    _within(5, lambda: any(re.search(line, said) for said in busy.lines[before:]))
+    assert reply.status_code == 200
+    assert time.monotonic() - begun < 2
+    _within(30, lambda: any(re.search(line, said) for said in busy.lines[before:]))
 
 
 @pytest.mark.threat("N3")
@@ -142,11 +142,11 @@ def test_a_client_that_goes_away_stops_its_answer(busy: Running, stream: bool, l
 def test_a_body_beyond_the_limit_is_refused(server: Running, size: int) -> None:
     """When it says how long it is, before any of it is read."""
     document = {**_SHORT, "messages": [{"role": "user", "content": "x" * size}]}
-    answer = _ask(server, document)
+    reply = _ask(server, document)
 
-    assert answer.status_code == 413
-    assert answer.json()["error"]["message"].startswith("The body is larger than 20000 bytes. Send less")
-    assert answer.json()["error"]["code"] == "request_too_large"
+    assert reply.status_code == 413
+    assert reply.json()["error"]["message"].startswith("The body is larger than 20000 bytes. Send less")
+    assert reply.json()["error"]["code"] == "request_too_large"
 
 
 @pytest.mark.threat("N3")
@@ -162,9 +162,9 @@ def test_a_body_that_does_not_say_its_length_is_read_up_to_the_limit(server: Run
             time.sleep(0.001)
 
     with server.http() as client:
-        answer = client.post("/v1/chat/completions", content=endless())
+        reply = client.post("/v1/chat/completions", content=endless())
 
-    assert answer.status_code == 413
+    assert reply.status_code == 413
     assert sent < 2_000_000
 
 
@@ -173,9 +173,9 @@ def test_a_body_that_lies_about_its_length_is_refused(server: Running) -> None:
     with _connected(server) as client:
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
         client.sendall(f"{head}Content-Length: 2\r\nConnection: close\r\n\r\n".encode() + b"{}" + b" " * 50_000)
-        answer = client.recv(4_096)
+        reply = client.recv(4_096)
 
-    assert answer.startswith(b"HTTP/1.1 400")
+    assert reply.startswith(b"HTTP/1.1 400")
 
 
 class _Source:
@@ -251,7 +251,7 @@ def test_a_client_that_goes_away_before_its_body_is_a_line_of_the_log(server: Ru
 def test_a_body_that_is_no_request_is_refused(server: Running, content: bytes, message: str) -> None:
     """It is never a fault of the server."""
     with server.http() as client:
-        answer = client.post("/v1/chat/completions", content=content)
+        reply = client.post("/v1/chat/completions", content=content)
 
-    assert answer.status_code == 400
-    assert message in answer.json()["error"]["message"]
+    assert reply.status_code == 400
+    assert message in reply.json()["error"]["message"]

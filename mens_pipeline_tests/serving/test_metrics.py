@@ -16,11 +16,11 @@ def test_tokens_requests_and_completions_are_counted(server: Running) -> None:
     """What a client was told of its usage is what the figures grow by."""
     before = _figures(server)
     with server.openai() as client:
-        answer = client.chat.completions.create(
+        reply = client.chat.completions.create(
             model="mens", messages=[{"role": "user", "content": "Write a table."}], n=2, max_tokens=7
         )
     after = _figures(server)
-    usage = answer.usage
+    usage = reply.usage
     assert usage is not None
 
     def grown(name: str, **labels: str) -> float:

@@ -12,9 +12,9 @@ _SHORT: dict[str, Any] = {"model": "mens", "prompt": "Write a function.", "optio
 
 def _post(server: Running, path: str, **fields: Any) -> list[dict[str, Any]]:
     with server.http() as client:
-        answer = client.post(path, json=fields)
-        assert answer.status_code == 200, answer.text
-        return [json.loads(line) for line in answer.text.splitlines()]
+        reply = client.post(path, json=fields)
+        assert reply.status_code == 200, reply.text
+        return [json.loads(line) for line in reply.text.splitlines()]
 
 
 @pytest.mark.seed_row(23)
@@ -45,13 +45,13 @@ def test_both_shapes_give_the_same_answer(server: Running) -> None:
 def test_a_system_text_and_options_are_obeyed(server: Running) -> None:
     """Temperature, seed, stop texts; any number of tokens below one asks for as many as there may be."""
     (plain,) = _post(server, "/api/generate", **_SHORT, stream=False)
-    (told,) = _post(server, "/api/generate", **_SHORT, stream=False, system="You are somebody else.")
+    (details,) = _post(server, "/api/generate", **_SHORT, stream=False, system="You are somebody else.")
     sampling = {"num_predict": 20, "temperature": 1.0, "top_p": 0.9, "seed": 5}
     samples = [_post(server, "/api/generate", **{**_SHORT, "options": sampling}, stream=False)[0] for _ in range(2)]
     stop = plain["response"][4:6]
     (ended,) = _post(server, "/api/generate", **{**_SHORT, "options": {"num_predict": -1, "stop": stop}}, stream=False)
 
-    assert told["response"] != plain["response"] != samples[0]["response"] == samples[1]["response"]
+    assert details["response"] != plain["response"] != samples[0]["response"] == samples[1]["response"]
     assert (ended["response"], ended["done_reason"]) == (plain["response"].split(stop)[0], "stop")
 
 
@@ -60,19 +60,19 @@ def test_tags_and_version_say_what_is_there(server: Running) -> None:
     with server.http() as client:
         tags = client.get("/api/tags").json()["models"]
         version = client.get("/api/version").json()
-    (answer,) = _post(server, "/api/generate", **{**_SHORT, "model": tags[0]["name"]}, stream=False)
+    (reply,) = _post(server, "/api/generate", **{**_SHORT, "model": tags[0]["name"]}, stream=False)
 
     assert [tag["name"] for tag in tags] == [f"{server.served.name}:latest", "mens:latest"]
     assert (tags[0]["digest"], tags[0]["details"]["family"]) == (server.served.sha256, "LlamaForCausalLM")
     assert tags[0]["size"] > 100_000
     assert version == {"version": "0.1.0"}
-    assert answer["done"] is True
+    assert reply["done"] is True
 
 
 @pytest.mark.parametrize(
     ("path", "fields", "status", "message"),
     [
-        ("/api/generate", {**_SHORT, "raw": True}, 400, "raw: not supported here, leave it out."),
+        ("/api/generate", {**_SHORT, "template": "{{ .System }}"}, 400, "template: the model has its own."),
         ("/api/generate", {**_SHORT, "options": {"top_x": 4}}, 400, "options.top_x: not supported here, leave it out."),
         ("/api/show", {"model": "llama3"}, 404, "The model `llama3` is not served here."),
         ("/api/show", {}, 400, "model: Field required"),
@@ -92,8 +92,8 @@ def test_tags_and_version_say_what_is_there(server: Running) -> None:
 def test_refusals_are_a_sentence(server: Running, path: str, fields: dict[str, Any], status: int, message: str) -> None:
     """In Ollama's shape."""
     with server.http() as client:
-        answer = client.post(path, json=fields)
+        reply = client.post(path, json=fields)
 
-    assert answer.status_code == status
-    assert list(answer.json()) == ["error"]
-    assert answer.json()["error"].startswith(message)
+    assert reply.status_code == status
+    assert list(reply.json()) == ["error"]
+    assert reply.json()["error"].startswith(message)

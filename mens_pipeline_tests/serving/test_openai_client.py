@@ -8,7 +8,8 @@ import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
-from mens_pipeline.models.chat import FileTokenizer, encode_prompt
+from mens_pipeline.models.chat import encode_prompt
+from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline_tests.serving.running import Running
 
 _ASK: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Write a function."}]
@@ -27,14 +28,14 @@ def _text(server: Running, **options: Any) -> str | None:
 @pytest.mark.seed_row(23)
 def test_a_request_is_answered(server: Running) -> None:
     """With the name of the model, what it took, and why it ended."""
-    answer = _chat(server)
-    tokenizer = FileTokenizer(server.served.judged.base_path)
-    usage = answer.usage
+    reply = _chat(server)
+    tokenizer = FileTokenizer(server.served.evaluated.base_path)
+    usage = reply.usage
 
-    assert answer.model == server.served.name
-    assert answer.system_fingerprint == server.served.fingerprint
-    assert [(choice.finish_reason, choice.message.role) for choice in answer.choices] == [("length", "assistant")]
-    assert answer.choices[0].message.content
+    assert reply.model == server.served.name
+    assert reply.system_fingerprint == server.served.fingerprint
+    assert [(choice.finish_reason, choice.message.role) for choice in reply.choices] == [("length", "assistant")]
+    assert reply.choices[0].message.content
     assert usage is not None
     assert usage.prompt_tokens == len(encode_prompt(tokenizer, SYSTEM_PROMPT, "Write a function."))
     assert (usage.completion_tokens, usage.total_tokens) == (24, usage.prompt_tokens + 24)
@@ -43,10 +44,10 @@ def test_a_request_is_answered(server: Running) -> None:
 def test_the_system_text_of_training_is_the_default(server: Running) -> None:
     """Saying it changes nothing, saying another one does."""
 
-    def told(text: str) -> str | None:
+    def details(text: str) -> str | None:
         return _text(server, messages=[{"role": "system", "content": text}, *_ASK])
 
-    assert _text(server) == told(SYSTEM_PROMPT) != told("You are somebody else.")
+    assert _text(server) == details(SYSTEM_PROMPT) != details("You are somebody else.")
 
 
 def test_a_stream_is_the_answer_in_pieces(server: Running) -> None:
@@ -80,8 +81,8 @@ def test_samples_follow_their_seed(server: Running) -> None:
     """The same seed, the same answers; they differ from each other and from those of another seed."""
 
     def sampled(seed: int) -> list[str | None]:
-        answer = _chat(server, temperature=1.0, top_p=0.9, seed=seed, n=3)
-        return [choice.message.content for choice in answer.choices]
+        reply = _chat(server, temperature=1.0, top_p=0.9, seed=seed, n=3)
+        return [choice.message.content for choice in reply.choices]
 
     first = sampled(7)
 
@@ -118,10 +119,10 @@ def test_a_stop_text_ends_the_answer(server: Running) -> None:
     """It is no part of it, streamed or not, and the reason says so."""
     whole = _text(server) or ""
     stop = whole[6:8]
-    answer = _chat(server, stop=[stop, "never to be seen"])
+    reply = _chat(server, stop=[stop, "never to be seen"])
 
-    assert answer.choices[0].message.content == whole[: whole.index(stop)]
-    assert answer.choices[0].finish_reason == "stop"
+    assert reply.choices[0].message.content == whole[: whole.index(stop)]
+    assert reply.choices[0].finish_reason == "stop"
 
 
 def test_a_conversation_goes_on(server: Running) -> None:
@@ -152,13 +153,13 @@ def test_what_is_asked_together_is_answered_as_if_alone(server: Running) -> None
     """Four at once, of different lengths."""
     requests = ["x", "Write a function.", "Write a type with two fields `x` and `y`, please.", "Why?"]
 
-    def answered(text: str) -> str | None:
+    def completed(text: str) -> str | None:
         return _text(server, messages=[{"role": "user", "content": text}], max_tokens=40)
 
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(answered, requests))
+        together = list(pool.map(completed, requests))
 
-    assert together == [answered(text) for text in requests]
+    assert together == [completed(text) for text in requests]
 
 
 def test_the_models_are_listed(server: Running) -> None:
@@ -224,10 +225,10 @@ def test_a_prompt_beyond_the_context_is_refused_with_the_figures(server: Running
 
 def test_an_answer_never_leaves_the_context(server: Running) -> None:
     """Without a limit it has what the prompt leaves."""
-    answer = _chat(server, messages=[{"role": "user", "content": "x" * 380}], max_tokens=None)
-    assert answer.usage is not None
+    reply = _chat(server, messages=[{"role": "user", "content": "x" * 380}], max_tokens=None)
+    assert reply.usage is not None
 
-    assert answer.usage.total_tokens == 512
+    assert reply.usage.total_tokens == 512
 
 
 @pytest.mark.threat("N1")

@@ -1,13 +1,20 @@
 """The page at `/`: a person asks, sees the program come, and what the front end and the tests say of it."""
 
-import shutil
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from mens_pipeline_tests.serving.firefox import FIREFOX, Page, firefox
 from mens_pipeline_tests.serving.running import TOKEN, Running
 
-_CHROMIUM = shutil.which("chromium")
-_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+_TAB, _ESCAPE = "\ue004", "\ue00c"
+"""Keys, as WebDriver names them."""
+_NEEDS_FIREFOX = pytest.mark.skipif(
+    FIREFOX is None, reason="no Firefox on this machine; on Debian: apt install firefox-esr"
+)
 _PROGRAM = """fn double(n: int) to int { return n + n }
 @test fn test_double() { assert(double(2) is 4) }
 @test fn test_wrong() { assert(double(2) is 5) }
@@ -51,21 +58,111 @@ def test_a_check_is_bounded(server: Running) -> None:
         assert client.post("/check", json={"text": ""}).status_code == 400
 
 
+@pytest.fixture(scope="module")
+def page(server: Running) -> Iterator[Page]:
+    """The page in a browser, with the token filled in."""
+    with firefox(is_dark=True) as page:
+        page.open(server.url)
+        page.run(f"document.getElementById('token').value = {json.dumps(TOKEN)}")
+        yield page
+
+
+def _text(page: Page, name: str) -> str:
+    return str(page.run(f"document.getElementById('{name}').textContent"))
+
+
+def _click(page: Page, text: str) -> None:
+    page.run(f"[...document.querySelectorAll('button')].find(one => one.textContent === {json.dumps(text)}).click()")
+
+
 @pytest.mark.e2e
-@pytest.mark.skipif(_CHROMIUM is None, reason="no chromium on this machine; on Debian: apt install chromium")
-def test_a_person_asks_in_a_browser(server: Running) -> None:
-    """The token is asked for when it is wanted; then the program comes, and its verdict."""
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - only this test has a browser
+@_NEEDS_FIREFOX
+def test_a_person_is_asked_for_the_token(server: Running) -> None:
+    """When it is wanted, and no earlier."""
+    with firefox() as page:
+        page.open(server.url)
+        assert page.run("document.getElementById('needs-token').hidden") is True
+        _click(page, "double")
+        page.wait_for("!document.getElementById('needs-token').hidden")
+        page.wait_for("document.getElementById('verdict').className === 'bad'")
+        assert page.run("matchMedia('(prefers-color-scheme: dark)').matches") is False
 
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=_FLAGS)
-        page = browser.new_page()
-        page.goto(server.url)
-        page.get_by_role("button", name="Write").click()
-        page.get_by_label("Token of the server").fill(TOKEN)
-        page.get_by_role("button", name="Write").click()
-        page.wait_for_function("document.getElementById('verdict').textContent.includes('Vox')")
-        program = page.locator("#program").text_content()
-        browser.close()
 
-    assert program
+@pytest.mark.e2e
+@_NEEDS_FIREFOX
+def test_a_person_asks_in_a_browser(page: Page) -> None:
+    """A click writes; seconds run meanwhile; at the end stands the truth, not more."""
+    assert page.run("document.getElementById('prompt').value") == ""
+    assert page.run("document.querySelectorAll('#prompts button').length") == 5
+    page.run(
+        "new MutationObserver(() => (window.seen ??= []).push(document.getElementById('verdict').textContent))"
+        ".observe(document.getElementById('verdict'), {childList: true})"
+    )
+    _click(page, "double")
+    page.wait_for("document.getElementById('verdict').textContent.includes('written')")
+
+    assert "fn double" in page.run("document.getElementById('prompt').value")
+    assert _text(page, "program")
+    assert re.fullmatch(
+        r"(parses|does not parse: \d+ errors?)(, .*)?; written (free|constrained) in [\d.]+ s", _text(page, "verdict")
+    )
+    assert any(re.fullmatch(r"writing, [\d.]+ s", said) for said in page.run("window.seen"))
+
+
+@pytest.mark.e2e
+@_NEEDS_FIREFOX
+@pytest.mark.parametrize(
+    ("source", "examples", "said"),
+    [
+        (_PROGRAM, [["double(3)", "6"]], ["parses, tests 2/3", False]),
+        ("fn f() to int { return 2 }", [["f()", "2"]], ["parses, tests 1/1", True]),
+        ("fn f() to int { return missing }", [], ["parses, 1 type error", False]),
+        ("fn f(", [["f()", "2"]], ["does not parse: 1 error", False]),
+    ],
+)
+def test_the_page_says_what_is_true(page: Page, source: str, examples: list[list[str]], said: list[Any]) -> None:
+    """Of syntax, types and the examples of the prompt, together."""
+    assert page.run(f"check({json.dumps(source)}, 'findings', {json.dumps(examples)})")[:2] == said
+
+
+@pytest.mark.e2e
+@_NEEDS_FIREFOX
+def test_examples_are_read_from_a_prompt(page: Page) -> None:
+    """Lists, texts and signs; the signature is none."""
+    prompt = (
+        'Write `fn f(n: int) to str`. For example, `f([1, 2])` is [2, 1], `g("a.b")` is "a. b" and `f(-1)` is -1.5.'
+    )
+
+    assert page.run(f"examplesIn({json.dumps(prompt)})") == [
+        ["f([1, 2])", "[2, 1]"],
+        ['g("a.b")', '"a. b"'],
+        ["f(-1)", "-1.5"],
+    ]
+
+
+@pytest.mark.e2e
+@_NEEDS_FIREFOX
+def test_a_person_completes_a_line_in_a_browser(page: Page) -> None:
+    """Grey text is offered, Tab accepts it, Escape dismisses it, and what is wrong is underlined."""
+    page.run(
+        "void (window.sent = [], window.posted = fetch, window.fetch = (path, options) => path === '/infill'"
+        " ? (sent.push(JSON.parse(options.body)), Promise.resolve(Response.json({content: '= sum + price'})))"
+        " : posted(path, options))"
+    )
+    _click(page, "Edit")
+    page.wait_for("document.querySelector('#mirror i')")
+    offered = page.run("[document.querySelector('#mirror i').textContent, document.getElementById('source').value]")
+    page.press(_TAB)
+    accepted = page.run("document.getElementById('source').value")
+    page.press(" + missing")
+    page.wait_for("document.querySelector('#mirror u') && document.querySelector('#mirror i')")
+    page.press(_ESCAPE)
+
+    assert offered[0] == "= sum + price"
+    assert "sum = sum + price\n" in accepted
+    assert accepted == offered[1].replace("sum \n", "sum = sum + price\n")
+    assert page.run("sent[0].input_prefix + '|' + sent[0].input_suffix") == offered[1].replace("sum \n", "sum |\n")
+    assert page.run("document.querySelector('#mirror u').textContent") == "missing"
+    assert page.run("document.querySelectorAll('#mirror i').length") == 0
+    assert _text(page, "state") == "parses, 1 type error"
+    assert page.run("matchMedia('(prefers-color-scheme: dark)').matches") is True

@@ -9,21 +9,21 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generate import generate
-from mens_pipeline.inference.generation import ANSWERS, Answer, Decoding, GenerationJob, Request
-from mens_pipeline.inference.prepare import judged_model
+from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, GenerationJob, Request
+from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, Adapter, adapter_digest
-from mens_pipeline.models.chat import TEMPLATE, template_with
-from mens_pipeline.promotion.benchmark_gate import KIND as GATE
-from mens_pipeline.promotion.history import HistoryEvent, changing, record
+from mens_pipeline.models.adapter import KIND as TRAINED
+from mens_pipeline.models.chat import CHATML, TEMPLATE
+from mens_pipeline.promotion.history import HistoryEvent, lock_champion, record
 from mens_pipeline.promotion.policy import GateName
+from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import write_receipt
 from mens_pipeline.serving.queue import Limits
 from mens_pipeline.serving.served_model import adapter_model, candidate_model, champion_model, merged_model
 from mens_pipeline.serving.server import load
 from mens_pipeline.storage.signing import Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.training.qlora_adapter import KIND as TRAINED
-from mens_pipeline_tests.evaluation.judged import SUBJECT
+from mens_pipeline_tests.evaluation.scored import SUBJECT
 from mens_pipeline_tests.promotion.verdicts import receipt_of, said
 from mens_pipeline_tests.serving.running import CPU, running
 from mens_pipeline_tests.serving.talkative import write_run
@@ -53,12 +53,12 @@ def _change(path: Path, **fields: Any) -> None:
 def test_an_adapter_answers_as_it_was_judged(run: Path, tmp_path: Path) -> None:
     """The same texts and ends as the answers that evaluation generates, and not those of the base."""
     decoding = Decoding(max_new_tokens=60)
-    answers: dict[str, list[Answer]] = {}
+    replies: dict[str, list[Completion]] = {}
     for model in ("adapter", "base"):
         folder = tmp_path / model
         folder.mkdir()
         job = GenerationJob(
-            **judged_model("adapter" if model == "adapter" else "base", Adapter.open(run), CPU).model_dump(),
+            **evaluated_model("adapter" if model == "adapter" else "base", Adapter.open(run), CPU).model_dump(),
             system_prompt="You write Vox, in a run.",
             decoding=decoding,
             requests=tuple(Request(task=text, prompt=text) for text in _REQUESTS),
@@ -70,9 +70,11 @@ def test_an_adapter_answers_as_it_was_judged(run: Path, tmp_path: Path) -> None:
         path = again.run_dir / "job.json"
         path.write_text(again.model_dump_json())
         generate(job.model_copy(update={"then": (path,)}))
-        lines = [(job_folder / ANSWERS).read_text().splitlines() for job_folder in (folder, again.run_dir)]
+        lines = [(job_folder / COMPLETIONS).read_text().splitlines() for job_folder in (folder, again.run_dir)]
         assert lines[0] == lines[1][::-1]
-        answers[model] = [Answer.model_validate_json(line) for line in (folder / ANSWERS).read_text().splitlines()]
+        replies[model] = [
+            Completion.model_validate_json(line) for line in (folder / COMPLETIONS).read_text().splitlines()
+        ]
 
     with running(run, Limits(4, 20_000, 60.0, 60)) as server:
         client = server.openai()
@@ -81,11 +83,11 @@ def test_an_adapter_answers_as_it_was_judged(run: Path, tmp_path: Path) -> None:
             for text in _REQUESTS
         ]
 
-    assert [answer.choices[0].message.content for answer in served] == [answer.text for answer in answers["adapter"]]
-    assert [answer.choices[0].finish_reason == "stop" for answer in served] == [
-        answer.stopped for answer in answers["adapter"]
+    assert [reply.choices[0].message.content for reply in served] == [reply.text for reply in replies["adapter"]]
+    assert [reply.choices[0].finish_reason == "stop" for reply in served] == [
+        reply.stopped for reply in replies["adapter"]
     ]
-    assert [answer.text for answer in answers["adapter"]] != [answer.text for answer in answers["base"]]
+    assert [reply.text for reply in replies["adapter"]] != [reply.text for reply in replies["base"]]
 
 
 def test_a_run_says_what_it_is(run: Path) -> None:
@@ -114,16 +116,16 @@ def test_the_champion_is_served(run: Path, tmp_path: Path) -> None:
         signing.sign(folder, "promoted_adapter")
         return {}
 
-    champion, _ = store.built("promoted_adapter", inputs, with_signature)
+    champion, _ = store.build("promoted_adapter", inputs, with_signature)
     event = HistoryEvent(
         timestamp_unix=0, action="promote", key=champion.key, previous=None, adapter_sha256=digest, reason="a test"
     )
-    with changing(store) as seen:
+    with lock_champion(store) as seen:
         record(store, event, champion, seen)
 
     for keys in (None, signing, Signing.of(None, signing.public_key)):
         known = ArtifactStore(tmp_path, signing=keys)
-        assert champion_model(known, CPU).judged.adapter_path == champion.path / ADAPTER
+        assert champion_model(known, CPU).evaluated.adapter_path == champion.path / ADAPTER
     with pytest.raises(RefusedError, match="its signature is not of the key"):
         champion_model(ArtifactStore(tmp_path, signing=other), CPU)
     (champion.path / ADAPTER / WEIGHTS).write_bytes(b"others")
@@ -134,11 +136,11 @@ def test_the_champion_is_served(run: Path, tmp_path: Path) -> None:
 def test_a_merged_model_is_served(copy: Path) -> None:
     """Under the name of its folder; its template says what it was told in training."""
     plain = merged_model(copy, CPU)
-    (copy / "chat_template.jinja").write_text(template_with("Be brief."))
-    told = merged_model(copy, CPU)
+    (copy / "chat_template.jinja").write_text(CHATML.template("Be brief."))
+    details = merged_model(copy, CPU)
 
     assert plain.names == ("copy", "mens")
-    assert (plain.system_prompt, told.system_prompt) == ("You write Vox. Answer with code alone.", "Be brief.")
+    assert (plain.system_prompt, details.system_prompt) == ("You write Vox. Answer with code alone.", "Be brief.")
 
 
 def test_the_template_may_stand_with_the_tokenizer(copy: Path) -> None:
@@ -177,7 +179,7 @@ def test_code_of_the_tokenizer_is_not_run(copy: Path, tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     (copy / "evil.py").write_text(f"open({str(trace)!r}, 'w').close()\nclass Tokenizer: pass\n")
     _change(copy / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.Tokenizer", "evil.Tokenizer"]})
-    loaded = load(merged_model(copy, CPU))
+    loaded = load(merged_model(copy, CPU), 4)
 
     assert loaded.decode(b"fn") == loaded.decode(list(b"fn"))
     assert not trace.exists()
@@ -191,7 +193,7 @@ def test_weights_that_are_no_safetensors_are_refused(copy: Path) -> None:
     (copy / "model.safetensors").write_bytes((copy / "pytorch_model.bin").read_bytes()[:5_000])
 
     with pytest.raises(RefusedError, match=r"copy: cannot be loaded \(.*\)\. Write the model again"):
-        load(merged_model(copy, CPU))
+        load(merged_model(copy, CPU), 4)
 
 
 def test_a_tokenizer_without_control_tokens_is_refused(copy: Path) -> None:
@@ -227,8 +229,8 @@ def test_a_run_that_is_not_complete_is_refused(run: Path, tmp_path: Path) -> Non
         (b'"x"', "a str, no object"),
         (b"[" * 100_000, "no JSON"),
         (b"{", "no JSON"),
-        (b"\xff", "cannot be read"),
-        (b" " * 10_000_001, "cannot be read"),
+        (b"\xff", "no JSON"),
+        (b" " * 10_000_001, "larger than 10000000 bytes"),
     ],
     ids=["list", "text", "nested", "cut", "bytes", "large"],
 )
@@ -265,7 +267,7 @@ def _judged(store: ArtifactStore, run: Path, **changes: Any) -> Artifact:
         shutil.copytree(run, folder, dirs_exist_ok=True)
         return {}
 
-    adapter = store.built(TRAINED, {}, copied)[0]
+    adapter = store.build(TRAINED, {}, copied)[0]
     subject = SUBJECT.model_copy(update={"adapter_sha256": adapter_digest(run), **changes})
     verdict = receipt_of(said(GateName.COVERAGE, passed=False), subject=subject, policy="café")
 
@@ -273,7 +275,7 @@ def _judged(store: ArtifactStore, run: Path, **changes: Any) -> Artifact:
         write_receipt(folder, verdict, None)
         return {}
 
-    return store.built(GATE, {}, written, [adapter])[0]
+    return store.build(GATE, {}, written, [adapter])[0]
 
 
 def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) -> None:
@@ -284,7 +286,7 @@ def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) 
     verdict = "refused by its gate, policy caf\\xe9"
     ask = {"model": "mens", "messages": [{"role": "user", "content": "x"}]}
     with running(served, Limits(4, 20_000, 60.0, 8)) as server, server.http() as client:
-        answers = [
+        replies = [
             client.get("/health"),
             client.get("/ready"),
             client.get("/v1/models"),
@@ -298,9 +300,9 @@ def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) 
         lines = list(server.lines)
 
     assert f'<p class="bad" role="note">A candidate: {verdict}.</p>' in page.text
-    assert [answer.headers["X-Mens-Candidate"] for answer in answers] == [verdict] * len(answers)
-    assert [answer.json()["candidate"] for answer in answers[:2]] == [verdict] * 2
-    assert answers[4].status_code == 200
+    assert [reply.headers["X-Mens-Candidate"] for reply in replies] == [verdict] * len(replies)
+    assert [reply.json()["candidate"] for reply in replies[:2]] == [verdict] * 2
+    assert replies[4].status_code == 200
     assert f"candidate: {verdict}; every answer says so" in lines
     assert adapter_model(Adapter.open(run), CPU).candidate is None
 

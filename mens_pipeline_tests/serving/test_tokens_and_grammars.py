@@ -36,11 +36,11 @@ def _tokens(choice: Any) -> list[Any]:
 
 def test_every_token_of_an_answer_is_told(server: Running) -> None:
     """With the likeliest in its place, most likely first; the one written is among them, as nothing was drawn."""
-    answer = _chat(server, logprobs=True, top_logprobs=3)
-    choice = answer.choices[0]
+    reply = _chat(server, logprobs=True, top_logprobs=3)
+    choice = reply.choices[0]
     tokens = _tokens(choice)
 
-    assert len(tokens) == answer.usage.completion_tokens == 16
+    assert len(tokens) == reply.usage.completion_tokens == 16
     assert "".join(token.token for token in tokens) == choice.message.content
     for token in tokens:
         others = [other.logprob for other in token.top_logprobs]
@@ -89,8 +89,8 @@ def test_text_completions_tell_tokens_in_their_own_shape(server: Running) -> Non
     asked: Any = {"model": "mens", "prompt": "fn twice(n: int) to int {", "max_tokens": 12, "logprobs": 2}
     whole = server.openai().completions.create(**asked).choices[0]
     pieces = [chunk.choices[0] for chunk in server.openai().completions.create(**asked, stream=True)]
-    streamed = [told for piece in pieces if piece.logprobs for told in piece.logprobs.tokens]
-    offsets = [told for piece in pieces if piece.logprobs for told in piece.logprobs.text_offset]
+    streamed = [details for piece in pieces if piece.logprobs for details in piece.logprobs.tokens]
+    offsets = [details for piece in pieces if piece.logprobs for details in piece.logprobs.text_offset]
 
     assert "".join(whole.logprobs.tokens) == whole.text
     assert {len(others) for others in whole.logprobs.top_logprobs} <= {1, 2}
@@ -146,10 +146,10 @@ def test_another_grammar_is_refused(roomy: Running, fields: dict[str, Any], mess
 def test_a_body_that_is_no_object_is_refused_in_a_sentence(server: Running) -> None:
     """With status 400 and what was expected, in the format of errors that clients read."""
     with server.http() as client:
-        answer = client.post("/v1/chat/completions", json=["vox"])
+        reply = client.post("/v1/chat/completions", json=["vox"])
 
-    assert answer.status_code == 400
-    assert "object" in answer.json()["error"]["message"], answer.text
+    assert reply.status_code == 400
+    assert "object" in reply.json()["error"]["message"], reply.text
 
 
 def test_what_editors_send_reaches_the_model(server: Running) -> None:
@@ -165,8 +165,8 @@ def test_what_editors_send_reaches_the_model(server: Running) -> None:
         logprobs=True,
     )
     warning = raw.headers["x-mens-warning"]
-    answer = raw.parse()
+    reply = raw.parse()
 
-    assert answer.choices[0].message.content
+    assert reply.choices[0].message.content
     assert "max_tokens 4096 is more than there is room for" in warning
     assert warning.endswith("ignored: prompt_cache_key, reasoning_effort, store, verbosity")

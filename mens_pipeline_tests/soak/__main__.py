@@ -63,7 +63,7 @@ def table(figures: list[Figure]) -> str:
 
 
 def write(page: Path, figures: list[Figure], minutes: float) -> None:
-    """Write the figures of a page anew; what stands above them stays.
+    """Write the figures of a page again; what stands above them stays.
 
     Args:
         page: It.

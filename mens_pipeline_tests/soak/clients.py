@@ -47,8 +47,8 @@ def clients(budget: Budget, folder: Path) -> list[Figure]:
             after = client.post("/v1/chat/completions", json=_request(random.Random(0))).status_code
         if after != 200:
             wrong[f"afterwards it answers with {after}"] = None
-        told = [line for line in server.lines if "Traceback" in line or " 500 " in line]
-    wrong.update(dict.fromkeys(told[:5]))
+        details = [line for line in server.lines if "Traceback" in line or " 500 " in line]
+    wrong.update(dict.fromkeys(details[:5]))
     seconds = f"{_CLIENTS} clients for {budget.spent:.0f} s"
     value = ", ".join(f"{number:,} {what}" for what, number in sorted(counts.items()))
     memory = f"memory of the process {before} MB before, {_memory()} MB after"
@@ -78,26 +78,26 @@ def _request(dice: random.Random) -> dict[str, Any]:
 
 def _whole(server: Running, dice: random.Random) -> str:
     with server.http() as client:
-        answer = client.post("/v1/chat/completions", json=_request(dice))
-    if answer.status_code == 429:
+        completion = client.post("/v1/chat/completions", json=_request(dice))
+    if completion.status_code == 429:
         time.sleep(dice.random())
-    return f"requests answered with {answer.status_code}"
+    return f"requests answered with {completion.status_code}"
 
 
 def _left(server: Running, dice: random.Random) -> str:
     with (
         server.http() as client,
-        client.stream("POST", "/v1/chat/completions", json={**_request(dice), "stream": True}) as answer,
+        client.stream("POST", "/v1/chat/completions", json={**_request(dice), "stream": True}) as completion,
     ):
-        next(answer.iter_bytes(), b"")
+        next(completion.iter_bytes(), b"")
     return "streams left after their first bytes"
 
 
 def _malformed(server: Running, dice: random.Random) -> str:
     path = dice.choice(("/v1/chat/completions", "/v1/completions", "/api/generate", "/api/chat", "/check", "/api/show"))
     with server.http() as client:
-        answer = client.post(path, content=mutated(json.dumps(_request(dice)).encode(), dice))
-    return f"changed requests answered with {answer.status_code}"
+        completion = client.post(path, content=mutated(json.dumps(_request(dice)).encode(), dice))
+    return f"changed requests answered with {completion.status_code}"
 
 
 def _half(server: Running, dice: random.Random) -> str:
@@ -111,8 +111,8 @@ def _half(server: Running, dice: random.Random) -> str:
 
 def _checked(server: Running, dice: random.Random) -> str:
     with server.http() as client:
-        answer = client.post("/check", json={"source": f"fn f{dice.randrange(99)}() to int {{ 1 }}"})
-    return f"programs checked with {answer.status_code}"
+        completion = client.post("/check", json={"source": f"fn f{dice.randrange(99)}() to int {{ 1 }}"})
+    return f"programs checked with {completion.status_code}"
 
 
 def _memory() -> int:

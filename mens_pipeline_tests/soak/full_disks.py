@@ -48,13 +48,13 @@ def full_disks(budget: Budget, folder: Path) -> list[Figure]:
         needed = sizes[name]["largest"]
         size = dice.randrange(_LEAST, max(2 * _LEAST, int(0.9 * needed)))
         found = _point(commands[name], place, before, size, is_real=is_real)
-        told = f"{name} with {size:,} of {needed:,} bytes"
+        details = f"{name} with {size:,} of {needed:,} bytes"
         if found["code"] == 0:
-            wrong.append(f"{told}: done all the same")
+            wrong.append(f"{details}: done all the same")
         elif "Traceback" in found["said"] or not any(words in found["said"] for words in _SAID):
-            wrong.append(f"{told}: does not say so: {found['said'][-200:]}")
+            wrong.append(f"{details}: does not say so: {found['said'][-200:]}")
         elif found["files"] != digests(before):
-            wrong.append(f"{told}: {found['files']} stand there")
+            wrong.append(f"{details}: {found['files']} stand there")
     kind = "small file systems in memory" if is_real else "files that may not grow"
     value = f"{budget.done} points on {kind}, {budget.done - len(wrong)} refused in a line with all that was there kept"
     return [Figure("disk full while a corpus is written", value, tuple(wrong))]
@@ -76,9 +76,9 @@ def _point(arguments: Sequence[str], place: Path, before: Path, size: int, *, is
     inner = [sys.executable, "-m", __name__, str(place), str(before), str(found), str(size), str(int(is_real))]
     environment = {**own_environment(), "PYTHONPATH": str(PROJECT_ROOT)}
     subprocess.run([*(["unshare", "-m"] if is_real else []), *inner, *arguments], check=True, env=environment)
-    answer: dict[str, Any] = json.loads(found.read_text())
+    completion: dict[str, Any] = json.loads(found.read_text())
     shutil.rmtree(place)
-    return answer
+    return completion
 
 
 def main() -> None:

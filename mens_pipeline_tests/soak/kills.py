@@ -124,13 +124,13 @@ def _killed(
         code, said = command(place).ended()
         found = outcome(place)
         num_runs += 1
-        told = f"run {num_runs}, killed after {', '.join(f'{after:.1f}' for after in at)} s"
-        wrong += [f"{told}: still running: {name}" for name in left]
+        details = f"run {num_runs}, killed after {', '.join(f'{after:.1f}' for after in at)} s"
+        wrong += [f"{details}: still running: {name}" for name in left]
         if code != 0:
-            wrong.append(f"{told}: ends with {code}: {said[-200:]}")
+            wrong.append(f"{details}: ends with {code}: {said[-200:]}")
         elif found != expected:
             names = sorted(name for name in found.keys() | expected.keys() if found.get(name) != expected.get(name))
-            wrong.append(f"{told}: differs in {', '.join(names)[:200]}")
+            wrong.append(f"{details}: differs in {', '.join(names)[:200]}")
         shutil.rmtree(place)
     same = num_runs - len({line.split(",")[0] for line in wrong})
     value = f"{kills} kills in {num_runs} runs, {same} of which end with the same files; one takes {seconds:.0f} s"

@@ -11,10 +11,8 @@ from pydantic import SecretStr
 
 from mens_pipeline.corpus.curate.mix import load_mix_config
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.curate.repetition import Repetition
-from mens_pipeline.corpus.curate.validate import ValidationReport, validate_rows
-from mens_pipeline.corpus.extract.source_roots import find_source_roots
-from mens_pipeline.corpus.extract.sources import ROOTS_FILE
+from mens_pipeline.corpus.curate.validate import Repetition, ValidationReport, validate_rows
+from mens_pipeline.corpus.extract.sources import ROOTS_FILE, find_source_roots
 from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.corpus.telemetry.table import TelemetryAccount, TelemetryQuery, read_telemetry, telemetry_pairs
 from mens_pipeline.delivery.retention import load_retention
@@ -24,11 +22,10 @@ from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import RESULT, mark_complete, newest_checkpoint, result_of
 from mens_pipeline.models.adapter import CONFIGURATION, MANIFEST, WEIGHTS, TrainingManifest, read_adapter_config
 from mens_pipeline.models.base import configuration_of
-from mens_pipeline.models.chat import read_tokenizer
-from mens_pipeline.promotion.benchmark_gate import receipt_in
+from mens_pipeline.models.tokenizer_file import read_tokenizer
 from mens_pipeline.promotion.history import CHAMPION, HISTORY, KIND, champion_key, history_of
 from mens_pipeline.promotion.policy import load_gate_policy
-from mens_pipeline.promotion.receipt import RECEIPT, Override, read_override, read_results, signed
+from mens_pipeline.promotion.receipt import RECEIPT, Override, read_override, read_results, receipt_in, sign_override
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, PRESETS, PROJECT_ROOT, RETENTION
 from mens_pipeline.storage.files import MAX_LINE_BYTES
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl
@@ -118,7 +115,7 @@ def _of_promotion(folder: Path) -> Readers:
         timestamp_unix=1,
     )
     override = folder / "gate_override.json"
-    override.write_text(signed(record, _KEY).model_dump_json())
+    override.write_text(sign_override(record, _KEY).model_dump_json())
     results = Path(shutil.copy(champion / RESULTS, folder / RESULTS))
     manifest = champion / OF_STORE
     receipts = folder / "receipt"

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.extract.sources import is_out_of_place
-from mens_pipeline.storage.files import open_regular, read_regular
+from mens_pipeline.storage.files import is_out_of_place, open_regular, read_regular
 
 
 def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:

@@ -26,14 +26,14 @@ def _machine(folder: Path, url: str) -> ArtifactStore:
     return ArtifactStore(folder, Remote(url))
 
 
-def _built(store: ArtifactStore, text: str = "hello\n", *, anew: bool = False) -> tuple[Artifact, bool]:
+def _built(store: ArtifactStore, text: str = "hello\n", *, again: bool = False) -> tuple[Artifact, bool]:
     def write(folder: Path) -> dict[str, int]:
         (folder / "deep").mkdir()
         (folder / "deep" / "rows.txt").write_text(text)
         (folder / "same.txt").write_text("same\n")
         return {"num_rows": 1}
 
-    return store.built("corpus", _INPUTS, write, anew=anew)
+    return store.build("corpus", _INPUTS, write, again=again)
 
 
 def _digest(line: str) -> str:
@@ -55,16 +55,16 @@ def test_a_cold_cache_gets_an_artifact_by_its_key(machines: tuple[ArtifactStore,
     """And the pointers with it; made once, it is made nowhere else."""
     first, second = machines
     assert second.get("corpus", _KEY) is None
-    assert second.pointed("corpus", "latest") is None
+    assert second.read_pointer("corpus", "latest") is None
     made, _ = _built(first)
     taken = second.get("corpus", _KEY)
 
     assert _rows(taken) == "hello\n"
     assert taken is not None
     assert taken.manifest == made.manifest
-    assert taken.changed() == ()
+    assert taken.find_changed() == ()
     assert taken.path.is_relative_to(second.root)
-    assert second.pointed("corpus", "latest") == _KEY
+    assert second.read_pointer("corpus", "latest") == _KEY
     assert _built(second, "never written") == (taken, True)
     assert not list(second.root.glob("corpus/.draft-*"))
     assert not (second.root / "corpus" / "latest").exists()
@@ -83,7 +83,7 @@ def test_two_writers_of_one_key_agree(machines: tuple[ArtifactStore, ArtifactSto
             (folder / "deep" / "rows.txt").write_text(text)
             return {}
 
-        made[text] = store.built("corpus", _INPUTS, write)[0]
+        made[text] = store.build("corpus", _INPUTS, write)[0]
 
     threads = [threading.Thread(target=build, args=pair) for pair in ((first, "first\n"), (second, "second\n"))]
     for thread in threads:
@@ -94,7 +94,7 @@ def test_two_writers_of_one_key_agree(machines: tuple[ArtifactStore, ArtifactSto
 
     assert len(texts) == 1
     assert made["first\n"].manifest == made["second\n"].manifest
-    assert made["first\n"].changed() == made["second\n"].changed() == ()
+    assert made["first\n"].find_changed() == made["second\n"].find_changed() == ()
     assert _rows(_machine(first.root.parent / "c", _url(first)).get("corpus", _KEY)) in texts
 
 
@@ -106,13 +106,13 @@ def test_a_path_that_another_machine_wrote_is_found_here(machines: tuple[Artifac
     """By kind and key in it; what names none is left as it is."""
     first, second = machines
     path = _built(first)[0].path / "deep" / "rows.txt"
-    assert first.located(path) == path
+    assert first.locate(path) == path
     path.rename(path.with_name("elsewhere"))  # each machine has a disk of its own
 
-    assert second.located(path) == second.root / "corpus" / _KEY / "deep" / "rows.txt"
-    assert second.located(path).read_text() == "hello\n"
+    assert second.locate(path) == second.root / "corpus" / _KEY / "deep" / "rows.txt"
+    assert second.locate(path).read_text() == "hello\n"
     for other in (Path("/srv/rows.txt"), Path("/srv/..", "0" * 64, "rows.txt"), Path("/srv/corpus", "0" * 64)):
-        assert second.located(other) == other
+        assert second.locate(other) == other
 
 
 def test_what_is_forced_takes_the_place_of_what_is_there(
@@ -122,7 +122,7 @@ def test_what_is_forced_takes_the_place_of_what_is_there(
     first, second = machines
     _built(first, "old\n")
     second.get("corpus", _KEY)
-    made, was_there = _built(first, "new\n", anew=True)
+    made, was_there = _built(first, "new\n", again=True)
 
     assert not was_there
     assert _rows(made) == "new\n"
@@ -162,7 +162,7 @@ def test_a_half_written_artifact_is_never_seen(
 def test_a_tampered_object_makes_the_artifact_absent(
     machines: tuple[ArtifactStore, ArtifactStore], tmp_path: Path, store_url: str, content: bytes | None
 ) -> None:
-    """Changed or gone: it is made anew, and then all have it."""
+    """Changed or gone: it is made again, and then all have it."""
     first, second = machines
     _built(first)
     place = f"corpus/{_KEY}/{_digest('hello')}"
@@ -180,7 +180,7 @@ def test_a_tampered_object_makes_the_artifact_absent(
 
 
 def test_a_damaged_copy_is_fetched_again(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
-    """The folder is a cache: nothing is made anew for it."""
+    """The folder is a cache: nothing is made again for it."""
     first, second = machines
     _built(first)
     taken = second.get("corpus", _KEY)
@@ -235,7 +235,7 @@ def test_one_that_is_published_and_damaged_meanwhile_gives_way(
         (folder / "deep" / "rows.txt").write_text("ours\n")
         return {}
 
-    assert _rows(first.built("corpus", _INPUTS, write)[0]) == "ours\n"
+    assert _rows(first.build("corpus", _INPUTS, write)[0]) == "ours\n"
     assert _rows(_machine(tmp_path / "c", store_url).get("corpus", _KEY)) == "ours\n"
 
 
@@ -250,10 +250,10 @@ def test_a_server_that_is_gone_says_so(
     alone = _machine(machines[0].root, store_url)
 
     assert alone.get("corpus", _KEY) == made
-    with pytest.raises(ConfigurationError, match="See that MENS_STORE_URL names a bucket that exists") as told:
+    with pytest.raises(ConfigurationError, match="See that MENS_STORE_URL names a bucket that exists") as details:
         _built(alone)
-    assert "\n" not in str(told.value)
-    assert str(told.value).startswith(f"{store_url}/corpus/{_KEY}/{MANIFEST}: Generic S3 error")
+    assert "\n" not in str(details.value)
+    assert str(details.value).startswith(f"{store_url}/corpus/{_KEY}/{MANIFEST}: Generic S3 error")
 
 
 class _NoBucket(BaseHTTPRequestHandler):
@@ -291,9 +291,9 @@ def test_a_bucket_that_is_not_there_says_so(store_url: str, tmp_path: Path, monk
 def test_credentials_that_are_not_known_say_so(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is made, and without the secret."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
-    with pytest.raises(ConfigurationError, match="credentials of this process may read and write there") as told:
+    with pytest.raises(ConfigurationError, match="credentials of this process may read and write there") as details:
         _built(_machine(tmp_path, store_url))
-    assert "another-secret" not in str(told.value)
+    assert "another-secret" not in str(details.value)
     assert not (tmp_path / "corpus").exists()
 
 
@@ -308,7 +308,7 @@ def test_what_lies_there_is_listed_by_key(machines: tuple[ArtifactStore, Artifac
     made, _ = _built(machines[0])
     obstore.put(from_url(store_url), f"corpus/{'0' * 64}/{'1' * 64}", b"left")
     remote = Remote(store_url)
-    left, whole = remote.listed()
+    left, whole = remote.list_artifacts()
 
     assert (left.key, left.num_bytes, left.is_whole) == ("0" * 64, 4, False)
     assert (whole.kind, whole.key, whole.is_whole) == ("corpus", made.key, True)
@@ -317,15 +317,15 @@ def test_what_lies_there_is_listed_by_key(machines: tuple[ArtifactStore, Artifac
 
 
 def test_what_is_deleted_is_absent_for_all(machines: tuple[ArtifactStore, ArtifactStore], store_url: str) -> None:
-    """Whoever needs it makes it anew."""
+    """Whoever needs it makes it again."""
     first, second = machines
     _built(first)
     remote = Remote(store_url)
     remote.delete("corpus", _KEY)
 
-    assert remote.listed() == []
+    assert remote.list_artifacts() == []
     assert second.get("corpus", _KEY) is None
-    assert _built(second, "anew\n")[1] is False
+    assert _built(second, "again\n")[1] is False
 
 
 def test_what_is_taken_up_is_young_again(
@@ -334,11 +334,11 @@ def test_what_is_taken_up_is_young_again(
     """For all machines, once an hour at most: what is old is deleted."""
     _built(machines[0])
     remote = Remote(store_url)
-    before = remote.listed()[0].modified
+    before = remote.list_artifacts()[0].modified
     time.sleep(1.1)  # servers count whole seconds
     assert _built(machines[1])[1] is True
-    assert remote.listed()[0].modified == before
+    assert remote.list_artifacts()[0].modified == before
     monkeypatch.setattr(remote_module, "_RENEWED_AFTER", timedelta(0))
     assert _built(machines[1])[1] is True
 
-    assert remote.listed()[0].modified > before
+    assert remote.list_artifacts()[0].modified > before

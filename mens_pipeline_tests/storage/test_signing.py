@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.storage.signing import SIGNATURE, Signing, signed, unsigned
+from mens_pipeline.storage.signing import SIGNATURE, Signing, add_signature, explain_unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 _PRIVATE = "5b" * 32
@@ -25,7 +25,7 @@ def _write(folder: Path) -> dict[str, Any]:
 
 
 def _made(store: ArtifactStore) -> Artifact:
-    return store.built("eval_results", *signed(store, "eval_results", {"of": "a test"}, _write))[0]
+    return store.build("eval_results", *add_signature(store, "eval_results", {"of": "a test"}, _write))[0]
 
 
 def test_an_artifact_is_what_was_signed(tmp_path: Path) -> None:
@@ -35,15 +35,15 @@ def test_an_artifact_is_what_was_signed(tmp_path: Path) -> None:
     made = _made(store)
 
     assert (made.manifest["inputs"]["signed_by"], made.manifest["name"]) == (signing.public_key, "of a test")
-    assert unsigned(made, store) is None
-    assert unsigned(made, ArtifactStore(tmp_path, signing=_keys(None, signing.public_key))) is None
-    assert "not of the key" in str(unsigned(made, ArtifactStore(tmp_path, signing=_keys("6c" * 32))))
+    assert explain_unsigned(made, store) is None
+    assert explain_unsigned(made, ArtifactStore(tmp_path, signing=_keys(None, signing.public_key))) is None
+    assert "not of the key" in str(explain_unsigned(made, ArtifactStore(tmp_path, signing=_keys("6c" * 32))))
     (made.path / "figures.json").write_text("[]")
-    assert unsigned(made, store) == "changed since it was signed: figures.json"
+    assert explain_unsigned(made, store) == "changed since it was signed: figures.json"
     (made.path / SIGNATURE).write_text("{}")
-    assert unsigned(made, store) == "its signature.json cannot be read"
+    assert explain_unsigned(made, store) == "its signature.json cannot be read"
     (made.path / SIGNATURE).unlink()
-    assert unsigned(made, store) == "it is not signed"
+    assert explain_unsigned(made, store) == "it is not signed"
 
 
 def test_without_a_key_nothing_is_signed_or_asked_for(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_without_a_key_nothing_is_signed_or_asked_for(tmp_path: Path) -> None:
 
     assert Signing.of(None, None) is None
     assert made.manifest["inputs"] == {"of": "a test"}
-    assert unsigned(made, store) is None
+    assert explain_unsigned(made, store) is None
     assert not (made.path / SIGNATURE).exists()
 
 

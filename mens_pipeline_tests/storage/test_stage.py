@@ -1,224 +1,52 @@
-"""The code version of a stage moves with everything that decides what it makes, and with nothing else."""
+"""A stage: parameters, parents and run, and what of them decides an artifact."""
 
-import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
-from typing import Final
+from typing import Any
 
 import pytest
+from pydantic import Field
 
-import mens_pipeline
-from mens_pipeline.storage.stage import _kept, code_version, reached
-
-_PACKAGE: Final = Path(mens_pipeline.__file__).parent
-_STAGES: Final = {
-    "extraction": ("mens_pipeline.corpus.extract.extracted_corpus",),
-    "synthesis": ("mens_pipeline.corpus.synthesis.synthetic_corpus",),
-    "pairs": ("mens_pipeline.corpus.curate.validated_pairs",),
-    "split": ("mens_pipeline.corpus.curate.heldout_split",),
-    "mix": ("mens_pipeline.corpus.curate.mixed_train_set",),
-    "training": ("mens_pipeline.training.train",),
-    "scratch": ("mens_pipeline.scratch.train",),
-    "generation": ("mens_pipeline.inference.generate",),
-    "evaluation": ("mens_pipeline.evaluation.eval_results",),
-    "gate": ("mens_pipeline.promotion.benchmark_gate",),
-    "merge": ("mens_pipeline.delivery.merged_model", "mens_pipeline.delivery.merge"),
-    "hand-off": ("mens_pipeline.delivery.serving_handoff",),
-}
+from mens_pipeline.storage.stage import Content, Helper, Params, Parent, Stage
+from mens_pipeline.storage.store import ArtifactStore
 
 
-_EDITS: Final[tuple[tuple[str, str, str, set[str]], ...]] = (
-    ("corpus/telemetry/redaction.py", '"REDACTED_EMAIL", ', '"REDACTED_MAIL", ', {"extraction"}),
-    ("corpus/telemetry/table.py", "_STEPS: Final = 1_000_000", "_STEPS: Final = 2_000_000", {"extraction"}),
-    ("promotion/report/page.html.jinja", "<title>", "<title>The ", {"gate"}),
-    ("promotion/report/style.css", "#1c2024", "#000000", {"gate"}),
-    ("promotion/report/filter.js", "querySelectorAll", "querySelector", {"gate"}),
-    ("models/card.md.jinja", "#", "# The", {"hand-off"}),
-    ("models/card.py", "autoescape=False", "autoescape=True", {"hand-off"}),
-    ("evaluation/judge.py", "def judge(", "def judge(*, ", {"evaluation", "merge"}),
-    ("inference/kv_cache.py", "torch.zeros(0, ", "torch.ones(0, ", {"generation", "merge"}),
-    ("training/sft.py", "IGNORED: Final = -100", "IGNORED: Final = -101", {"training"}),
-    ("corpus/curate/mix.py", "{config.seed}:", "{config.seed};", {"mix"}),
-    ("corpus/synthesis/words.yaml", "name: Book", "name: Novel", {"synthesis"}),
-    ("corpus/synthesis/phrasing.yaml", "Just the code.", "Code.", {"synthesis"}),
-    ("corpus/synthesis/families/tables.vox.jinja", "columns that may be", "fields that may be", {"synthesis"}),
-    ("corpus/synthesis/families/views_banks.yaml", "Loading", "Fetching", {"synthesis"}),
-    ("corpus/synthesis/tasks/loop_atoms.yaml", "level: 2", "level: 1", {"synthesis", "split"}),
-    # What a process of workers does, which is started by the name of its module. The names that programs know are those
-    # of the tables of the interpreter, so that whatever judges names rests on it too.
-    (
-        "language/interpreter/values.py",
-        "left: Value, right: Value, level: int = 0",
-        "left: Value, right: Value, level: int = 1",
-        {"synthesis", "pairs", "split", "evaluation", "merge", "generation"},
-    ),
-    # A name that nothing uses, and what keeps artifacts.
-    ("training/qlora.py", "def lora_config", "_UNUSED = 1\n\n\ndef lora_config", set()),
-    ("storage/store.py", "indent=2", "indent=3", set()),
-)
-"""File -> an edit of it, and the stages that rest on it."""
+class _Numbered(Params):
+    """A corpus and what is on record alone, a file, and a number."""
+
+    corpus: Parent
+    file: Content | None = None
+    n: int = 0
+    written: Helper[list[int]] = Field(default_factory=list)
 
 
-def _copy(folder: Path) -> Path:
-    ignored = shutil.ignore_patterns("__pycache__", "cli", "orchestration")
-    return Path(shutil.copytree(_PACKAGE, folder / "mens_pipeline", ignore=ignored))
+def _write_number(_folder: Path, params: _Numbered) -> dict[str, Any]:
+    params.written.append(params.n)
+    return {"n": params.n}
 
 
-def _different(copy: Path, stage: str) -> set[str]:
-    """What differs between a copy and the package of what a stage reaches: files, without their suffix if Python."""
-    ours, theirs = (set(reached(_STAGES[stage], (), root).items()) for root in (_PACKAGE, copy))
-    return {name.partition(":")[0].removeprefix("mens_pipeline.").replace(".", "/") for name, _ in ours ^ theirs}
+def test_a_stage_makes_the_same_once(store: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another parent, parameter or code makes another artifact; of a file the content alone counts."""
+    stage = Stage("pairs", ("mens_pipeline.errors",), _write_number)
+    corpora = [store.build("corpus", {"n": n}, _with_rows)[0] for n in range(2)]
+    (tmp_path / "rows.txt").write_bytes((corpora[0].path / "rows.txt").read_bytes())
+    given = _Numbered(corpus=corpora[0], file=corpora[0].path / "rows.txt")
+    first, was_there = stage.build(store, given)
+    same = given.model_copy(update={"file": tmp_path / "rows.txt", "origins": (corpora[1],)})
+
+    assert (was_there, given.written, stage.find(store, given)) == (False, [0], first)
+    assert stage.build(store, same) == (first, True)
+    assert given.parents(store) == (corpora[0],)
+    assert same.parents(store) == (corpora[1], corpora[0])
+    (tmp_path / "rows.txt").write_text("other\n")
+    others = [same, given.model_copy(update={"corpus": corpora[1]}), given.model_copy(update={"n": 1})]
+    built = [stage.build(store, other) for other in others]
+    monkeypatch.setattr("mens_pipeline.storage.stage.code_version", lambda *_entries, **_without: "other")
+    built.append(stage.build(store, given))
+    assert len({first.key, *(made.key for made, _ in built)}) == 5
+    assert not any(reused for _, reused in built)
+    assert not stage.build(store, given, force=True)[1]
 
 
-@pytest.fixture(scope="module")
-def edited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """Stage -> which of the edited files changes its code version."""
-    copy = _copy(tmp_path_factory.mktemp("edited"))
-    for file, old, new, _ in _EDITS:
-        text = (copy / file).read_text(encoding="utf-8")
-        assert old in text
-        (copy / file).write_text(text.replace(old, new, 1), encoding="utf-8")
-    return {stage: _different(copy, stage) for stage in _STAGES}
-
-
-@pytest.mark.parametrize(("file", "stages"), [(file, stages) for file, _, _, stages in _EDITS])
-def test_an_edit_changes_what_rests_on_it_and_nothing_else(
-    edited: dict[str, set[str]], file: str, stages: set[str]
-) -> None:
-    """Redaction, the page of the report, the card, the judge, the trainer, word lists: each has its stages."""
-    name = file.removesuffix(".py")
-    name = name if name != file else file.replace(".", "/")
-
-    assert {stage for stage, files in edited.items() if name in files} == stages
-
-
-def test_a_version_is_of_all_that_is_reached(tmp_path: Path) -> None:
-    """It differs exactly when something that is reached does."""
-    copy = _copy(tmp_path)
-    entry = _STAGES["mix"][0]
-    same = code_version(entry, root=copy)
-    other = _copy(tmp_path / "other")
-    mix = other / "corpus" / "curate" / "mix.py"
-    mix.write_text(mix.read_text(encoding="utf-8").replace("{config.seed}:", "{config.seed};"), encoding="utf-8")
-
-    assert same == code_version(entry)
-    assert len(bytes.fromhex(same)) == 32
-    assert code_version(entry, root=other) != same
-
-
-def test_an_explanation_changes_nothing(tmp_path: Path) -> None:
-    """A comment, a docstring, other line breaks, and what stands there for type checkers alone."""
-    copy = _copy(tmp_path)
-    for path in sorted(copy.rglob("*.py")):
-        text = path.read_text(encoding="utf-8")
-        if text.startswith('"""'):
-            rest = text[3:].partition('"""')[2].replace("(\n", "(  # why\n\n")
-            types = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import nothing_of_ours\n"
-            path.write_text(f'"""Another docstring,\nlonger."""\n\n# A comment.\n{rest}\n{types}', encoding="utf-8")
-
-    assert {stage: _different(copy, stage) for stage in _STAGES} == {stage: set() for stage in _STAGES}
-
-
-def test_modules_can_be_left_out() -> None:
-    """A model that writes freely asks nothing of the language; nor does the trainer, whatever is left out."""
-    trained, free, language = _STAGES["training"], _STAGES["generation"], "mens_pipeline.language"
-
-    assert not any(name.startswith(language) for name in reached(trained))
-    assert any(name.startswith(language) for name in reached(free))
-    assert not any(name.startswith(language) for name in reached(free, (language,)))
-    unnamed = reached(free, ("mens_pipeline.language.semantics",))
-    assert not any(name.startswith("mens_pipeline.language.interpreter") for name in unnamed)
-    assert any(name.startswith("mens_pipeline.language.viability") for name in unnamed)
-    assert code_version(*free, without=(language,)) != code_version(*free)
-
-
-def _write(folder: Path, files: dict[str, str]) -> Path:
-    root = folder / "mens_pipeline"
-    for name, text in {"__init__.py": "", **files}.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    return root
-
-
-def test_every_way_to_use_a_definition_is_followed(tmp_path: Path) -> None:
-    """Inside functions, through packages, as parts of modules, for their effects; and what nothing uses is left out."""
-    root = _write(
-        tmp_path,
-        {
-            "part/__init__.py": "from mens_pipeline.part.inner import reexported\nRULES = {}\nRULES['a'] = 1\n",
-            "part/inner.py": "def reexported(): ...\ndef unused(): ...\n",
-            "part/whole.py": "import os\nX = Y = os.sep\nclass C: ...\nasync def run(): ...\n",
-            "part/late.py": "def late(): ...\nfor number in range(3):\n    late()\n",
-            "other.py": "def first(): ...\ndef second(): ...\n",
-            "entry.py": (
-                "import mens_pipeline.part.whole\n"
-                "from mens_pipeline import other\nfrom mens_pipeline.part import late\n"
-                "def entry():\n    from mens_pipeline.part import reexported\n    import json\n"
-                "    return json, reexported, other.first(), late.number, mens_pipeline.part.whole.C, unknown\n"
-            ),
-        },
-    )
-    found = {name.removeprefix("mens_pipeline.") for name in reached(("mens_pipeline.entry:entry",), (), root)}
-
-    assert found == {
-        *("entry:entry", "other:first", "part.inner:reexported", "part:#0", "part:RULES", "part.late:late"),
-        *("part.late:number", "part.whole:X", "part.whole:C", "part.whole:run"),
-    }
-    assert reached(("mens_pipeline.other:second",), (), root).keys() == {"mens_pipeline.other:second"}
-
-
-@pytest.mark.parametrize("entry", ["mens_pipeline.nothing", "json", "mens_pipeline.storage.store:nothing"])
-def test_an_entry_that_is_not_there_is_an_error(entry: str) -> None:
-    """A module that is renamed must not drop out unnoticed."""
-    with pytest.raises(LookupError, match=f"{entry}: no such module or definition"):
-        code_version(entry)
-
-
-@pytest.mark.parametrize("spoilt", ["not JSON", "[]", '{"package": "of before", "asked": "1"}'])
-def test_versions_are_kept_for_the_package_as_it_is(tmp_path: Path, spoilt: str) -> None:
-    """The next process reads them; an edit, and a file that is none, make them anew."""
-    root = _write(tmp_path, {"entry.py": "def entry(): ...\n"})
-    asked = "mens_pipeline.entry"
-    first = code_version(asked, root=root)
-    kept = root / "__pycache__" / "code_versions.json"
-    read = json.loads(kept.read_text())
-    kept.write_text(json.dumps({**read, repr(((asked,), ())): "kept"}))
-    _kept.cache_clear()
-    reread = code_version(asked, root=root)
-    kept.write_text(spoilt)
-    _kept.cache_clear()
-    anew = code_version(asked, root=root)
-    kept.write_text(json.dumps({**read, repr(((asked,), ())): "kept"}))
-    (root / "other.py").write_text("X = 1\n")
-    _kept.cache_clear()
-
-    assert (reread, anew, code_version(asked, root=root)) == ("kept", first, first)
-
-
-def test_versions_that_cannot_be_kept_are_computed(tmp_path: Path) -> None:
-    """As in an installation that belongs to somebody else."""
-    root = _write(tmp_path, {"entry.py": "def entry(): ...\n", "__pycache__": "a file"})
-
-    assert code_version("mens_pipeline.entry", root=root) == code_version("mens_pipeline.entry", root=root)
-
-
-def test_it_loads_nothing() -> None:
-    """Neither the deep learning stack nor the stages; all versions together take well below a second."""
-    program = f"""import sys, time
-from mens_pipeline.storage.stage import code_version
-begin = time.process_time()
-for entries in {sorted(_STAGES.values())}:
-    code_version(*entries)
-print(time.process_time() - begin, *(name for name in ("torch", "dagster", "pydantic") if name in sys.modules))"""
-    environment = {**os.environ, "PYTHONPATH": str(_PACKAGE.parent)}
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
-    )
-    seconds, *loaded = result.stdout.split()
-
-    assert loaded == []
-    assert float(seconds) < 5
+def _with_rows(folder: Path) -> dict[str, Any]:
+    (folder / "rows.txt").write_text("row\n")
+    return {}

@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.storage import documents
 from mens_pipeline.storage.files import read_regular
-from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import MANIFEST, ArtifactRef, ArtifactStore, Details, key_of
 from mens_pipeline_tests.corpus.full_disk import full_after
 
@@ -47,8 +45,8 @@ class _Counts(Details):
 
 def test_what_a_stage_adds_is_read_by_a_model(store: ArtifactStore) -> None:
     """A manifest that lacks it is named, with what to do."""
-    made, _ = store.built("pairs", {"of": 1}, lambda _folder: {"num_rows": 3, "more": True})
-    other, _ = store.built("pairs", {"of": 2}, lambda _folder: {})
+    made, _ = store.build("pairs", {"of": 1}, lambda _folder: {"num_rows": 3, "more": True})
+    other, _ = store.build("pairs", {"of": 2}, lambda _folder: {})
 
     assert _Counts.of(made).num_rows == 3
     with pytest.raises(RefusedError, match=r"manifest\.json: num_rows: Field required\. Delete the folder"):
@@ -60,11 +58,11 @@ def test_outputs_that_are_not_as_written_are_named(store: ArtifactStore) -> None
     _fill(store)
     found = store.find("corpus", _INPUTS)
     assert found is not None
-    assert found.changed() == ()
+    assert found.find_changed() == ()
     (found.path / "rows.txt").write_text("other\n")
-    assert found.changed() == ("rows.txt",)
+    assert found.find_changed() == ("rows.txt",)
     (found.path / "rows.txt").unlink()
-    assert found.changed() == ("rows.txt",)
+    assert found.find_changed() == ("rows.txt",)
     assert store.get("corpus", "../corpus") is None
 
 
@@ -108,14 +106,14 @@ def test_the_same_inputs_give_the_same_manifest(tmp_path: Path) -> None:
 @pytest.mark.seed_row(38)
 def test_pointers_name_an_artifact(store: ArtifactStore) -> None:
     """`latest` is replaced, never half written."""
-    assert store.pointed("corpus", "latest") is None
+    assert store.read_pointer("corpus", "latest") is None
     _fill(store)
     found = store.find("corpus", _INPUTS)
     assert found is not None
     store.point("latest", found)
     store.point("latest", found)
 
-    assert store.pointed("corpus", "latest") == key_of(_INPUTS)
+    assert store.read_pointer("corpus", "latest") == key_of(_INPUTS)
     assert store.get("corpus", key_of(_INPUTS)) == found
 
 
@@ -154,7 +152,7 @@ def test_a_store_that_takes_no_more_says_so(store: ArtifactStore, fill: Callable
     )
 
     with full_after(1024), pytest.raises(ConfigurationError, match=advice):
-        store.built("corpus", _INPUTS, fill)
+        store.build("corpus", _INPUTS, fill)
     assert list((store.root / "corpus").iterdir()) == []
 
 
@@ -169,9 +167,9 @@ def test_other_failures_of_a_block_stay_what_they_are(store: ArtifactStore, tmp_
         return {"bytes": len(read_regular(tmp_path / "large", 1))}
 
     with pytest.raises(FileNotFoundError, match="nowhere"):
-        store.built("corpus", _INPUTS, missing)
+        store.build("corpus", _INPUTS, missing)
     with pytest.raises(OSError, match="larger than 1 bytes"):
-        store.built("corpus", _INPUTS, too_large)
+        store.build("corpus", _INPUTS, too_large)
 
 
 def test_a_folder_in_the_place_of_a_pointer_is_an_error(store: ArtifactStore) -> None:
@@ -179,7 +177,7 @@ def test_a_folder_in_the_place_of_a_pointer_is_an_error(store: ArtifactStore) ->
     (store.root / "corpus" / "latest").mkdir(parents=True)
 
     with pytest.raises(ConfigurationError, match=r"latest: Is a directory\. Set MENS_STORE_ROOT"):
-        store.built("corpus", _INPUTS, lambda _folder: {})
+        store.build("corpus", _INPUTS, lambda _folder: {})
     assert sorted(path.name for path in (store.root / "corpus").iterdir()) == [key_of(_INPUTS), "latest"]
 
 
@@ -199,15 +197,15 @@ def test_what_is_built_is_built_once_and_is_the_latest(store: ArtifactStore) -> 
         (folder / "rows.txt").write_text("hello\n")
         return {"num_rows": 1}
 
-    first, was_there = store.built("corpus", _INPUTS, write)
-    other, _ = store.built("corpus", {"a": 1}, write)
-    assert store.pointed("corpus", "latest") == other.key
-    again, is_there = store.built("corpus", _INPUTS, write)
+    first, was_there = store.build("corpus", _INPUTS, write)
+    other, _ = store.build("corpus", {"a": 1}, write)
+    assert store.read_pointer("corpus", "latest") == other.key
+    again, is_there = store.build("corpus", _INPUTS, write)
 
     assert (was_there, is_there) == (False, True)
     assert again == first
     assert first.manifest["num_rows"] == 1
-    assert store.pointed("corpus", "latest") == first.key
+    assert store.read_pointer("corpus", "latest") == first.key
     assert len(written) == 2
 
 
@@ -219,8 +217,8 @@ def test_what_is_built_anew_replaces_what_was_there(store: ArtifactStore) -> Non
         (folder / "rows.txt").write_text(next(texts))
         return {}
 
-    store.built("corpus", _INPUTS, write)
-    made, was_there = store.built("corpus", _INPUTS, write, anew=True)
+    store.build("corpus", _INPUTS, write)
+    made, was_there = store.build("corpus", _INPUTS, write, again=True)
 
     assert not was_there
     assert (made.path / "rows.txt").read_text() == "new\n"
@@ -246,16 +244,16 @@ def test_what_is_damaged_is_made_anew(store: ArtifactStore, spoil: Callable[[Pat
         (folder / "rows.txt").write_text(f"{next(numbers)}\n")
         return {}
 
-    made, _ = store.built("corpus", _INPUTS, write)
+    made, _ = store.build("corpus", _INPUTS, write)
     spoil(made.path / "rows.txt")
-    assert made.changed() == ("rows.txt",)
-    again, was_there = store.built("corpus", _INPUTS, write)
+    assert made.find_changed() == ("rows.txt",)
+    again, was_there = store.build("corpus", _INPUTS, write)
 
     assert not was_there
     assert (again.path / "rows.txt").read_text() == "1\n"
-    assert store.built("corpus", _INPUTS, write) == (again, True)
+    assert store.build("corpus", _INPUTS, write) == (again, True)
     spoil(made.path / "rows.txt")
-    assert store.built("corpus", _INPUTS, write) == (again, True)
+    assert store.build("corpus", _INPUTS, write) == (again, True)
 
 
 def test_an_artifact_of_newer_code_asks_for_an_upgrade(store: ArtifactStore) -> None:
@@ -277,12 +275,12 @@ def test_a_manifest_names_parents(store: ArtifactStore) -> None:
     """Those that files lie in, each once; nothing else has a parent."""
     _fill(store)
     (parent,) = store.holding(store.root / "corpus" / key_of(_INPUTS) / "rows.txt", store.root / "corpus", store.root)
-    child, _ = store.built("pairs", {}, lambda _folder: {}, [parent])
+    child, _ = store.build("pairs", {}, lambda _folder: {}, [parent])
 
     assert store.holding(parent.path, parent.path / "rows.txt", store.root.parent, child.path) == (parent, child)
     assert child.parents == (ArtifactRef("corpus", parent.key),)
     assert parent.parents == ()
-    assert child.data_version != store.built("pairs", {"a": 1}, lambda _folder: {})[0].data_version
+    assert child.data_version != store.build("pairs", {"a": 1}, lambda _folder: {})[0].data_version
 
 
 def test_a_reference_tells_what_it_rests_on(store: ArtifactStore) -> None:
@@ -301,33 +299,11 @@ def test_a_reference_tells_what_it_rests_on(store: ArtifactStore) -> None:
     assert made.ref(far) == ArtifactRef("corpus", made.key, (far,))
 
 
-def test_a_stage_makes_the_same_once(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another parent, parameter or code makes another artifact; content alone counts where a stage says so."""
-    parents = [store.built("corpus", {"n": n}, lambda _folder: {})[0] for n in range(2)]
-    by_key = Stage("pairs", ("mens_pipeline.errors",))
-    by_content = replace(by_key, kind="adapter", by_content=True)
-
-    def build(stage: Stage, number: int, **params: int) -> tuple[str, bool]:
-        made, was_there = stage.build(store, [parents[number]], params, lambda _folder: {})
-        return made.key, was_there
-
-    first = build(by_key, 0)
-    assert build(by_key, 0) == (first[0], True)
-    others = [build(by_key, 1), build(by_key, 0, n=1)]
-    monkeypatch.setattr("mens_pipeline.storage.stage.code_version", lambda *_entries, **_without: "other")
-    others.append(build(by_key, 0))
-    assert len({first[0], *(key for key, _ in others)}) == 4
-    assert not any(was_there for _, was_there in others)
-    same = build(by_content, 0)
-    assert build(by_content, 1) == (same[0], True)
-    assert not by_key.build(store, [parents[0]], {}, lambda _folder: {}, force=True)[1]
-
-
 def test_what_is_taken_up_is_as_new(store: ArtifactStore) -> None:
     """Retention goes by the last use."""
-    made, _ = store.built("corpus", _INPUTS, lambda _folder: {})
+    made, _ = store.build("corpus", _INPUTS, lambda _folder: {})
     os.utime(made.path / MANIFEST, (0, 0))
-    store.built("corpus", _INPUTS, lambda _folder: {})
+    store.build("corpus", _INPUTS, lambda _folder: {})
 
     assert (made.path / MANIFEST).stat().st_mtime > 1
 
@@ -368,8 +344,8 @@ def test_a_kind_is_not_gone_through_for_each_artifact(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Path, "iterdir", counted)
     store = ArtifactStore(tmp_path)
     for number in range(5):
-        store.built("corpus", {"n": number}, lambda _folder: {})
-    store.built("other", {}, lambda _folder: {})
+        store.build("corpus", {"n": number}, lambda _folder: {})
+    store.build("other", {}, lambda _folder: {})
 
     assert listed == [tmp_path / "corpus", tmp_path / "other"]
 

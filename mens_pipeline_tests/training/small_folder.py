@@ -27,12 +27,14 @@ _CONFIG = {
 class Encoder:
     """A tokenizer of the library alone, as the project takes it."""
 
-    def __init__(self, special: Sequence[str] = (IM_START, IM_END)) -> None:
+    def __init__(self, special: Sequence[str] = (IM_START, IM_END), chat_template: str | None = None) -> None:
         """Merges of bytes, learnt from a few lines, with words split as GPT-2 splits them.
 
         Args:
             special: Its control tokens.
+            chat_template: Of the base that it belongs to.
         """
+        self.chat_template = chat_template
         self.inner = Tokenizer(models.BPE())
         self.inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         self.inner.decoder = ByteLevel()
@@ -104,6 +106,6 @@ def described_base(path: Path = Path("base"), **fields: Any) -> Base:
         "num_heads": 4,
         "hidden_size": 8,
         "vocab_size": 100,
-        "num_values": 2000,
+        "num_parameters": 2000,
     }
     return Base(**{**usual, **fields})

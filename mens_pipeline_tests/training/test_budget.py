@@ -116,7 +116,7 @@ def test_the_rate_comes_down_to_zero_where_the_budget_ends(
     lines = [json.loads(line) for line in (run.job.run_dir / FILE).read_text().splitlines()]
     decisions = result["plan"]["decisions"]
     last = decisions[-1]
-    told = [line["payload"] for line in lines if line["event"] == "plan" and line["payload"]["reason"]]
+    details = [line["payload"] for line in lines if line["event"] == "plan" and line["payload"]["reason"]]
 
     assert result["num_steps"] == len(rates) == last["num_steps"]
     assert abs(result["num_steps"] - num_steps) <= 1
@@ -124,7 +124,7 @@ def test_the_rate_comes_down_to_zero_where_the_budget_ends(
     assert 0 < rates[0] < rates[1] < max(rates)
     assert all(before >= after > 0 for before, after in pairwise(rates[3:]))
     assert rates[-1] == pytest.approx(rates[last["step"]] / (last["num_steps"] - last["step"]))
-    assert [(event["step"], event["num_steps"], event["reason"]) for event in told] == [
+    assert [(event["step"], event["num_steps"], event["reason"]) for event in details] == [
         (decision["step"], decision["num_steps"], decision["reason"]) for decision in decisions
     ]
 

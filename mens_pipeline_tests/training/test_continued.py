@@ -15,11 +15,11 @@ from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import CHECKPOINTS, ExitCode
 from mens_pipeline.models.adapter import ADAPTER
-from mens_pipeline.training.job import Continued
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.qlora import checksums
 from mens_pipeline.training.qlora_adapter import continue_from, finish_run, further
+from mens_pipeline.training.recipe import Continued
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.jobs.processes import job_children
 from mens_pipeline_tests.training.runs import prepared, resolved, train_here

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mens_pipeline.corpus.schema.reasons import NotShown
 from mens_pipeline.corpus.schema.records import Lane, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.training.examples import Examples, NotShown, make_examples
+from mens_pipeline.training.examples import Examples, make_examples
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.corpus.rows import source_at
 from mens_pipeline_tests.training.small_folder import Encoder
@@ -44,9 +45,9 @@ def test_every_row_that_is_not_shown_has_a_reason(
     """And is counted under it, beside the row that is shown."""
     examples = _made([_pair(**fields), _pair(rating=5, category="mcp_tool")], **recipe)
 
-    assert examples.not_shown == {reason: 1}
+    assert examples.dropped == {reason: 1}
     assert (len(examples.train), len(examples.validation), examples.seen) == (1, 0, 2)
-    assert examples.adds_up()
+    assert examples.num_lost == 0
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_a_row_of_exactly_the_length_is_shown() -> None:
 
     assert len(example) > 16
     assert len(_made([pair], max_length=len(example)).train) == 1
-    assert _made([pair], max_length=len(example) - 1).not_shown == {NotShown.TOO_LONG: 1}
+    assert _made([pair], max_length=len(example) - 1).dropped == {NotShown.TOO_LONG: 1}
 
 
 def _rows(num_files: int, per_file: int, kind: SourceKind = SourceKind.VOX_FILE) -> list[TrainingPair]:
@@ -105,7 +106,7 @@ def test_whole_files_measure_the_loss() -> None:
     assert 5 <= len(files) <= 20
     assert measuring == {pair.prompt for pair in rows if pair.prompt.split()[0] in files}
     assert len(examples.train) == len(rows) - len(measuring)
-    assert examples.adds_up()
+    assert examples.num_lost == 0
 
 
 def test_the_seed_decides_which_files_measure() -> None:
@@ -150,10 +151,10 @@ def test_the_account_counts_rows_and_tokens() -> None:
 def test_what_disappears_is_noticed() -> None:
     """A row that is neither shown nor left out."""
     examples = _made([_pair(), _pair(rating=1)])
-    assert examples.adds_up()
-    examples.train.clear()
+    assert examples.num_lost == 0
+    examples.kept -= 1
 
-    assert not examples.adds_up()
+    assert examples.num_lost
 
 
 _PAIRS = st.builds(
@@ -174,6 +175,6 @@ def test_nothing_disappears(pairs: list[TrainingPair], seed: int) -> None:
     examples = _made(pairs, validation_split_ratio=0.3, **options)
     shown = sorted([*examples.train, *examples.validation], key=repr)
 
-    assert examples.adds_up()
+    assert examples.num_lost == 0
     assert examples.seen == len(pairs)
     assert shown == sorted(_made(pairs, **options).train, key=repr)

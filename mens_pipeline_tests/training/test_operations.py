@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.inference.decode import Row, Vocabulary, decode
+from mens_pipeline.inference.generate import complete_rows, new_row
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.training.examples import make_examples
+from mens_pipeline.training.plan import plan_run
 from mens_pipeline_tests.delivery.vision_base import write_vision_base
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 from mens_pipeline_tests.training.operations import count_operations
@@ -23,13 +24,13 @@ def _trainer(base: Path, folder: Path) -> tuple[Any, dict[str, Any]]:
     """A trainer as on a GPU but for what only a GPU can: the library's loss, activations computed again."""
     from mens_pipeline.jobs.progress import SilentLog  # noqa: PLC0415 - likewise
     from mens_pipeline.training import train as module  # noqa: PLC0415 - loads the deep learning stack
-    from mens_pipeline.training.progress import Progress, StopRequest  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.common_trainer import Progress, StopRequest  # noqa: PLC0415 - likewise
     from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
 
     run = prepared(base, folder, lora_dropout=0.01)  # with dropout, no fused adapters of a CPU
     tokenizer = module.tokenizer_of(base)
     examples = make_examples(pairs(16), run.job.recipe, tokenizer, run.job.system_prompt)
-    plan = module.plan_of(examples.train, run.job.recipe)
+    plan = plan_run(examples.train, run.job.recipe)
     steps = take_up(folder, Schedule(plan.num_steps, 0, "linear"), [1] * plan.num_steps, None)
     trainer = module._trainer(run.job, tokenizer, examples.train, plan, Progress(SilentLog(), StopRequest(), steps))  # noqa: SLF001 - what is tested
     trainer.model.train()
@@ -68,13 +69,13 @@ def test_a_step_of_training_launches_no_more_than_it_did(tiny_base: Path, tmp_pa
 def test_a_token_of_an_answer_launches_no_more_than_it_did(temperature: float, most: int) -> None:
     """Of eight answers together, by a model of four layers; drawing tokens is a small part of it."""
     model = hybrid_model()
-    rows = [Row(str(number), 0, tuple(range(number + 1, number + 9))) for number in range(8)]
+    prompts = [tuple(range(number + 1, number + 9)) for number in range(8)]
 
-    def answer(num_tokens: int) -> int:
-        fresh = [Row(row.name, row.sample, row.prompt) for row in rows]
+    def completion(num_tokens: int) -> int:
         decoding = Decoding(max_new_tokens=num_tokens, temperature=temperature)
-        return count_operations(lambda: decode(model, fresh, Vocabulary(frozenset(), 0), decoding, lambda _row: None))
+        rows = [new_row(str(number), 0, prompt, decoding) for number, prompt in enumerate(prompts)]
+        return count_operations(lambda: complete_rows(model, rows, frozenset(), 12_288, lambda _row: None))
 
-    each = (answer(12) - answer(4)) / 8
+    each = (completion(12) - completion(4)) / 8
 
     assert most / 2 < each <= most

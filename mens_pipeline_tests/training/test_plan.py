@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mens_pipeline.training.examples import Example
-from mens_pipeline.training.plan import MOST_PASSES, Plan, category_weights, hardest_of, plan_further, plan_run
-from mens_pipeline.training.recipe import Recipe
+from mens_pipeline.training.plan import MOST_PASSES, Plan, category_weights, hardest_of, plan_run
+from mens_pipeline.training.recipe import Continued, Recipe
 
 _ROWS = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 10)), max_size=40)
 _SIZES: dict[str, st.SearchStrategy[Any]] = {
@@ -227,10 +228,14 @@ def test_a_run_goes_on_with_the_rows_that_it_would_have_shown(
     whole = plan_run(examples, recipe)
     num_shown = int(part * len(whole.batches))
     assume(whole.batches)
-    rest = plan_further(examples, recipe.model_copy(update={"max_steps": 1}), num_shown)
+    rest = plan_run(examples, recipe.model_copy(update={"max_steps": 1}), _after(num_shown))
 
     assert (whole.batches[:num_shown] + rest.batches)[: len(whole.batches)] == whole.batches
     assert len(rest.num_skipped) == MOST_PASSES * recipe.num_train_epochs
     # Twice on, and once as far: the same rows.
-    twice = plan_further(examples, recipe, num_shown + 1)
+    twice = plan_run(examples, recipe, _after(num_shown + 1))
     assert twice.batches[: len(rest.batches) - 1] == rest.batches[1:]
+
+
+def _after(num_batches: int) -> Continued:
+    return Continued(adapter=Path("none"), adapter_sha256="", num_batches=num_batches, num_steps=0, seconds=0.0)

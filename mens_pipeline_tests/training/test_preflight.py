@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from mens_pipeline.corpus.schema.reasons import NotShown
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.settings import PRESETS
-from mens_pipeline.training.examples import Example, Examples, NotShown
+from mens_pipeline.training.examples import Example, Examples
 from mens_pipeline.training.plan import Plan
 from mens_pipeline.training.preflight import (
     MemoryEstimate,
@@ -18,12 +19,13 @@ from mens_pipeline.training.preflight import (
     check_examples,
     check_logits,
     check_tokenizer,
-    checkpoint_megabytes,
     estimate_memory,
     installed_memory_gb,
+    kernel_notes,
+    kernels_found,
+    layer_bytes,
     preflight_document,
 )
-from mens_pipeline.training.prepare import kernel_notes, kernels_found, layer_bytes
 from mens_pipeline.training.presets import load_named
 from mens_pipeline.training.qlora import keep_adapter_in_float32, lora_config
 from mens_pipeline.training.recipe import Recipe
@@ -37,12 +39,12 @@ _PROCESSOR = Device("cpu", "x86_64, 2 threads", None, has_bfloat16=False)
 
 def _examples(number: int, *completion: int, **counts: Any) -> Examples:
     rows = [Example((1, 2), completion or (3, _END), 5, "function", 1.0, "vox_codegen") for _ in range(number)]
-    return Examples(**{"train": rows, "seen": number, **counts})
+    return Examples(**{"train": rows, "seen": number, "kept": number, **counts})
 
 
 def test_memory_is_estimated_from_sizes() -> None:
     """The base in 4.5 bits but for its embeddings, the adapter with its optimiser, activations and logits."""
-    base = described_base(num_layers=3, hidden_size=64, vocab_size=1000, num_values=1_064_000)
+    base = described_base(num_layers=3, hidden_size=64, vocab_size=1000, num_parameters=1_064_000)
     memory = estimate_memory(base, Recipe(lora_r=8), tokens_at_once=512, computed_on=("cpu", "float32"), layer=0)
 
     assert memory.base == pytest.approx((1_000_000 * (4.5 / 8 + 4) + 64_000 * 4) / _MEGA)
@@ -54,7 +56,7 @@ def test_memory_is_estimated_from_sizes() -> None:
 
 def test_memory_grows_with_what_needs_it() -> None:
     """Rank, tokens and the width of values; logits are never of more than a few thousand positions."""
-    base = described_base(num_layers=3, hidden_size=64, vocab_size=1000, num_values=1_064_000)
+    base = described_base(num_layers=3, hidden_size=64, vocab_size=1000, num_parameters=1_064_000)
     small = estimate_memory(base, Recipe(lora_r=8), 4096, ("cpu", "bfloat16"), 0)
     large = estimate_memory(base, Recipe(lora_r=16), 8192, ("cpu", "float32"), 0)
 
@@ -62,12 +64,12 @@ def test_memory_grows_with_what_needs_it() -> None:
     assert large.activations == 4 * small.activations
     assert large.logits == small.logits
     assert large.base > small.base
-    assert checkpoint_megabytes(large) == 4 * large.adapter
+    assert large.checkpoints == 4 * large.adapter
 
 
 def test_a_card_keeps_the_input_of_each_layer_alone() -> None:
     """All else is computed again, a layer at a time, so that many layers need little more than one."""
-    base = described_base(num_layers=32, hidden_size=64, vocab_size=1000, num_values=1_064_000)
+    base = described_base(num_layers=32, hidden_size=64, vocab_size=1000, num_parameters=1_064_000)
     kept, again = (estimate_memory(base, Recipe(), 4096, (device, "bfloat16"), 64 * 34) for device in ("cpu", "cuda"))
 
     assert again.activations == pytest.approx(4096 * 64 * (2 * 32 + 34) / _MEGA)
@@ -120,7 +122,7 @@ def test_every_preset_fits_the_card_that_it_is_picked_for(name: str) -> None:
     """With Qwen3.5-4B and without its kernels: its largest micro-batch, with the margin that preflight asks for."""
     preset = load_named(PRESETS)[name]
     assert preset.min_vram_gb is not None
-    base = described_base(num_layers=32, hidden_size=2560, vocab_size=248_320, num_values=4_205_000_000)
+    base = described_base(num_layers=32, hidden_size=2560, vocab_size=248_320, num_parameters=4_205_000_000)
     recipe = Recipe.model_validate(preset.values)
     layer = layer_bytes(_QWEN35 | {"layer_types": ["linear_attention", "full_attention"]}, has_kernels=False)
     assert recipe.max_tokens_per_batch is not None
@@ -182,16 +184,14 @@ def test_a_model_that_scales_its_logits_does_not_train_on_a_processor(tmp_path: 
 def test_control_tokens_must_be_one_id_each() -> None:
     """A tokenizer that knows ChatML passes, one that does not is refused with advice."""
     knowing, other = Encoder(), Encoder(special=(IM_START,))
-    ids, broken = (
-        [encoder.encode(text, add_special_tokens=False) for text in (IM_START, IM_END)] for encoder in (knowing, other)
-    )
-    check_tokenizer(ids, Path("base"))
+
+    assert check_tokenizer(knowing, Path("base")) == knowing.id_of(IM_END)
 
     with pytest.raises(
         RefusedError,
         match=r"base: <\|im_end\|> is \d+ tokens, not one\. Choose a base model that was trained on ChatML",
     ):
-        check_tokenizer(broken, Path("base"))
+        check_tokenizer(other, Path("base"))
 
 
 def test_enough_rows_pass() -> None:
@@ -203,7 +203,7 @@ def test_enough_rows_pass() -> None:
 @pytest.mark.seed_row(62)
 def test_too_few_rows_are_refused_with_where_the_others_went() -> None:
     """So that one sees what to widen."""
-    examples = _examples(2, seen=6, not_shown=Counter({NotShown.TOO_LONG: 3, NotShown.LOW_RATING: 1}))
+    examples = _examples(2, seen=6, dropped=Counter({NotShown.TOO_LONG: 3, NotShown.LOW_RATING: 1}))
 
     with pytest.raises(
         RefusedError,
@@ -227,9 +227,11 @@ def test_every_row_ends_its_turn_once(completion: tuple[int, ...], place: str) -
     """Never, too early, or twice: refused, whether the row trains or measures."""
     examples = _examples(1)
     getattr(examples, place).append(Example((1,), completion, 5, "function", 1.0, "vox_codegen"))
-    examples.seen = 2
+    examples.seen = examples.kept = 2
 
-    with pytest.raises(RefusedError, match="a row does not end its turn once, at its end"):
+    with pytest.raises(
+        RefusedError, match="the token that ends a turn has to stand at the end of each row, and nowhere else"
+    ):
         check_examples(examples, _END, 1, _ORIGINS)
 
 

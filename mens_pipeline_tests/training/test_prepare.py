@@ -10,9 +10,8 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.protocol import RESULT, result_of, write_document
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import key_of
-from mens_pipeline.training.job import CONTRACT, PREFLIGHT, TrainingJob
 from mens_pipeline.training.prepare import LIBRARIES, contract_of
-from mens_pipeline.training.recipe import Recipe
+from mens_pipeline.training.recipe import CONTRACT, PREFLIGHT, Recipe, TrainingJob
 from mens_pipeline_tests.training.runs import pairs, prepared
 from mens_pipeline_tests.training.small_folder import Encoder, described_base, write_folder
 
@@ -61,11 +60,11 @@ def test_a_result_that_was_cut_off_is_none(base: Path, tmp_path: Path, left: str
 
 @pytest.mark.seed_row(38)
 def test_another_run_does_not_take_its_folder(base: Path, tmp_path: Path) -> None:
-    """The message says how to keep both, or to begin anew; what is there stays."""
+    """The message says how to keep both, or to begin again; what is there stays."""
     run = prepared(base, tmp_path)
     before = run.job_path.read_text()
 
-    with pytest.raises(RefusedError, match=r"run: holds another run .* Name another --output-dir, or begin anew"):
+    with pytest.raises(RefusedError, match=r"run: holds another run .* Name another --output-dir, or begin again"):
         prepared(base, tmp_path, seed=1)
     assert run.job_path.read_text() == before
 
@@ -186,6 +185,8 @@ _OTHER_VALUES: dict[str, Any] = {
     "max_difficulty": 9,
     "category_alpha": 0.5,
     "token_shares": {"task": 0.5},
+    "infill_share": 0.5,
+    "infill_window": 64,
     "curriculum": True,
     "curriculum_max_difficulty": (3,),
     "trajectory_weighting": True,

@@ -17,9 +17,9 @@ from mens_pipeline.training.presets import (
     ResolvedRecipe,
     load_named,
     load_recipes,
-    mistakes_of,
+    look_up,
     pick_preset,
-    recipe_called,
+    recipe_errors,
     resolve_recipe,
 )
 from mens_pipeline.training.recipe import Recipe
@@ -151,10 +151,10 @@ def test_nothing_said_is_the_default_recipe() -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"preset": "h1000"}, r"preset h1000: there is none\. Did you mean h100\?"),
-        ({"preset": "4080_saef"}, r"preset 4080_saef: there is none\. Did you mean 4080_safe\?"),
-        ({"preset": "zzz"}, r"preset zzz: there is none\. There are 4080, 4080_safe, a100, "),
-        ({"domain": "agent"}, r"domain agent: there is none\. Did you mean agents\?"),
+        ({"preset": "h1000"}, r"preset h1000: not in config/presets\.yaml\. Did you mean `h100`\?"),
+        ({"preset": "4080_saef"}, r"preset 4080_saef: not in config/presets\.yaml\. Did you mean `4080_safe`\?"),
+        ({"preset": "zzz"}, r"preset zzz: not in config/presets\.yaml\. There are 4080, 4080_safe, a100, "),
+        ({"domain": "agent"}, r"domain agent: not in config/domains\.yaml\. Did you mean `agents`\?"),
     ],
 )
 def test_unknown_names_are_refused_with_advice(options: dict[str, Any], problem: str) -> None:
@@ -183,13 +183,13 @@ def test_values_that_fit_alone_may_not_fit_together() -> None:
 
 def test_mistakes_name_the_field_and_what_it_takes() -> None:
     """A key far from all others gets no suggestion; values that fit make no mistake."""
-    assert mistakes_of({"lora_r": 8}) == []
-    assert mistakes_of({"zzz": 8}) == ["zzz: unknown"]
-    both = mistakes_of({"lora_r": 0, "max_length": 512, "max_tokens_per_batch": 256})
-    assert [mistake.split(" ")[0] for mistake in both] == ["lora_r:", "max_tokens_per_batch"]
-    assert len(mistakes_of({"max_length": 1, "max_tokens_per_batch": 256})) == 1, "what is wrong fits nothing"
-    assert mistakes_of({"learning_rates": 1}) == ["learning_rates: unknown, did you mean learning_rate?"]
-    assert mistakes_of({"target_modules": ""}) == ['target_modules is empty; write "all-linear" or names of layers']
+    assert recipe_errors({"lora_r": 8}) == []
+    assert recipe_errors({"zzz": 8}) == ["zzz: unknown"]
+    both = recipe_errors({"lora_r": 0, "max_length": 512, "max_tokens_per_batch": 256})
+    assert [error.split(" ")[0] for error in both] == ["lora_r:", "max_tokens_per_batch"]
+    assert len(recipe_errors({"max_length": 1, "max_tokens_per_batch": 256})) == 1, "what is wrong fits nothing"
+    assert recipe_errors({"learning_rates": 1}) == ["learning_rates: unknown, did you mean learning_rate?"]
+    assert recipe_errors({"target_modules": ""}) == ['target_modules is empty; write "all-linear" or names of layers']
 
 
 @pytest.mark.parametrize(
@@ -302,9 +302,9 @@ def test_an_unknown_name_gets_a_suggestion() -> None:
     recipes = load_recipes(RECIPES)
 
     with pytest.raises(ConfigurationError, match=r"recipe wid: not in config/recipes.yaml. Did you mean `wide`\?"):
-        recipe_called("wid", recipes)
+        look_up(recipes, "wid", "recipe")
     with pytest.raises(ConfigurationError, match="There are code_base, default, long, short, wide"):
-        recipe_called("xyzxyz", recipes)
+        look_up(recipes, "xyzxyz", "recipe")
 
 
 def test_it_stands_between_preset_and_environment() -> None:

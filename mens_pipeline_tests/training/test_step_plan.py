@@ -116,10 +116,10 @@ def test_time_goes_by_tokens(tmp_path: Path) -> None:
 def test_without_a_budget_nothing_depends_on_time(tmp_path: Path) -> None:
     """What it will take is told all the same, once."""
     plan = _plan(tmp_path, budget=None)
-    told = [plan.measure(step, 1000.0, 1000.0 * step) for step in range(1, _TARGET + 1)]
+    details = [plan.measure(step, 1000.0, 1000.0 * step) for step in range(1, _TARGET + 1)]
 
-    assert [step for step, event in enumerate(told, start=1) if event] == [5]
-    assert told[4] == {
+    assert [step for step, event in enumerate(details, start=1) if event] == [5]
+    assert details[4] == {
         "step": 5,
         "num_steps": 150,
         "target_steps": 150,

@@ -13,6 +13,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import newest_checkpoint
 from mens_pipeline.models.adapter import ADAPTER
+from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.training.runs import pairs, prepared, train_here
@@ -38,13 +39,13 @@ def _trainer(run: PreparedRun) -> Any:
 
     from mens_pipeline.jobs.progress import TelemetryLog  # noqa: PLC0415 - likewise
     from mens_pipeline.training import train as module  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.common_trainer import Progress, StopRequest  # noqa: PLC0415 - likewise
     from mens_pipeline.training.examples import make_examples  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.progress import Progress, StopRequest  # noqa: PLC0415 - likewise
     from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
 
     tokenizer = AutoTokenizer.from_pretrained(run.job.base_path)
     examples = make_examples(pairs(16), run.job.recipe, tokenizer, run.job.system_prompt)
-    plan = module.plan_of(examples.train, run.job.recipe)
+    plan = plan_run(examples.train, run.job.recipe)
     steps = take_up(run.job.run_dir, Schedule(plan.num_steps, 0, "linear"), [1] * plan.num_steps, None)
     progress = Progress(TelemetryLog(run.job.run_dir / FILE), StopRequest(), steps)
     trainer = module._trainer(run.job, tokenizer, examples.train, plan, progress)  # noqa: SLF001 - what is tested

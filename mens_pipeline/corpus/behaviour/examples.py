@@ -25,7 +25,7 @@ _WORTH_OF_A_RESULT: Final = 4
 _LONGEST_EXAMPLE: Final = 80
 """Characters of a call and its result."""
 _LONGEST_EXAMPLES: Final = 150
-"""The same of all examples together: a request must leave room for its answer."""
+"""The same of all examples together: a prompt must leave room for its completion."""
 _GLANCE: Final = 50
 """Characters of a call and its result up to which both are read at a glance."""
 
@@ -73,8 +73,8 @@ def _oddity(value: Value) -> int:
     return sum(map(_oddity, value.fields)) if kind is Variant else 0
 
 
-def rivals(arguments: Sequence[Value]) -> dict[str, Value]:
-    """Compute the results of simple rival functions: the maximum, the sum, the length, each argument as it is."""
+def alternatives(arguments: Sequence[Value]) -> dict[str, Value]:
+    """Compute the results of simple other functions: the maximum, the sum, the length, each argument as it is."""
     found: dict[str, Value] = {f"argument {index}": value for index, value in enumerate(arguments)}
     ints = [value for value in arguments if type(value) is int]
     texts = [value for value in arguments if type(value) is str]

@@ -113,7 +113,6 @@ def _sites(declaration: Declaration) -> Iterator[tuple[_Path, Node]]:
 
 
 def _rebuild(path: _Path, node: Node) -> Any:
-    """Return the declaration with the node at a path replaced."""
     while path is not None:
         above, parent, name, index = path
         value: object = node

@@ -21,10 +21,10 @@ from mens_pipeline.corpus.behaviour.examples import (
     Goal,
     Observation,
     SeenCall,
+    alternatives,
     chosen_examples,
     chosen_tests,
     goals_of,
-    rivals,
 )
 from mens_pipeline.corpus.behaviour.mutants import PROBE, mutants_of, with_probes
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
@@ -49,7 +49,7 @@ from mens_pipeline.language.interpreter import (
 )
 
 FEATURES: Final = Features(check_contracts=True, database=False)
-"""Contracts hold, as where answers are judged; a database is no behaviour of a function alone."""
+"""Contracts hold, as where completions are evaluated; a database is no behaviour of a function alone."""
 
 LIMITS: Final = Limits(max_steps=20_000, max_depth=100, max_size=10_000, max_allocation=100_000)
 """Of one call."""
@@ -160,8 +160,6 @@ def function_in(module: Module, function: str) -> Declaration:
 
 
 class _Observing:
-    """The observation of one function."""
-
     def __init__(self, module: Module, declaration: Declaration, function: str) -> None:
         self.module = module
         self.declaration = declaration
@@ -248,7 +246,6 @@ class _Observing:
         return len(self.calls) < _NUM_DRAWS // 2 or len(counts) < MOST_EXAMPLES or is_rare or is_alone
 
     def _results(self) -> list[SeenCall]:
-        """Return the first call for each different result."""
         return list({call.result: call for call in reversed(self.calls)}.values())
 
     def _refusal(self) -> NoBehaviour | None:
@@ -283,8 +280,8 @@ class _Observing:
             call.goals.add(("steps", call.num_steps.bit_length()))
             if is_choice:
                 call.goals.add(("result", call.result))
-            given = rivals(call.arguments)
-            call.goals |= {("rival", name) for name, value in given.items() if not self._same(value, call.value)}
+            given = alternatives(call.arguments)
+            call.goals |= {("alternative", name) for name, value in given.items() if not self._same(value, call.value)}
 
     def _survivors(self, mutants: dict[int, Declaration], calls: Sequence[SeenCall]) -> dict[int, Declaration]:
         """Note which calls refuse which mutants, and give those that none of them refuses."""

@@ -8,7 +8,7 @@ from mens_pipeline.corpus.behaviour.arguments import type_key
 from mens_pipeline.corpus.behaviour.observe import callable_syntax
 from mens_pipeline.corpus.behaviour.screening import TaskFunction, TaskStatus
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.curate.validate import judged_code
+from mens_pipeline.corpus.curate.validate import parsed_code
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import DEEP_STACK, Mode, analyze, name_of
 from mens_pipeline.language.ast import Ident, Module, Node, walk
@@ -91,7 +91,7 @@ def _names_in(node: Node) -> set[str]:
 
 def _program_of(pair: TrainingPair) -> str | None:
     """Return the code of a completion with what its prompt gives; None for prose, scripts and UI modules."""
-    code = judged_code(pair)
+    code = parsed_code(pair)
     if code is None or code[1] is not Mode.SOURCE:
         return None
     given, mark, _ = (pair.tests or "").partition(GIVEN_END)

@@ -26,7 +26,7 @@ from mens_pipeline.language.interpreter import (
 )
 
 FEATURES: Final = Features(check_contracts=True, database=True)
-"""As where answers are judged."""
+"""As where completions are evaluated."""
 
 LIMITS: Final = Limits(max_steps=200_000, max_depth=300, max_size=100_000, max_allocation=1_000_000, test_seconds=10.0)
 """Of one hidden test; steps end nearly everything far sooner, so that a busy machine decides as a quiet one does."""
@@ -92,8 +92,6 @@ class Screening:
 
 
 class _Task:
-    """The compiled tests of one task."""
-
     def __init__(self, task: TaskFunction, machine: Machine) -> None:
         self._name = task.function
         self._machine = machine

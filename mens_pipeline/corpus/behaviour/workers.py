@@ -51,7 +51,7 @@ _AT_ONCE: Final = 64
 class Job:
     """A function to observe.
 
-    `source` is its declaration, as an answer would be; `given` holds declarations that it needs and an answer need not
+    `source` is its declaration, as a completion would be; `given` holds declarations that it needs and need not
     repeat, empty for none.
     """
 
@@ -77,16 +77,16 @@ class BehaviourWorkers(WorkerPool):
     def observe(self, jobs: Iterable[Job]) -> Iterator[Behaviour | NoBehaviour]:
         """Yield what was observed of functions, in order; `STOPPED` where the worker had to be replaced."""
         requests = ({"kind": "observe", **asdict(job)} for job in jobs)
-        for answer in self._answers(requests):
-            yield NoBehaviour.STOPPED if answer is None else _REPLIES.validate_python(answer)
+        for reply in self._replies(requests):
+            yield NoBehaviour.STOPPED if reply is None else _REPLIES.validate_python(reply)
 
     def statuses(self, tasks: Iterable[TaskFunction]) -> Iterator[TaskStatus]:
         """Yield whether the tests of tasks say something about functions that pass them.
 
         Of a task that stops its worker the reference fails.
         """
-        for answer in self._answers({"kind": "status", "tasks": [astuple(task)]} for task in tasks):
-            yield TaskStatus.FAILS if answer is None else TaskStatus(answer[0])
+        for reply in self._replies({"kind": "status", "tasks": [astuple(task)]} for task in tasks):
+            yield TaskStatus.FAILS if reply is None else TaskStatus(reply[0])
 
     def first_passed(self, tried: Iterable[tuple[str, str, Sequence[TaskFunction]]]) -> Iterator[int | None]:
         """Try functions, each by its program and its name, on the tests of tasks.
@@ -97,21 +97,21 @@ class BehaviourWorkers(WorkerPool):
             {"kind": "try", "program": program, "function": function, "tasks": [astuple(task) for task in tasks]}
             for program, function, tasks in tried
         )
-        yield from self._answers(requests)
+        yield from self._replies(requests)
 
     def outputs(self, programs: Sequence[str], function: str, seed: str) -> Iterator[list[str | None] | None]:
         """Yield for each of several programs what `outputs_of` gives; None where the program stops its worker."""
         common = {"kind": "outputs", "programs": list(programs), "function": function, "seed": seed}
-        yield from self._answers({**common, "number": number} for number in range(len(programs)))
+        yield from self._replies({**common, "number": number} for number in range(len(programs)))
 
-    def _answers(self, requests: Iterable[dict[str, Any]]) -> Iterator[Any]:
+    def _replies(self, requests: Iterable[dict[str, Any]]) -> Iterator[Any]:
         """Yield the replies in order; None where a worker had to be replaced."""
         waiting = iter(requests)
         with ThreadPoolExecutor(self.num_workers) as threads:
             while batch := list(islice(waiting, _AT_ONCE)):
-                yield from threads.map(self._answer, batch)
+                yield from threads.map(self._send_reply, batch)
 
-    def _answer(self, request: dict[str, Any]) -> Any:
+    def _send_reply(self, request: dict[str, Any]) -> Any:
         with self.worker() as worker:
             try:
                 return worker.exchange(request, self._seconds)
@@ -178,14 +178,14 @@ _WARM_UP = "fn f(n: int, s: str) to str { if n > 3 { return s } return str(1.5de
 
 
 class Responder:
-    """Answers the requests of one worker."""
+    """Replies to the requests of one worker."""
 
     def __init__(self) -> None:
         """Begin without any task."""
         self._screening = Screening()
 
     def respond(self, request: dict[str, Any]) -> Any:
-        """Answer a request in JSON types.
+        """Reply to a request in JSON types.
 
         Its `kind` decides what it takes: `observe` a function, `outputs` of a function of several programs, `status` of
         a tested function, `try` a function on tests.
@@ -200,8 +200,8 @@ class Responder:
         return self._screening.first_passed(request["program"], request["function"], tasks)
 
 
-def main(memory_bytes: int, requests: BinaryIO, answers: BinaryIO, give_up: Callable[[int], object] = confine) -> None:
-    """Warm up, give everything up, answer.
+def main(memory_bytes: int, requests: BinaryIO, replies: BinaryIO, give_up: Callable[[int], object] = confine) -> None:
+    """Warm up, give up what could do harm, then reply to requests.
 
     Of the address space, `memory_bytes` remain; `give_up` confines this process and says what is kept from it.
     """
@@ -209,7 +209,7 @@ def main(memory_bytes: int, requests: BinaryIO, answers: BinaryIO, give_up: Call
     warm = responder.respond({"kind": "observe", "source": _WARM_UP, "function": "f", "given": "", "seed": ""})
     responder.respond({"kind": "status", "tasks": [[_WARM_UP, warm["tests"], "f"]]})
     kept = give_up(memory_bytes)
-    serve(requests, answers, responder.respond, kept)
+    serve(requests, replies, responder.respond, kept)
 
 
 def _observe(request: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from mens_pipeline.corpus.curate.validate import Quarantined, judged_code, read_rows
+from mens_pipeline.corpus.curate.validate import Quarantined, parsed_code, read_rows
 from mens_pipeline.corpus.schema.account import most_frequent
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.corpus.schema.training_pair import pair_digest
@@ -48,7 +48,7 @@ def evaluate_data(lines: Iterable[bytes]) -> DataEvaluationDocument:
     for row in read_rows(lines):
         if isinstance(row, Quarantined):
             num_unreadable += 1
-        elif (code := judged_code(row)) is None:
+        elif (code := parsed_code(row)) is None:
             num_prose += 1
         else:
             rows[row.lane] += 1

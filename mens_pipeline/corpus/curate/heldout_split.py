@@ -1,29 +1,232 @@
-"""The split as an artifact: what trains, what judges, and what does neither; and what of it overlaps, counted."""
+"""Pairs that train and pairs that evaluate: whole source files are held out, and nothing similar to them trains."""
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import BaseModel, ConfigDict
+
 from mens_pipeline.corpus.behaviour.repeats import TaskFunctions
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.curate.overlap import HeldoutTasks
+from mens_pipeline.corpus.curate.overlap import HeldoutTasks, structures_in
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy, ValidatePolicy
-from mens_pipeline.corpus.curate.repetition import Repetition
-from mens_pipeline.corpus.curate.split import SplitReport, group_of, split_pairs
+from mens_pipeline.corpus.curate.validate import Repetition
 from mens_pipeline.corpus.curate.validated_pairs import PairsDetails
+from mens_pipeline.corpus.schema.account import Account, counts_of
+from mens_pipeline.corpus.schema.reasons import SplitReason
+from mens_pipeline.corpus.schema.records import Lane, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
 from mens_pipeline.corpus.synthesis.tasks.draw import Side, heldout_tasks
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline.storage.stage import Stage
-from mens_pipeline.storage.store import Artifact, ArtifactStore, Details
+from mens_pipeline.storage.stage import Params, Parent, Stage
+from mens_pipeline.storage.store import Details
+
+
+class SetAside(BaseModel):
+    """A pair that neither trains nor evaluates."""
+
+    model_config = ConfigDict(frozen=True)
+
+    reason: SplitReason
+    detail: str
+    pair: TrainingPair
+
+
+class SplitReport(Details):
+    """The counts of a split: pairs that train by their source, that judge, and that are set aside by their reason."""
+
+    train: dict[str, int]
+    heldout: int
+    aside: dict[str, int]
+    num_groups: int
+    num_heldout_groups: int
+    num_evaluating_groups: int
+    shortfall: str
+    tested_functions: dict[str, int]
+
+
+@dataclass(kw_only=True)
+class Split(Account[SplitReason]):
+    """The outcome of a split: pairs that train by the label of their source, pairs that evaluate, and the others.
+
+    Groups are source files that may evaluate, `num_evaluating_groups` those held out with a program to ask for.
+    `shortfall` says why the eval suite is smaller than asked for, with advice; empty when it is not. `tested` counts
+    functions that hidden tests of held-out tasks and of the benchmark call, by whether rows were tried on them.
+    """
+
+    train: dict[str, list[TrainingPair]] = field(default_factory=dict)
+    heldout: list[TrainingPair] = field(default_factory=list)
+    aside: list[SetAside] = field(default_factory=list)
+    num_groups: int = 0
+    num_heldout_groups: int = 0
+    num_evaluating_groups: int = 0
+    shortfall: str = ""
+    tested: dict[str, int] = field(default_factory=dict)
+
+    def report(self) -> SplitReport:
+        """Return the counts."""
+        return SplitReport(
+            train={label: len(pairs) for label, pairs in self.train.items()},
+            heldout=len(self.heldout),
+            aside=counts_of(SplitReason, self.dropped),
+            num_groups=self.num_groups,
+            num_heldout_groups=self.num_heldout_groups,
+            num_evaluating_groups=self.num_evaluating_groups,
+            shortfall=self.shortfall,
+            tested_functions=self.tested,
+        )
+
+
+def split_pairs(
+    sources: Mapping[str, Iterable[TrainingPair]],
+    repetition: Repetition,
+    policy: SplitPolicy,
+    workers: BehaviourWorkers,
+    protected: Sequence[TrainingPair] = (),
+) -> Split:
+    """Split pairs, without those that repeat earlier ones of any source.
+
+    Which files are held out first depends on their paths and the seed alone; where those give too small an eval suite,
+    files with programs to ask for are added in the same order, so that a suite only grows. Others could not evaluate,
+    and train. Nothing near to `protected`, the tasks of a benchmark, trains.
+
+    Returns:
+        Every pair once: in `train`, in `heldout` or in `aside`. Synthetic pairs never evaluate.
+    """
+    split = Split()
+    rows = {label: list(_distinct(label, pairs, repetition, split)) for label, pairs in sources.items()}
+    groups = _golden_groups([pair for pairs in rows.values() for pair in pairs])
+    heldout_groups = _heldout_groups(groups, policy)
+    split.num_groups, split.num_heldout_groups = len(groups), len(heldout_groups)
+    candidates: dict[str, list[TrainingPair]] = {}
+    for label, pairs in rows.items():
+        candidates[label] = [pair for pair in pairs if group_of(pair) not in heldout_groups]
+        _hold_out((pair for pair in pairs if group_of(pair) in heldout_groups), split, policy)
+    _note_size(split, policy)
+    evaluated = [*split.heldout, *protected]
+    tasks = HeldoutTasks(evaluated, policy.max_overlap, policy.min_nodes)
+    functions = TaskFunctions(evaluated, workers)
+    split.tested = functions.account()
+    for label, pairs in candidates.items():
+        apart = [pair for pair in pairs if not _set_aside(pair, tasks.overlap(pair), split)]
+        repeated = zip(apart, functions.find_repeats(apart), strict=True)
+        split.train[label] = [
+            pair
+            for pair, task in repeated
+            if not _set_aside(pair, None if task is None else (SplitReason.BEHAVIOUR, task), split)
+        ]
+    split.kept = len(split.heldout) + sum(map(len, split.train.values()))
+    split.check()
+    return split
+
+
+def _golden_groups(pairs: Sequence[TrainingPair]) -> dict[str, list[TrainingPair]]:
+    """Group pairs by the files that may evaluate, so none that has a pair from outside the golden roots."""
+    outside = {group_of(pair) for pair in pairs if pair.source is not None and not pair.source.golden}
+    groups: defaultdict[str, list[TrainingPair]] = defaultdict(list)
+    for pair in pairs:
+        group = group_of(pair)
+        if group is not None and group not in outside:
+            groups[group].append(pair)
+    return groups
+
+
+def _set_aside(pair: TrainingPair, found: tuple[SplitReason, str] | None, split: Split) -> bool:
+    if found is not None:
+        split.dropped[found[0]] += 1
+        split.aside.append(SetAside(reason=found[0], detail=found[1], pair=pair))
+    return found is not None
+
+
+def group_of(pair: TrainingPair) -> str | None:
+    """Return the source file of a pair; None when it has none, or when no file stands behind it."""
+    if pair.source is None:
+        return None
+    origin = pair.lineage.root_kind if pair.lineage is not None else pair.source.kind
+    return None if origin is None or origin is SourceKind.SYNTHETIC else pair.source.path
+
+
+def is_held_out(group: str, policy: SplitPolicy) -> bool:
+    """Return whether a source file, by its path in the workspace, is held out in every workspace, however large."""
+    return _place(group, policy) < policy.heldout_share
+
+
+def _place(group: str, policy: SplitPolicy) -> float:
+    """Return the pseudorandom rank of a source file, 0 to 1, by which files are held out; stable across runs."""
+    digest = hashlib.sha256(f"{policy.seed}:{group}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
+
+
+def _heldout_groups(groups: Mapping[str, Sequence[TrainingPair]], policy: SplitPolicy) -> set[str]:
+    """Choose the held-out source files: the least share, then files that evaluate, until there are enough."""
+    order = sorted(groups, key=lambda group: _place(group, policy))
+    heldout = {group for group in order if is_held_out(group, policy)}
+    prompts = {
+        group: {p.prompt for p in groups[group] if p.lane is Lane.CODEGEN and _find_reason(p, policy) is None}
+        for group in order
+    }
+    evaluating = [group for group in order if prompts[group]]
+    num_files = sum(group in heldout for group in evaluating)
+    num_tasks = sum(len(prompts[group]) for group in heldout)
+    for group in evaluating[num_files:]:
+        is_enough = num_tasks >= policy.min_heldout_tasks and num_files >= policy.min_heldout_files
+        if is_enough or num_files + 1 > policy.max_heldout_share * len(evaluating):
+            break
+        heldout.add(group)
+        num_files += 1
+        num_tasks += len(prompts[group])
+    return heldout
+
+
+def _note_size(split: Split, policy: SplitPolicy) -> None:
+    """Count what evaluates, and say so where it is less than asked for."""
+    evaluating = [group_of(pair) for pair in split.heldout if pair.lane is Lane.CODEGEN]
+    split.num_evaluating_groups = len(set(evaluating))
+    if len(evaluating) < policy.min_heldout_tasks or split.num_evaluating_groups < policy.min_heldout_files:
+        found = f"{len(evaluating)} programs to ask for from {split.num_evaluating_groups} files"
+        asked = f"{policy.min_heldout_tasks} from {policy.min_heldout_files}"
+        held = f"{split.num_heldout_groups} of {split.num_groups} files are held out"
+        advice = "Add programs, or raise max_heldout_share in config/pipeline.yaml."
+        split.shortfall = f"A small eval suite: {found}, asked for {asked}; {held}. {advice}"
+
+
+def _distinct(
+    label: str, pairs: Iterable[TrainingPair], repetition: Repetition, split: Split
+) -> Iterator[TrainingPair]:
+    for number, pair in enumerate(pairs, start=1):
+        split.seen += 1
+        found = repetition.find_reason(pair, f"row {number} of {label}")
+        if not _set_aside(pair, None if found is None else (SplitReason(found[0]), found[1]), split):
+            yield pair
+
+
+def _hold_out(pairs: Iterable[TrainingPair], split: Split, policy: SplitPolicy) -> None:
+    prompts = {pair.prompt for pair in split.heldout}
+    for pair in pairs:
+        reason = SplitReason.PROMPT if pair.prompt in prompts else _find_reason(pair, policy)
+        path = pair.source.path if pair.source is not None else ""
+        if not _set_aside(pair, None if reason is None else (reason, path), split):
+            prompts.add(pair.prompt)
+            split.heldout.append(pair)
+
+
+def _find_reason(pair: TrainingPair, policy: SplitPolicy) -> SplitReason | None:
+    if pair.source is not None and pair.source.kind is SourceKind.EVOLVED:
+        return SplitReason.DERIVED
+    if pair.lane is Lane.CODEGEN and not structures_in(pair, policy.min_nodes):
+        return SplitReason.TOO_SMALL
+    return None
+
 
 KIND: Final = "heldout_split"
-STAGE: Final = Stage(KIND, (f"{__name__}:build_heldout_split",))
 HELDOUT: Final = "heldout.jsonl"
 ASIDE: Final = "aside.jsonl"
 FAMILIES: Final = "families.jsonl"
-"""Synthetic tasks that judge and never train; their `task_family` says of which kind they are."""
+"""Synthetic tasks that evaluate and never train; their `task_family` says of which kind they are."""
 
 NEW_CONSTANTS: Final = "new_constants"
 """The `task_family` of tasks of families that train, with constants that do not."""
@@ -31,42 +234,38 @@ UNKNOWN_TASK: Final = "unknown_task"
 """The `task_family` of tasks of families that never train."""
 
 
-def build_heldout_split(
-    pairs: Artifact,
-    repeats: ValidatePolicy,
-    policy: SplitPolicy,
-    store: ArtifactStore,
-    protected: Sequence[TrainingPair] = (),
-) -> tuple[Artifact, bool]:
-    """Split validated pairs, unless the same was done before; nothing near to `protected`, a benchmark, trains.
+class SplitParams(Params):
+    """Validated pairs, and how they are split; nothing near to `protected`, a benchmark, trains."""
 
-    Returns:
-        The split, and whether it was reused. The folder holds what trains under the names of the sources,
-        `heldout.jsonl`, `families.jsonl` and `aside.jsonl`; the manifest holds the counts.
+    pairs: Parent
+    repeats: ValidatePolicy
+    policy: SplitPolicy
+    protected: tuple[TrainingPair, ...] = ()
+
+
+def write_heldout_split(folder: Path, params: SplitParams) -> dict[str, Any]:
+    """Split validated pairs.
+
+    The folder gets what trains under the names of the sources, `heldout.jsonl`, `families.jsonl` and `aside.jsonl`; the
+    manifest gets the counts.
     """
-    names = list(PairsDetails.of(pairs).num_pairs)
-    params = {
-        "repeats": repeats.model_dump(),
-        "policy": policy.model_dump(),
-        "protected": [task.model_dump(mode="json") for task in protected],
-    }
+    names = PairsDetails.of(params.pairs).num_pairs
+    sources = {name: list(read_pairs(params.pairs.path / name)) for name in names}
+    with BehaviourWorkers() as workers:
+        split = split_pairs(sources, Repetition(params.repeats), params.policy, workers, params.protected)
+    for name, rows in split.train.items():
+        write_jsonl(folder / name, rows)
+    write_jsonl(folder / HELDOUT, split.heldout)
+    write_jsonl(folder / FAMILIES, family_pairs(params.policy))
+    write_jsonl(folder / ASIDE, split.aside)
+    return split.report().model_dump()
 
-    def write(folder: Path) -> dict[str, Any]:
-        sources = {name: list(read_pairs(pairs.path / name)) for name in names}
-        with BehaviourWorkers() as workers:
-            split = split_pairs(sources, Repetition(repeats), policy, workers, protected)
-        for name, rows in split.train.items():
-            write_jsonl(folder / name, rows)
-        write_jsonl(folder / HELDOUT, split.heldout)
-        write_jsonl(folder / FAMILIES, family_pairs(policy))
-        write_jsonl(folder / ASIDE, split.aside)
-        return split.report().model_dump()
 
-    return STAGE.build(store, [pairs], params, write)
+STAGE: Final = Stage(KIND, (f"{__name__}:write_heldout_split",), write_heldout_split)
 
 
 def family_pairs(policy: SplitPolicy) -> Iterator[TrainingPair]:
-    """Yield synthetic tasks that judge: as many with new constants of a known task as of an unknown one."""
+    """Yield synthetic tasks that evaluate: as many with new constants of a known task as of an unknown one."""
     drawn = _drawn_once(policy.seed, policy.num_family_tasks)
     for side, family in ((Side.KNOWN, NEW_CONSTANTS), (Side.UNKNOWN, UNKNOWN_TASK)):
         yield from (pair.model_copy(update={"task_family": family}) for pair in drawn[side])
@@ -77,7 +276,7 @@ _drawn_once: Final = cache(heldout_tasks)
 
 
 class OverlapReport(Details):
-    """Training rows that share something with what judges, among all rows."""
+    """Training rows that share something with what evaluates, among all rows."""
 
     num_train: int
     num_heldout: int
@@ -86,30 +285,32 @@ class OverlapReport(Details):
     same_behaviour: int
 
 
-OVERLAP_STAGE: Final = Stage("heldout_overlap", (f"{__name__}:build_heldout_overlap",))
+class OverlapParams(Params):
+    """A split, by what it was made, and the benchmark that evaluates as well."""
+
+    split: Parent
+    policy: SplitPolicy
+    protected: tuple[TrainingPair, ...]
 
 
-def build_heldout_overlap(
-    split: Artifact, policy: SplitPolicy, store: ArtifactStore, protected: Sequence[TrainingPair]
-) -> Artifact:
-    """Count in a manifest the training rows of a split that share something with what judges, unless that was done."""
+def count_heldout_overlap(_folder: Path, params: OverlapParams) -> dict[str, Any]:
+    """Count in a manifest the training rows of a split that share something with what evaluates."""
+    heldout = list(read_pairs(params.split.path / HELDOUT))
+    evaluating = [*heldout, *params.protected]
+    tasks = HeldoutTasks(evaluating, params.policy.max_overlap, params.policy.min_nodes)
+    groups = {group_of(pair) for pair in heldout}
+    names = SplitReport.of(params.split).train
+    train = [pair for name in names for pair in read_pairs(params.split.path / name)]
+    with BehaviourWorkers() as workers:
+        solved = sum(task is not None for task in TaskFunctions(evaluating, workers).find_repeats(train))
+    report = OverlapReport(
+        num_train=len(train),
+        num_heldout=len(heldout),
+        pairs_of_heldout_files=sum(group_of(pair) in groups for pair in train),
+        near_copies=sum(tasks.overlap(pair) is not None for pair in train),
+        same_behaviour=solved,
+    )
+    return report.model_dump()
 
-    def write(_folder: Path) -> dict[str, Any]:
-        heldout = list(read_pairs(split.path / HELDOUT))
-        judging = [*heldout, *protected]
-        tasks = HeldoutTasks(judging, policy.max_overlap, policy.min_nodes)
-        groups = {group_of(pair) for pair in heldout}
-        train = [pair for name in SplitReport.of(split).train for pair in read_pairs(split.path / name)]
-        with BehaviourWorkers() as workers:
-            solved = sum(task is not None for task in TaskFunctions(judging, workers).find_repeats(train))
-        report = OverlapReport(
-            num_train=len(train),
-            num_heldout=len(heldout),
-            pairs_of_heldout_files=sum(group_of(pair) in groups for pair in train),
-            near_copies=sum(tasks.overlap(pair) is not None for pair in train),
-            same_behaviour=solved,
-        )
-        return report.model_dump()
 
-    params = {"policy": policy.model_dump(), "protected": [task.model_dump(mode="json") for task in protected]}
-    return OVERLAP_STAGE.build(store, [split], params, write)[0]
+OVERLAP_STAGE: Final = Stage("heldout_overlap", (f"{__name__}:count_heldout_overlap",), count_heldout_overlap)

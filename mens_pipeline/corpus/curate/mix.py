@@ -11,10 +11,11 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, model_validator
 
-from mens_pipeline.corpus.schema.account import Account, counts_of
+from mens_pipeline.corpus.infill.rows import ROWS, InfillPolicy, InfillReport
+from mens_pipeline.corpus.schema.account import Account, counts_of, lost_of
 from mens_pipeline.corpus.schema.reasons import MixDrop, SkippedReason
-from mens_pipeline.corpus.schema.records import Lane
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, pair_digest
+from mens_pipeline.corpus.schema.records import Lane, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.store import Details
 from mens_pipeline.storage.validation import Strict
@@ -65,14 +66,23 @@ class MixConfig(Strict):
     exclude_lanes: tuple[Lane, ...] = Field(default=(), description="Lanes that do not, whatever is included.")
     max_repeats: float = Field(default=2.0, ge=1, le=100, description="How often a row may be used.")
     seed: int = Field(default=0, ge=0, description="Decides samples, repeats and order.")
+    infill: InfillPolicy = Field(
+        default=InfillPolicy(share=0), description="Rows that complete code at a cursor, cut from what trains."
+    )
 
     @model_validator(mode="after")
     def _paths_differ(self) -> "MixConfig":
-        paths = [*(source.path for source in self.sources), self.output, *BESIDE]
+        paths = [*(source.path for source in self.sources), self.output, ROWS, *BESIDE]
         twice = sorted({path for path in paths if paths.count(path) > 1})
         if twice:
             raise ValueError(f"named more than once: {', '.join(twice)}")
         return self
+
+    def with_infill_share(self, share: float | None) -> "MixConfig":
+        """Return the mix with another share of infill rows; None leaves it."""
+        if share is None:
+            return self
+        return self.model_copy(update={"infill": self.infill.model_copy(update={"share": share})})
 
     @property
     def lanes(self) -> frozenset[Lane]:
@@ -114,7 +124,7 @@ class SourceReport(Strict):
     @property
     def num_unaccounted(self) -> int:
         """Rows that were neither used nor dropped with a reason."""
-        return self.input_lines - self.distinct_lines - sum(self.dropped.values())
+        return lost_of(self.input_lines, self.distinct_lines, self.dropped)
 
 
 class MixReport(Details):
@@ -123,6 +133,12 @@ class MixReport(Details):
     sources: tuple[SourceReport, ...]
     total_emitted: int
     total_distinct: int
+    infill: InfillReport | None = None
+
+    @property
+    def num_pairs(self) -> int:
+        """Different pairs, without the rows that were cut out of them."""
+        return sum(source.distinct_lines for source in self.sources if source.path != ROWS)
 
 
 @dataclass(kw_only=True)
@@ -176,7 +192,7 @@ class Mix:
 
 
 def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
-    """Mix sources by their weights; `rows` has the path of each.
+    """Mix sources by their weights; `rows` has the path of each, and the infill rows if there are any.
 
     The train set is as small as it can be while every pair is used at least once and the shares are met; a source that
     would have to be repeated more than `max_repeats` times falls short of its share, which the report shows.
@@ -209,6 +225,21 @@ def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
         extra = _random(config, f"repeat {source.source.path}").sample(source.distinct, rest)
         source.emitted = whole * len(source.distinct) + rest
         emitted += [*(source.distinct * whole), *extra]
+    if ROWS in rows:
+        infill = _select(MixSource(path=ROWS, optional=True), rows[ROWS], config, seen)
+        # The sources decide how large the train set is; more holes could be cut than it takes. What users accepted
+        # comes first.
+        number = min(infill.kept, round(len(emitted) * config.infill.share / (1 - config.infill.share)))
+        accepted = [row for row in infill.distinct if _was_accepted(row)][:number]
+        cut = [row for row in infill.distinct if not _was_accepted(row)]
+        infill.distinct = [*accepted, *_random(config, ROWS).sample(cut, number - len(accepted))]
+        infill.dropped[MixDrop.SAMPLED_OUT] += infill.kept - number
+        infill.kept = infill.emitted = number
+        infill.requested_share = config.infill.share
+        for other in giving:
+            other.requested_share *= 1 - config.infill.share
+        emitted += infill.distinct
+        mixed.append(infill)
     _random(config, "order").shuffle(emitted)
     return Mix(emitted, mixed)
 
@@ -223,9 +254,12 @@ def _select(source: MixSource, rows: SourceRows, config: MixConfig, seen: set[by
     mixed.dropped[MixDrop.UNREADABLE] = rows.unreadable
     random, lanes = _random(config, f"sample {source.path}"), config.lanes
     for pair in rows.pairs:
-        key = pair_digest(pair.prompt, pair.response)
+        key = pair.digest
         if pair.lane not in lanes:
             mixed.dropped[MixDrop.LANE] += 1
+        elif pair.infill is not None and source.path != ROWS:
+            # Left in its source, since the share of infill rows is 0.
+            mixed.dropped[MixDrop.SAMPLED_OUT] += 1
         elif source.sample_rate < 1 and random.random() >= source.sample_rate:
             mixed.dropped[MixDrop.SAMPLED_OUT] += 1
         elif key in seen:
@@ -238,6 +272,10 @@ def _select(source: MixSource, rows: SourceRows, config: MixConfig, seen: set[by
         mixed.skipped_reason = SkippedReason.NO_LINES_PASSED_FILTERS if mixed.seen else SkippedReason.EMPTY_FILE
     mixed.check()
     return mixed
+
+
+def _was_accepted(row: TrainingPair) -> bool:
+    return row.source is not None and row.source.kind is SourceKind.TELEMETRY
 
 
 def _random(config: MixConfig, purpose: str) -> Random:

@@ -2,18 +2,21 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 from pydantic_core import from_json
 
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.mix import Mix, MixConfig, MixReport, MixSource, RecordFormat, SourceRows, mix_sources
+from mens_pipeline.corpus.infill.rows import ROWS, cut_rows
 from mens_pipeline.corpus.schema.records import Lane
-from mens_pipeline.corpus.schema.training_pair import Lineage, TrainingPair
+from mens_pipeline.corpus.schema.training_pair import InfillContext, Lineage, TrainingPair, read_pairs
 from mens_pipeline.storage.jsonl import open_rows, replacing, write_jsonl, write_text
-from mens_pipeline.storage.stage import Stage
-from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline.storage.stage import Params, Parent, Stage
+from mens_pipeline.storage.store import digest_of
 
 _Text = Annotated[str, Field(min_length=1)]
 
@@ -139,6 +142,26 @@ def _read(source: MixSource, folder: Path) -> SourceRows:
     return SourceRows(pairs, unreadable, digest_of(path))
 
 
+def add_infill_rows(
+    sources: dict[str, SourceRows], heldout: Iterable[TrainingPair], config: MixConfig
+) -> dict[str, Any] | None:
+    """Cut infill rows from what trains, as one more source; return how many of which kind, or None for none asked.
+
+    Pairs that are infill rows, such as pieces that were accepted at a cursor, are moved there from their sources.
+    """
+    if not config.infill.share:
+        return None
+    trains = [pair for rows in sources.values() for pair in rows.pairs or () if pair.lane in config.lanes]
+    for path, rows in sources.items():
+        if rows.pairs is not None:
+            stay = [pair for pair in rows.pairs if pair.infill is None or pair.lane not in config.lanes]
+            sources[path] = replace(rows, pairs=stay)
+    accepted = [pair for pair in trains if pair.infill is not None]
+    cut = cut_rows(trains, heldout, config.infill, accepted)
+    sources[ROWS] = SourceRows(cut.rows)
+    return cut.report().model_dump(mode="json")
+
+
 def write_mix(mix: Mix, output: Path, about: Mapping[str, Any]) -> dict[str, Any]:
     """Write a train set as JSON lines and, beside `output`, as Parquet and with a report, which is returned.
 
@@ -146,7 +169,7 @@ def write_mix(mix: Mix, output: Path, about: Mapping[str, Any]) -> dict[str, Any
     """
     write_jsonl(output, mix.rows)
     write_parquet(mix.rows, output.with_suffix(".parquet"))
-    report = {**about, **mix.report().model_dump(mode="json")}
+    report = {**mix.report().model_dump(mode="json"), **about}
     write_text(output.with_suffix(REPORT_SUFFIX), json.dumps(report, indent=2) + "\n")
     return report
 
@@ -165,7 +188,8 @@ def write_parquet(rows: Iterable[TrainingPair], path: Path) -> None:
     )
     counted = {"generation", "seed"}
     lineage = pa.struct((name, pa.int64() if name in counted else pa.string()) for name in Lineage.model_fields)
-    types = {"rating": pa.int64(), "difficulty": pa.int64(), "source": source, "lineage": lineage}
+    infill = pa.struct((name, pa.string()) for name in InfillContext.model_fields)
+    types = {"infill": infill, "rating": pa.int64(), "difficulty": pa.int64(), "source": source, "lineage": lineage}
     schema = pa.schema([(name, types.get(name, pa.string())) for name in TrainingPair.model_fields])
     table = pa.Table.from_pylist([row.model_dump(mode="json") for row in rows], schema=schema)
     with replacing(path) as target:
@@ -179,25 +203,32 @@ def report_beside(train_file: Path) -> MixReport | None:
 
 
 KIND: Final = "mixed_train_set"
-STAGE: Final = Stage(KIND, (__name__,))
 TRAIN: Final = "train.jsonl"
 
 
-def build_mixed_train_set(split: Artifact, config: MixConfig, store: ArtifactStore) -> tuple[Artifact, bool]:
-    """Mix what trains, unless the same was done before.
+class MixParams(Params):
+    """A split, and how what trains of it is mixed.
 
     The paths of the mix are relative to the folder of the split; its `output` is not looked at.
+    """
 
-    Returns:
-        The train set, and whether it was reused. The folder holds `train.jsonl`, `train.parquet` and
-        `train.mix_report.json`; the manifest holds the report.
+    split: Parent
+    config: MixConfig
+
+
+def write_mixed_train_set(folder: Path, params: MixParams) -> dict[str, Any]:
+    """Mix what trains.
+
+    The folder gets `train.jsonl`, `train.parquet` and `train.mix_report.json`; the manifest gets the report.
 
     Raises:
         RefusedError: A source that is not optional gives nothing.
     """
-    params = {"config": config.model_dump(mode="json")}
+    sources = read_sources(params.config, params.split.path)
+    infill = add_infill_rows(sources, read_pairs(params.split.path / HELDOUT), params.config)
+    mix = mix_sources(params.config, sources)
+    about = {"config": params.config.model_dump(mode="json"), "infill": infill}
+    return write_mix(mix, folder / TRAIN, about)
 
-    def write(folder: Path) -> dict[str, Any]:
-        return write_mix(mix_sources(config, read_sources(config, split.path)), folder / TRAIN, params)
 
-    return STAGE.build(store, [split], params, write)
+STAGE: Final = Stage(KIND, (__name__,), write_mixed_train_set)

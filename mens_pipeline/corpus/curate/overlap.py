@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from mens_pipeline.corpus.curate.repetition import ngrams_of, words_of
-from mens_pipeline.corpus.curate.validate import judged_code
+from mens_pipeline.corpus.curate.validate import ngrams_of, parsed_code, words_of
 from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
@@ -62,7 +61,7 @@ def structures_in(row: TrainingPair, min_nodes: int) -> tuple[str, ...]:
 
     Declarations with fewer than `min_nodes` syntax nodes are left out.
     """
-    code = judged_code(row)
+    code = parsed_code(row)
     module = analyze(*code).module if code is not None else None
     if module is None:
         return ()

@@ -61,6 +61,11 @@ class TelemetryPolicy(Strict):
     query_column: str = Field(default="query", min_length=1, description="What was asked.")
     response_column: str = Field(default="optimal_response", min_length=1, description="The best answer.")
     rating_column: str | None = Field(default=None, min_length=1, description="1 to 5; unrated rows count as 4.")
+    suffix_column: str | None = Field(
+        default="suffix",
+        min_length=1,
+        description="What stands behind the cursor, in rows of pieces that were accepted; where the table has it.",
+    )
     order_column: str | None = Field(
         default=None, min_length=1, description="What decides which rows are newest; else the key, else the text."
     )

@@ -1,19 +1,20 @@
-"""Rows of a JSONL file, one by one: kept as they should be, or quarantined with the reason."""
+"""Rows one by one: kept as they should be, or quarantined with the reason, such as that they repeat an earlier one."""
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic_core import from_json
 
-from mens_pipeline.corpus.curate.repetition import Repetition
+from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.prompts import mentioned_names, words_of_code
 from mens_pipeline.corpus.schema.reasons import RejectReason, WarnReason
 from mens_pipeline.corpus.schema.records import ExtractedRecord
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, unknown_category
+from mens_pipeline.corpus.schema.training_pair import TrainingPair, pair_digest, unknown_category
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language import Analysis, Mode, analyze, mode_of
 from mens_pipeline.language.ast import Module
@@ -21,6 +22,94 @@ from mens_pipeline.language.interpreter import hidden_module
 from mens_pipeline.language.semantics import first_error
 from mens_pipeline.storage.files import MAX_LINE_BYTES
 from mens_pipeline.storage.validation import errors_in
+
+_WORD: Final = re.compile(r"\w+|[^\w\s]")
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """Return names, numbers and single signs, in order; for code and prose alike."""
+    return tuple(_WORD.findall(text))
+
+
+def ngrams_of(words: Sequence[str], length: int) -> frozenset[str]:
+    """Return the n-grams of some words; a shorter text is one n-gram."""
+    last = max(1, len(words) - length + 1)
+    return frozenset(" ".join(words[start : start + length]) for start in range(last))
+
+
+_SHINGLE: Final = 5
+"""Words in a shingle."""
+
+_NUM_PERM: Final = 128
+
+_LOOSER: Final = 0.7
+"""The index misses many texts just above its own threshold, so it is asked for less, and each answer is compared."""
+
+
+class NearDuplicates:
+    """The texts seen so far."""
+
+    def __init__(self, threshold: float) -> None:
+        """Begin with no texts; from this share of common shingles (Jaccard, 0 to 1, estimated) on, two are near."""
+        from datasketch import MinHash, MinHashLSH  # noqa: PLC0415 - with SciPy it takes half a second to load
+
+        self._threshold = threshold
+        self._sketch = MinHash
+        self._index = MinHashLSH(threshold=_LOOSER * threshold, num_perm=_NUM_PERM)
+        self._seen: dict[str, tuple[int, MinHash]] = {}
+
+    def earlier(self, label: str, text: str) -> str | None:
+        """Return the label of the first text that this one is near to; otherwise add it under its own."""
+        sketch = self._sketch(num_perm=_NUM_PERM)
+        sketch.update_batch([shingle.encode() for shingle in sorted(ngrams_of(words_of(text), _SHINGLE))])
+        # The index answers in no fixed order, and only nearly; the first in the order of the texts counts.
+        candidates = sorted(self._index.query(sketch), key=lambda label: self._seen[label][0])
+        near = next((c for c in candidates if sketch.jaccard(self._seen[c][1]) >= self._threshold), None)
+        if near is None:
+            self._index.insert(label, sketch)
+            self._seen[label] = len(self._seen), sketch
+        return near
+
+
+class Repetition:
+    """The rows kept so far, as far as later ones may repeat them."""
+
+    def __init__(self, policy: ValidatePolicy | None) -> None:
+        """Begin with no rows; without a policy only exact repetition counts."""
+        self._policy = policy
+        self._seen: dict[bytes, str] = {}
+        self._near = NearDuplicates(policy.near_duplicate_threshold) if policy else None
+        self._origins: Counter[tuple[RejectReason, str]] = Counter()
+
+    def find_reason(self, row: ExtractedRecord | TrainingPair, label: str) -> tuple[RejectReason, str] | None:
+        """Return why a row is one too many, with a sentence; None for one that joins the others under its label."""
+        if isinstance(row, ExtractedRecord):
+            key, content = pair_digest(f"{row.source.path} {row.source.span}", row.text), row.text
+        else:
+            key, content = row.digest, f"{row.prompt}\n{row.response}"
+        if key in self._seen:
+            return RejectReason.DUPLICATE, f"the same as {self._seen[key]}"
+        if self._policy is not None and self._near is not None:
+            origin, most = _origin(row, self._policy)
+            if origin is not None and self._origins[origin] >= most:
+                return origin[0], f"{origin[1]} has given {most} rows"
+            near = self._near.earlier(label, content)
+            if near is not None:
+                return RejectReason.NEAR_DUPLICATE, f"nearly the same as {near}"
+            if origin is not None:
+                self._origins[origin] += 1
+        self._seen[key] = label
+        return None
+
+
+def _origin(row: ExtractedRecord | TrainingPair, policy: ValidatePolicy) -> tuple[tuple[RejectReason, str] | None, int]:
+    """Return the template, else the source file, that made the row, and how many rows it may make."""
+    template = row.template if isinstance(row, TrainingPair) else None
+    if template is not None:
+        return (RejectReason.TEMPLATE_CAP, template), policy.max_per_template
+    if row.source is not None:
+        return (RejectReason.SOURCE_CAP, row.source.path), policy.max_per_source
+    return None, 0
 
 
 class Quarantined(BaseModel):
@@ -36,7 +125,7 @@ class Quarantined(BaseModel):
 
 @dataclass(kw_only=True)
 class ValidationReport(Account[RejectReason]):
-    """Rows of a file, some of those that were kept with a warning; `recheck`: whether their code was judged again."""
+    """Rows of a file, some of those that were kept with a warning; `recheck`: whether their code was checked again."""
 
     recheck: bool
     warned: Counter[WarnReason] = field(default_factory=Counter)
@@ -58,7 +147,7 @@ def validate_rows(
     """Yield the good rows, in canonical form and in order; blank lines are skipped.
 
     Records have a `text`, pairs have none. `report` counts every row; it adds up once all rows have been taken, and its
-    `recheck` says whether code is judged by the front end again; schema and repetition are checked in any case.
+    `recheck` says whether the front end checks code again; schema and repetition are checked in any case.
     `quarantine` takes each row that is not kept, `repetition` takes up those that are.
     """
     for number, line in enumerate(lines, start=1):
@@ -67,11 +156,11 @@ def validate_rows(
         report.seen += 1
         row = read_row(line, number)
         if not isinstance(row, Quarantined):
-            code = judged_code(row) if report.recheck else None
+            code = parsed_code(row) if report.recheck else None
             analysis = analyze(*code) if code is not None else None
-            objection = _objection(row, analysis) or repetition.objection(row, f"line {number}")
-            if objection is not None:
-                row = Quarantined(line=number, reason=objection[0], detail=objection[1], record=from_json(line))
+            why = _find_reason(row, analysis) or repetition.find_reason(row, f"line {number}")
+            if why is not None:
+                row = Quarantined(line=number, reason=why[0], detail=why[1], record=from_json(line))
             elif code is not None and analysis is not None and analysis.module is not None:
                 report.warned[WarnReason.SEMANTIC_ERROR] += semantic_problem(row, code[0], analysis.module) is not None
         if isinstance(row, Quarantined):
@@ -108,7 +197,7 @@ def read_rows(lines: Iterable[bytes]) -> Iterator[ExtractedRecord | TrainingPair
             yield read_row(line, number)
 
 
-def _objection(row: ExtractedRecord | TrainingPair, analysis: Analysis | None) -> tuple[RejectReason, str] | None:
+def _find_reason(row: ExtractedRecord | TrainingPair, analysis: Analysis | None) -> tuple[RejectReason, str] | None:
     """Return why a row is not kept whatever the others are."""
     unknown = unknown_category(row.category)
     if unknown is not None:
@@ -128,12 +217,12 @@ def _objection(row: ExtractedRecord | TrainingPair, analysis: Analysis | None) -
     return None
 
 
-def judged_code(row: ExtractedRecord | TrainingPair) -> tuple[str, Mode] | None:
-    """Return the code of a row and the mode to parse it in; None for prose."""
+def parsed_code(row: ExtractedRecord | TrainingPair) -> tuple[str, Mode] | None:
+    """Return the code of a row and the mode to parse it in; None for prose, and for a piece of a program."""
     if isinstance(row, ExtractedRecord):
         code, is_code = row.text, row.verdict == "accepted"
     else:
-        code, is_code = row.response, row.response_mode == "code_only"
+        code, is_code = row.response, row.response_mode == "code_only" and row.infill is None
     if not is_code:
         return None
     return code, mode_of(row.source.path) if row.source is not None else Mode.SOURCE
@@ -142,7 +231,7 @@ def judged_code(row: ExtractedRecord | TrainingPair) -> tuple[str, Mode] | None:
 def semantic_problem(row: ExtractedRecord | TrainingPair, code: str, module: Module) -> str | None:
     """Return what is wrong with the names and types of the code of a row; None where nothing is known to be.
 
-    What the request mentions or the hidden tests bring need not be declared by an answer.
+    What the request mentions or the hidden tests bring need not be declared by a completion.
     """
     assumed: set[str] = set()
     if isinstance(row, TrainingPair):

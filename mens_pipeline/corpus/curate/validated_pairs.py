@@ -1,4 +1,4 @@
-"""The validated pairs as an artifact: records made into pairs, each with a request that its answer fits, and others."""
+"""The validated pairs as an artifact: records made into pairs of a prompt and a completion that fits it, and others."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -12,19 +12,18 @@ from mens_pipeline.corpus.behaviour.examples import examples_sentence
 from mens_pipeline.corpus.behaviour.observe import Behaviour, callable_syntax
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers, Job
 from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
-from mens_pipeline.corpus.curate.repetition import Repetition
-from mens_pipeline.corpus.curate.validate import Quarantined, ValidationReport, validate_rows
+from mens_pipeline.corpus.curate.validate import Quarantined, Repetition, ValidationReport, validate_rows
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS
 from mens_pipeline.corpus.schema.account import Account
 from mens_pipeline.corpus.schema.prompts import noun_of, shape_of
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
 from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, Lane, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, pair_digest
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import DeclarationSpan, Mode, analyze, declaration_spans, mode_of
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl
-from mens_pipeline.storage.stage import Stage
-from mens_pipeline.storage.store import Artifact, ArtifactStore, Details, digest_of
+from mens_pipeline.storage.stage import Content, Params, Parent, Stage
+from mens_pipeline.storage.store import Details
 
 _RATINGS: Final = {
     SourceKind.VOX_FILE: 5,
@@ -92,7 +91,7 @@ def make_pairs(
     """Yield the pairs of each record, without those whose prompt and response were there before.
 
     A record gives one pair, and for a declaration that needs others a second one with these in the prompt.
-    The prompt is the record's own, or one made from what it declares and what is said of it. An answer declares what
+    The prompt is the record's own, or one made from what it declares and what is said of it. A completion declares what
     was asked for and nothing else: what a declaration needs is there already, shown or not. The wording is chosen by
     the hash of the text, so the same record always gives the same pairs. Where one function is asked for and its
     behaviour can be observed, the prompt gives examples of it, and the pair has hidden tests.
@@ -113,9 +112,8 @@ def make_pairs(
             if isinstance(observed, NoBehaviour):
                 account.dropped[observed] += 1
             for pair in asked.pairs(observed if isinstance(observed, Behaviour) else None):
-                key = pair_digest(pair.prompt, pair.response)
-                if key not in seen:
-                    seen.add(key)
+                if pair.digest not in seen:
+                    seen.add(pair.digest)
                     yield pair
 
 
@@ -136,9 +134,9 @@ class _RecordPairs:
         given = [span for span in spans if span not in self.wanted]
         self.is_part = record.source.kind is SourceKind.VOX_DECLARATION and bool(given)
         self.given = "\n\n".join(span.cut(record.text) for span in given) if self.is_part else ""
-        # Comments above declarations say what a request says; in answers they are tokens that no parser reads.
-        answer = "\n\n".join(span.cut(record.text) for span in self.wanted) + "\n"
-        self.answer = answer if self.wanted else record.text
+        # Comments above declarations say what a request says; in completions they are tokens that no parser reads.
+        completion = "\n\n".join(span.cut(record.text) for span in self.wanted) + "\n"
+        self.completion = completion if self.wanted else record.text
         is_source = mode_of(record.source.path) is Mode.SOURCE
         self.functions = [span.name for span in self.wanted if is_source and callable_syntax(span.declaration)]
 
@@ -147,7 +145,7 @@ class _RecordPairs:
         """Behaviour to observe; None where not exactly one function is asked for."""
         if len(self.functions) != 1 or self.functions[0] is None:
             return None
-        return Job(self.answer, self.functions[0], self.given, self.record.text_sha256)
+        return Job(self.completion, self.functions[0], self.given, self.record.text_sha256)
 
     def pairs(self, behaviour: Behaviour | None) -> tuple[TrainingPair, ...]:
         record = self.record
@@ -164,11 +162,11 @@ class _RecordPairs:
         if behaviour is not None:
             examples = examples_sentence(behaviour.examples)
             request, stated = f"{request} {examples}", f"{stated} {examples}" if stated else None
-        alone = _pair(record, stated or request, self.answer, tests)
+        alone = _pair(record, stated or request, self.completion, tests)
         if not self.is_part:
             return (alone,)
         prompt = f"{request}\n\n{_choose(_GIVEN, record)}\n\n{self.given}"
-        return (alone, _pair(record, prompt, self.answer, tests)) if len(prompt) <= MAX_TEXT else (alone,)
+        return (alone, _pair(record, prompt, self.completion, tests)) if len(prompt) <= MAX_TEXT else (alone,)
 
 
 def _pair(record: ExtractedRecord, prompt: str, response: str, tests: str | None) -> TrainingPair:
@@ -202,62 +200,59 @@ def _choose(frames: tuple[str, ...], record: ExtractedRecord) -> str:
 Row = TypeVar("Row", ExtractedRecord, TrainingPair)
 
 KIND: Final = "validated_pairs"
-STAGE: Final = Stage(KIND, (__name__,))
 PAIRS: Final = "pairs.jsonl"
 QUARANTINE: Final = "quarantine.jsonl"
 
 
-def build_validated_pairs(
-    corpus: Artifact, others: Iterable[Path], policy: ValidatePolicy, store: ArtifactStore
-) -> tuple[Artifact, bool]:
-    """Validate a corpus and make its pairs, and validate pairs from elsewhere, unless the same was done before.
+class ValidationParams(Params):
+    """A corpus, files of pairs from elsewhere by their names, and what is valid."""
 
-    `others` are files of pairs, `synthetic.jsonl` or `telemetry.jsonl`; each is validated under its own name.
+    corpus: Parent
+    others: dict[str, Content]
+    policy: ValidatePolicy
 
-    Returns:
-        The pairs, and whether they were reused. The folder holds `pairs.jsonl`, a file for each of the others, and
-        `quarantine.jsonl`; the manifest holds the counts.
+
+def write_validated_pairs(folder: Path, params: ValidationParams) -> dict[str, Any]:
+    """Validate a corpus and make its pairs, and validate pairs from elsewhere.
+
+    The folder gets `pairs.jsonl`, a file for each of the others, and `quarantine.jsonl`; the manifest gets the counts.
     """
-    files = list(others)
-    parents = store.holding(corpus.path, *files)
-    params = {"others": {path.name: digest_of(path) for path in files}, "policy": policy.model_dump()}
+    refused: list[Quarantined] = []
+    validation: dict[str, Any] = {}
+    num_pairs: dict[str, int] = {}
+    lanes, categories = Counter[str](), Counter[str]()
+    behaviour = Account[NoBehaviour]()
 
-    def write(folder: Path) -> dict[str, Any]:
-        refused: list[Quarantined] = []
-        validation: dict[str, Any] = {}
-        num_pairs: dict[str, int] = {}
-        lanes, categories = Counter[str](), Counter[str]()
-        behaviour = Account[NoBehaviour]()
+    def read_valid(path: Path, kind: type[Row], repetition: Repetition) -> Iterator[Row]:
+        report = ValidationReport(recheck=True)
+        with open_rows(path) as lines:
+            for row in validate_rows(lines, report, refused.append, repetition):
+                assert isinstance(row, kind), f"{path}: a {type(row).__name__}"  # noqa: S101 - we wrote the file
+                yield row
+        report.check()
+        validation[path.name] = report.as_json()
 
-        def read_valid(path: Path, kind: type[Row], repetition: Repetition) -> Iterator[Row]:
-            report = ValidationReport(recheck=True)
-            with open_rows(path) as lines:
-                for row in validate_rows(lines, report, refused.append, repetition):
-                    assert isinstance(row, kind), f"{path}: a {type(row).__name__}"  # noqa: S101 - we wrote the file
-                    yield row
-            report.check()
-            validation[path.name] = report.as_json()
+    def count_pairs(pairs: Iterable[TrainingPair]) -> Iterator[TrainingPair]:
+        for pair in pairs:
+            lanes[pair.lane] += 1
+            categories[pair.category] += 1
+            yield pair
 
-        def count_pairs(pairs: Iterable[TrainingPair]) -> Iterator[TrainingPair]:
-            for pair in pairs:
-                lanes[pair.lane] += 1
-                categories[pair.category] += 1
-                yield pair
+    records = read_valid(params.corpus.path / RECORDS, ExtractedRecord, Repetition(params.policy))
+    with BehaviourWorkers() as workers:
+        num_pairs[PAIRS] = write_jsonl(folder / PAIRS, count_pairs(make_pairs(records, workers, behaviour)))
+    for name, path in params.others.items():
+        # Whether they repeat pairs of other files is seen when all are there: when they are split.
+        pairs = read_valid(path, TrainingPair, Repetition(None))
+        num_pairs[name] = write_jsonl(folder / name, count_pairs(pairs))
+    write_jsonl(folder / QUARANTINE, refused)
+    return {
+        "num_pairs": num_pairs,
+        "validation": validation,
+        "behaviour": behaviour_report(behaviour),
+        "lanes": dict(sorted(lanes.items())),
+        "categories": dict(sorted(categories.items())),
+    }
 
-        records = read_valid(corpus.path / RECORDS, ExtractedRecord, Repetition(policy))
-        with BehaviourWorkers() as workers:
-            num_pairs[PAIRS] = write_jsonl(folder / PAIRS, count_pairs(make_pairs(records, workers, behaviour)))
-        for path in files:
-            # Whether they repeat pairs of other files is seen when all are there: when they are split.
-            pairs = read_valid(path, TrainingPair, Repetition(None))
-            num_pairs[path.name] = write_jsonl(folder / path.name, count_pairs(pairs))
-        write_jsonl(folder / QUARANTINE, refused)
-        return {
-            "num_pairs": num_pairs,
-            "validation": validation,
-            "behaviour": behaviour_report(behaviour),
-            "lanes": dict(sorted(lanes.items())),
-            "categories": dict(sorted(categories.items())),
-        }
 
-    return STAGE.build(store, parents, params, write)
+STAGE: Final = Stage(KIND, (__name__,), write_validated_pairs)

@@ -15,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from mens_pipeline.corpus.curate.validate import semantic_problem
 from mens_pipeline.corpus.evolution.examine import (
     Attempt,
-    EvolutionDrop,
+    Neighbours,
     Reading,
     Refusal,
+    Seeds,
     code_of,
     content_refusal,
     form_refusal,
@@ -27,18 +28,18 @@ from mens_pipeline.corpus.evolution.examine import (
 )
 from mens_pipeline.corpus.evolution.operators import Prompts, draw_evolution
 from mens_pipeline.corpus.evolution.requests import Generator, Ledger, Reply
-from mens_pipeline.corpus.evolution.seeds import Neighbours, Seeds, digest_of_pair
+from mens_pipeline.corpus.schema.account import Account, counts_of
+from mens_pipeline.corpus.schema.reasons import EvolutionDrop
 from mens_pipeline.corpus.schema.records import Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import Lineage, TrainingPair
 from mens_pipeline.language import Mode, analyze, difficulty
 from mens_pipeline.language.ast import Module
 from mens_pipeline.language.interpreter import ProgramReport
+from mens_pipeline.storage.validation import Strict
 
 
-class Budget(BaseModel):
+class Budget(Strict):
     """Bounds of one evolution. Requests, tokens and rows count those of earlier calls with the same ledger."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_requests: int = Field(ge=0, description="Requests that the generator answers.")
     max_tokens: int = Field(ge=0, description="Tokens of requests and replies; never exceeded.")
@@ -46,10 +47,8 @@ class Budget(BaseModel):
     max_rows: int = Field(ge=0, description="Rows that are kept.")
 
 
-class Plan(BaseModel):
+class Plan(Strict):
     """Seed, generations and budget of an evolution."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     seed: int = Field(ge=0, description="Decides the order of seeds and the operators.")
     generations: int = Field(ge=1, le=8, description="How often a row that was kept is evolved again.")
@@ -67,46 +66,39 @@ class DroppedAttempt(BaseModel):
     operator: str
     generation: int
     instruction: str
-    answer: str
+    completion: str
 
 
-@dataclass
-class EvolutionAccount:
-    """Counts that must add up: seen is kept plus dropped.
+@dataclass(kw_only=True)
+class EvolutionAccount(Account[EvolutionDrop]):
+    """Attempts of which at least the request was rewritten: those that gave rows, and the others.
 
     Attributes:
-        kept: Rows, in order.
-        dropped: The other attempts, in order.
-        seen: Attempts of which at least the request was answered.
+        rows: What was kept, in order.
+        failures: The other attempts, in order.
         num_requests: Requests that the generator answered, those of earlier calls among them.
         num_new_requests: Those of this call.
         num_tokens: Tokens of all of them.
         ended_by: Which part of the budget ended the work; None when everything was tried.
     """
 
-    kept: list[TrainingPair] = field(default_factory=list)
-    dropped: list[DroppedAttempt] = field(default_factory=list)
-    seen: int = 0
+    rows: list[TrainingPair] = field(default_factory=list)
+    failures: list[DroppedAttempt] = field(default_factory=list)
     num_requests: int = 0
     num_new_requests: int = 0
     num_tokens: int = 0
     ended_by: str | None = None
 
-    def adds_up(self) -> bool:
-        """Return whether nothing disappeared."""
-        return self.seen == len(self.kept) + len(self.dropped)
-
     def as_json(self) -> dict[str, Any]:
         """Return the counts in JSON types."""
-        reasons = Counter(attempt.reason for attempt in self.dropped)
-        lineages = [row.lineage for row in self.kept if row.lineage is not None]
+        lineages = [row.lineage for row in self.rows if row.lineage is not None]
         return {
             "seen": self.seen,
-            "kept": len(self.kept),
-            "dropped": {str(reason): reasons[reason] for reason in EvolutionDrop},
+            "kept": self.kept,
+            "dropped": counts_of(EvolutionDrop, self.dropped),
             "operators": dict(sorted(Counter(lineage.operator for lineage in lineages).items())),
             "generations": {str(g): n for g, n in sorted(Counter(ln.generation for ln in lineages).items())},
-            "constructs": dict(sorted(Counter(row.category for row in self.kept).items())),
+            "constructs": dict(sorted(Counter(row.category for row in self.rows).items())),
             "num_requests": self.num_requests,
             "num_new_requests": self.num_new_requests,
             "num_tokens": self.num_tokens,
@@ -155,8 +147,6 @@ def evolve(seeds: Seeds, plan: Plan, session: Session) -> EvolutionAccount:
 
 
 class _Work:
-    """The state of one evolution."""
-
     def __init__(self, seeds: Seeds, plan: Plan, session: Session) -> None:
         self.account = EvolutionAccount()
         self._seeds, self._plan, self._session = seeds, plan, session
@@ -168,7 +158,7 @@ class _Work:
         waiting = [self._begin(parent, generation) for parent in parents]
         rows: list[TrainingPair] = []
         while waiting and self.account.ended_by is None:
-            # A request is paid for in vain when its answer cannot be, so both must be within the budget.
+            # A request is paid for in vain when its completion cannot be, so both must be within the budget.
             number, limit = self._num_affordable(waiting, num_each=2)
             if not number:
                 self.account.ended_by = limit
@@ -177,7 +167,7 @@ class _Work:
         return rows
 
     def _begin(self, parent: TrainingPair, generation: int) -> Attempt:
-        draw = f"{self._plan.seed}:{digest_of_pair(parent)}:{generation}"
+        draw = f"{self._plan.seed}:{parent.digest.hex()}:{generation}"
         evolution = draw_evolution(Random(draw), parent.category, code_of(parent)[1], self._seeds.examples)  # noqa: S311 - no secret
         return Attempt(parent, evolution, generation, self._prompts.ask_to_rewrite(parent, evolution))
 
@@ -186,12 +176,12 @@ class _Work:
         number, limit = self._num_affordable(drafts, num_each=1)
         if number < len(drafts):
             self.account.ended_by = limit
-        answers = self._ask(drafts[:number])
-        rows = (self._row(draft, answers.get(draft.request.key)) for draft in drafts)
+        completions = self._ask(drafts[:number])
+        rows = (self._row(draft, completions.get(draft.request.key)) for draft in drafts)
         return [row for row in rows if row is not None]
 
     def _drafts(self, attempts: Sequence[Attempt], written: dict[str, Reply]) -> Iterator[Attempt]:
-        """Yield the attempts whose new request is worth answering, each with it."""
+        """Yield the attempts whose new request is worth completing, each with it."""
         for attempt in attempts:
             reply = written.get(attempt.request.key)
             if reply is None:
@@ -201,7 +191,7 @@ class _Work:
             reading = self._session.read(reply.text)
             refusal = instruction_refusal(instruction, attempt.parent, reading, stopped=reply.stopped)
             if refusal is None:
-                request = self._prompts.ask_to_answer(attempt.parent, attempt.evolution, instruction)
+                request = self._prompts.ask_to_complete(attempt.parent, attempt.evolution, instruction)
                 yield replace(attempt, instruction=instruction, request=request)
             else:
                 self._drop(replace(attempt, instruction=instruction), refusal)
@@ -216,14 +206,14 @@ class _Work:
         if not isinstance(checked, TrainingPair):
             self._drop(attempt, checked)
             return None
-        self.account.kept.append(checked)
-        if len(self.account.kept) == self._plan.budget.max_rows:
+        self.account.kept += 1
+        self.account.rows.append(checked)
+        if self.account.kept == self._plan.budget.max_rows:
             self.account.ended_by = "max_rows"
         return checked
 
     def _check(self, attempt: Attempt, reading: Reading, *, stopped: bool) -> TrainingPair | Refusal:
-        """Return the row of an answer, or why there is none."""
-        if len(self.account.kept) >= self._plan.budget.max_rows:
+        if self.account.kept >= self._plan.budget.max_rows:
             return EvolutionDrop.ENOUGH_ROWS, ""
         form = form_refusal(attempt, reading, stopped=stopped)
         if form is not None:
@@ -243,15 +233,16 @@ class _Work:
         return self._session.neighbours.refusal(row, module) or row
 
     def _drop(self, attempt: Attempt, refusal: Refusal) -> None:
-        self.account.dropped.append(
+        self.account.dropped[refusal[0]] += 1
+        self.account.failures.append(
             DroppedAttempt(
                 reason=refusal[0],
                 detail=refusal[1],
-                parent=digest_of_pair(attempt.parent),
+                parent=attempt.parent.digest.hex(),
                 operator=attempt.evolution.operator,
                 generation=attempt.generation,
                 instruction=attempt.instruction,
-                answer=attempt.program,
+                completion=attempt.program,
             )
         )
 
@@ -261,7 +252,7 @@ class _Work:
         requests = {attempt.request.key: attempt.request for attempt in attempts}
         missing = [request for key, request in requests.items() if ledger.find(key) is None]
         if missing:
-            generator.answer(missing, ledger.add, lambda: self._until - self._session.clock())
+            generator.complete(missing, ledger.add, lambda: self._until - self._session.clock())
         replies = {key: reply for key in requests if (reply := ledger.find(key)) is not None}
         if len(replies) < len(requests):
             self.account.ended_by = "max_minutes"
@@ -274,7 +265,7 @@ class _Work:
         """Return how many attempts fit the budget, each with `num_each` requests, and the limit that stops.
 
         Replies are taken to be of full length. Whether one is known already makes no difference: a call that was cut
-        short goes on as it was.
+        short goes on from there.
         """
         budget, num_tokens = self._plan.budget, self.account.num_tokens
         for number, attempt in enumerate(attempts):
@@ -289,12 +280,12 @@ class _Work:
 def make_row(attempt: Attempt, module: Module, generator: Generator, *, seed: int, is_tested: bool) -> TrainingPair:
     """Build the training row of a completion that was kept; `is_tested` tells whether it has tests, which pass.
 
-    It stands where the first of its ancestors stands: whoever holds that file out holds this row out as well, and
-    whoever caps what a file or template may give counts it.
+    It stands where the first of its ancestors stands: a split that holds that file out holds this row out as well, and
+    a limit on what a file or template may give counts it.
     """
     parent, program = attempt.parent, attempt.program.rstrip() + "\n"
     suffix = ".vox.ui" if attempt.mode is Mode.UI else ".vox"
-    path = parent.source.path if parent.source is not None else f"evolved/{digest_of_pair(parent)[:16]}{suffix}"
+    path = parent.source.path if parent.source is not None else f"evolved/{parent.digest.hex()[:16]}{suffix}"
     return TrainingPair(
         prompt=attempt.instruction,
         response=program,
@@ -305,7 +296,7 @@ def make_row(attempt: Attempt, module: Module, generator: Generator, *, seed: in
         template=parent.template,
         source=Source.of_text(path, program, SourceKind.EVOLVED),
         lineage=Lineage(
-            parent=digest_of_pair(parent),
+            parent=parent.digest.hex(),
             operator=attempt.evolution.operator,
             generation=attempt.generation,
             generator=generator.name,

@@ -1,19 +1,23 @@
-"""Checks on evolved rows: whether the request can be answered, and whether the program answers it."""
+"""What is evolved, and the checks on what comes of it: can the request be completed, does the program do it."""
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
 from typing import Final
 
-from mens_pipeline.corpus.curate.repetition import ngrams_of, words_of
-from mens_pipeline.corpus.curate.validate import judged_code
+from mens_pipeline.corpus.curate.heldout_split import group_of, is_held_out
+from mens_pipeline.corpus.curate.overlap import HeldoutTasks
+from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
+from mens_pipeline.corpus.curate.validate import NearDuplicates, ngrams_of, parsed_code, words_of
 from mens_pipeline.corpus.evolution.operators import Evolution
 from mens_pipeline.corpus.evolution.requests import Request
+from mens_pipeline.corpus.schema.account import Account
 from mens_pipeline.corpus.schema.prompts import noun_of
-from mens_pipeline.corpus.schema.records import MAX_TEXT
+from mens_pipeline.corpus.schema.reasons import EvolutionDrop, NoSeed, SplitReason
+from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
-from mens_pipeline.language import Mode, analyze, construct_of, name_of, structure_of
+from mens_pipeline.language import CONSTRUCTS, Mode, analyze, construct_of, name_of, structure_of
 from mens_pipeline.language.ast import Module, Node
 from mens_pipeline.language.interpreter import Outcome, ProgramReport, ProgramStatus
 
@@ -42,61 +46,12 @@ _LEAK: Final = re.compile(
 )
 
 
-class EvolutionDrop(StrEnum):
-    """Why an attempt gives no row. Those up to `same_instruction` are about the request that the model wrote."""
-
-    INSTRUCTION_EMPTY = "instruction_empty"
-    """Or hardly a word."""
-    INSTRUCTION_REFUSED = "instruction_refused"
-    INSTRUCTION_CUT = "instruction_cut"
-    """It ran into the limit of tokens."""
-    INSTRUCTION_TOO_LONG = "instruction_too_long"
-    INSTRUCTION_LEAKS = "instruction_leaks"
-    """It speaks of the rewriting itself."""
-    INSTRUCTION_HOLDS_CODE = "instruction_holds_code"
-    SAME_INSTRUCTION = "same_instruction"
-    """It says nothing that its parent does not."""
-    UNANSWERED = "unanswered"
-    """The budget ended between the request and its answer."""
-    ENOUGH_ROWS = "enough_rows"
-    """It was asked for together with the rows that filled the budget."""
-    ANSWER_EMPTY = "answer_empty"
-    ANSWER_REFUSED = "answer_refused"
-    ANSWER_CUT = "answer_cut"
-    ANSWER_TOO_LONG = "answer_too_long"
-    REJECTED = "rejected"
-    """By the front end, or nothing is declared."""
-    STUB = "stub"
-    """A comment stands where code should."""
-    COPIES_INSTRUCTION = "copies_instruction"
-    WITHOUT_CONSTRUCT = "without_construct"
-    WITHOUT_NAME = "without_name"
-    """The request names what it wants, and the answer declares nothing of that name."""
-    WITHOUT_GOAL = "without_goal"
-    """The completion does not show what the operator requests."""
-    SEMANTIC_ERROR = "semantic_error"
-    """In its names or types."""
-    SAME_AS_PARENT = "same_as_parent"
-    """Only names, literals and comments differ."""
-    REPEATED = "repeated"
-    """A seed or an earlier row has the same structure."""
-    NEAR_DUPLICATE = "near_duplicate"
-    TESTS_FAILED = "tests_failed"
-    TESTS_NOT_RUN = "tests_not_run"
-    """They touch what lies outside the sandbox, or overrun it."""
-    TESTS_EMPTY = "tests_empty"
-    """They pass without asserting anything."""
-    HELDOUT_PROMPT = "heldout_prompt"
-    HELDOUT_WORDS = "heldout_words"
-    HELDOUT_STRUCTURE = "heldout_structure"
-
-
 Refusal = tuple[EvolutionDrop, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A reply as those read it who judge models.
+    """A reply, read as an evaluation reads completions.
 
     The program is the fenced block in it, or all of it; a stub has a comment where code should stand.
     """
@@ -111,7 +66,7 @@ class Attempt:
     """One request on its way to a row.
 
     `parent` is the pair that is evolved, `generation` 1 where nobody evolved it; `request` is what the model is asked
-    next, `instruction` the new request, once it is there, and `program` its answer.
+    next, `instruction` the new request, once it is there, and `program` its completion.
     """
 
     parent: TrainingPair
@@ -140,7 +95,7 @@ def instruction_in(text: str) -> str:
 
 
 def instruction_refusal(instruction: str, parent: TrainingPair, reading: Reading, *, stopped: bool) -> Refusal | None:
-    """Return why a new request is not worth answering; None for one that is.
+    """Return why a new request is not worth completing; None for one that is.
 
     `stopped` tells whether the model ended by itself.
     """
@@ -171,18 +126,18 @@ def _is_code(instruction: str) -> bool:
 
 
 def form_refusal(attempt: Attempt, reading: Reading, *, stopped: bool) -> Refusal | None:
-    """Return why an answer is no program to look at; None for one that may be."""
+    """Return why a completion is no program to look at; None for one that may be."""
     program = attempt.program
     if not program.strip():
-        return EvolutionDrop.ANSWER_EMPTY, ""
+        return EvolutionDrop.REPLY_EMPTY, ""
     analysis = analyze(program, attempt.mode)
     is_program = analysis.module is not None and bool(analysis.module.declarations)
     if reading.is_refusal and not is_program:
-        return EvolutionDrop.ANSWER_REFUSED, ""
+        return EvolutionDrop.REPLY_REFUSED, ""
     if not stopped:
-        return EvolutionDrop.ANSWER_CUT, ""
+        return EvolutionDrop.REPLY_CUT, ""
     if len(program) > MAX_TEXT:
-        return EvolutionDrop.ANSWER_TOO_LONG, f"{len(program)} characters"
+        return EvolutionDrop.REPLY_TOO_LONG, f"{len(program)} characters"
     if analysis.errors:
         first = analysis.errors[0]
         return EvolutionDrop.REJECTED, f"{first.start.line}:{first.start.column}: {first.code}: {first.message}"
@@ -245,7 +200,7 @@ def structures_of(pairs: Iterable[TrainingPair], min_nodes: int) -> set[str]:
 
 def code_of(pair: TrainingPair) -> tuple[str, Mode]:
     """Return the code of a seed, or of what comes of one, and the mode to parse it in."""
-    code = judged_code(pair)
+    code = parsed_code(pair)
     assert code is not None, "seeds and rows are code"  # noqa: S101 - our own impossibility
     return code
 
@@ -254,3 +209,98 @@ def _tree_of(pair: TrainingPair) -> Node:
     module = analyze(*code_of(pair)).module
     assert module is not None, "seeds and rows are accepted code"  # noqa: S101 - our own impossibility
     return module
+
+
+@dataclass(kw_only=True)
+class Seeds(Account[NoSeed]):
+    """The rows of a file, sorted by what they are good for.
+
+    Nothing may be near to `heldout`; the rows that are dropped are not evolved; `examples` maps a construct to
+    the shortest program of a seed that shows it.
+    """
+
+    pairs: list[TrainingPair] = field(default_factory=list)
+    heldout: list[TrainingPair] = field(default_factory=list)
+    examples: dict[str, str] = field(default_factory=dict)
+
+
+def sort_seeds(pairs: Iterable[TrainingPair], policy: SplitPolicy, seed: int) -> Seeds:
+    """Sort rows into seeds, held-out ones, and others; every row is in `pairs` or counted in `dropped`.
+
+    The seed decides the order; the same rows in another order give the same.
+    """
+    seeds = Seeds()
+    seen: set[bytes] = set()
+    for pair in pairs:
+        seeds.seen += 1
+        reason = NoSeed.REPEATED if pair.digest in seen else _find_reason(pair, policy)
+        seen.add(pair.digest)
+        if reason is NoSeed.HELD_OUT:
+            seeds.heldout.append(pair)
+        if reason is None:
+            seeds.pairs.append(pair)
+            seeds.kept += 1
+        else:
+            seeds.dropped[reason] += 1
+    seeds.check()
+    seeds.pairs.sort(key=lambda pair: hashlib.sha256(f"{seed}:{pair.digest.hex()}".encode()).digest())
+    for pair in sorted(seeds.pairs, key=lambda pair: (len(pair.response), pair.response)):
+        seeds.examples.setdefault(pair.category, pair.response)
+    return seeds
+
+
+def _find_reason(pair: TrainingPair, policy: SplitPolicy) -> NoSeed | None:
+    code = parsed_code(pair)
+    if code is None or pair.lane is not Lane.CODEGEN:
+        return NoSeed.PROSE
+    group = group_of(pair)
+    if group is not None and is_held_out(group, policy):
+        return NoSeed.HELD_OUT
+    if pair.category not in CONSTRUCTS:
+        return NoSeed.OTHER_TASK
+    if "\n\n" in pair.prompt.strip():
+        return NoSeed.HOLDS_CODE
+    return None if analyze(*code).module is not None else NoSeed.REJECTED
+
+
+_OVERLAPS: Final = {
+    SplitReason.PROMPT: EvolutionDrop.HELDOUT_PROMPT,
+    SplitReason.WORDS: EvolutionDrop.HELDOUT_WORDS,
+    SplitReason.STRUCTURE: EvolutionDrop.HELDOUT_STRUCTURE,
+}
+
+
+class Neighbours:
+    """Rows that are there already; those that are kept join them."""
+
+    def __init__(
+        self, seeds: Seeds, protected: Iterable[TrainingPair], near_duplicate_threshold: float, policy: SplitPolicy
+    ) -> None:
+        """Take up what is there."""
+        self._heldout = HeldoutTasks([*seeds.heldout, *protected], policy.max_overlap, policy.min_nodes)
+        self._min_nodes = policy.min_nodes
+        self._structures = structures_of(seeds.pairs, policy.min_nodes)
+        self._texts = NearDuplicates(near_duplicate_threshold)
+        self._num_rows = 0
+        for number, pair in enumerate(seeds.pairs):
+            self._texts.earlier(f"seed {number}", _text(pair))
+
+    def refusal(self, row: TrainingPair, module: Module) -> Refusal | None:
+        """Return the reason to drop a row, with a detail; None for a row that is kept and joins the others."""
+        overlap = self._heldout.overlap(row)
+        if overlap is not None:
+            return _OVERLAPS[overlap[0]], overlap[1]
+        structure = structure_of(module)
+        if structure.digest in self._structures:
+            return EvolutionDrop.REPEATED, ""
+        near = self._texts.earlier(f"row {self._num_rows}", _text(row))
+        if near is not None:
+            return EvolutionDrop.NEAR_DUPLICATE, near
+        self._num_rows += 1
+        if structure.num_nodes >= self._min_nodes:
+            self._structures.add(structure.digest)
+        return None
+
+
+def _text(pair: TrainingPair) -> str:
+    return f"{pair.prompt}\n{pair.response}"

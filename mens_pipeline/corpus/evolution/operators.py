@@ -1,4 +1,4 @@
-"""Operators of Evol-Instruct, and the prompts that ask a model to apply one and to answer what came of it.
+"""Operators of Evol-Instruct, and the prompts that ask a model to apply one and to complete what came of it.
 
 In depth, an operator makes a request harder; in breadth, it changes the subject. Source: Xu et al. (2023), section 3.2;
 the operators that name parts of Vox are ours.
@@ -152,7 +152,7 @@ class Prompts:
     def __init__(self, generator: Generator, seed: int, examples: Mapping[str, str]) -> None:
         """Word for a generator.
 
-        Another seed asks anew; `examples` maps a construct to a program that shows it.
+        Another seed asks again; `examples` maps a construct to a program that shows it.
         """
         self._decides = [generator.name, generator.digest, dict(generator.decoding), seed]
         self._examples = examples
@@ -167,7 +167,7 @@ class Prompts:
         rules = "One self-contained program must be able to answer it. Keep names in backticks."
         return self._request(REWRITER, f"{task} {evolution.how} {rules}\n\nThe request:\n{parent.prompt.strip()}")
 
-    def ask_to_answer(self, parent: TrainingPair, evolution: Evolution, instruction: str) -> Request:
+    def ask_to_complete(self, parent: TrainingPair, evolution: Evolution, instruction: str) -> Request:
         """Ask for the program."""
         parts = [instruction, evolution.demand]
         parts.append("This program shows the syntax of Vox. It is for another request: do not repeat it.")

@@ -7,10 +7,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.storage.validation import errors_in
+from mens_pipeline.storage.validation import Strict, errors_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,8 @@ class Request:
         return len(self.system.encode()) + len(self.prompt.encode())
 
 
-class Reply(BaseModel):
+class Reply(Strict):
     """Reply of a generator, as a ledger keeps it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     key: str = Field(description="Of the request.")
     text: str
@@ -49,7 +47,7 @@ class Reply(BaseModel):
 
 
 class Generator(Protocol):
-    """A model that answers requests."""
+    """A model that replies to requests."""
 
     @property
     def name(self) -> str:
@@ -71,10 +69,10 @@ class Generator(Protocol):
         """Tokens of a reply at most."""
         ...
 
-    def answer(
+    def complete(
         self, requests: Sequence[Request], record: Callable[[Reply], None], time_left: Callable[[], float]
     ) -> None:
-        """Answer requests, as many as there is time for, in any order.
+        """Reply to requests, as many as there is time for, in any order.
 
         Args:
             requests: What is asked, no two with the same key.
@@ -138,7 +136,7 @@ class Ledger:
             raise ConfigurationError(f"{self._path}: {error.strerror}. {_WRITABLE}") from error
 
     def find(self, key: str) -> Reply | None:
-        """Return the stored reply to a prompt; None if it was never answered."""
+        """Return the stored reply to a prompt; None if there never was one."""
         return self._replies.get(key)
 
     def add(self, reply: Reply) -> None:

@@ -1,22 +1,22 @@
-"""The extracted corpus as an artifact: built when its inputs are new, reused when they are not."""
+"""The snapshot of a workspace, pinned by hash before it is read, and the corpus that is extracted from it."""
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Self
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
-from mens_pipeline.corpus.extract.source_file import SourceFile
-from mens_pipeline.corpus.extract.source_roots import find_source_roots
 from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
     ROOTS_FILE,
     VOX_SUFFIXES,
     commit_of,
     files_below,
+    find_source_roots,
     tree_fingerprint,
 )
 from mens_pipeline.corpus.extract.workspace import (
@@ -28,6 +28,7 @@ from mens_pipeline.corpus.extract.workspace import (
 )
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit
 from mens_pipeline.corpus.schema.reasons import DropReason
+from mens_pipeline.corpus.schema.records import SourceFile
 from mens_pipeline.corpus.telemetry.table import (
     TelemetryAccount,
     TelemetryQuery,
@@ -36,9 +37,9 @@ from mens_pipeline.corpus.telemetry.table import (
     telemetry_pairs,
 )
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.language import grammar_fingerprint
+from mens_pipeline.language import CONSTRUCTS, analyze_bytes, construct_of, grammar_fingerprint, mode_of
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.stage import Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, Details
 
 
@@ -65,7 +66,6 @@ class PreviousExtraction:
 
 
 KIND: Final = "extracted_corpus"
-STAGE: Final = Stage(KIND, (__name__,))
 RECORDS: Final = "records.jsonl"
 REPORT: Final = "report.json"
 FILES: Final = "files.jsonl"
@@ -109,6 +109,63 @@ class Reuse:
     differs: bool = False
 
 
+class WorkspaceParams(Params):
+    """Parameters of an extraction: hashes of contents, roots and telemetry, the commit, and where they lie."""
+
+    sources: str
+    roots: str
+    commit: str | None
+    telemetry: str | None
+    root: Helper[Path]
+    query: Helper[TelemetryQuery | None]
+
+    @classmethod
+    def of(cls, root: Path, query: TelemetryQuery | None = None, **others: Any) -> Self:
+        """Look at a workspace and a telemetry table as they are now; `others` are fields of a subclass."""
+        return cls(
+            sources=tree_fingerprint(root, files_below(root, (*VOX_SUFFIXES, *PAGE_SUFFIXES, ROOTS_FILE))),
+            roots=find_source_roots(root).fingerprint(),
+            commit=commit_of(root),
+            telemetry=None if query is None else telemetry_fingerprint(query),
+            root=root,
+            query=query,
+            **others,
+        )
+
+    def refuse_change(self) -> None:
+        """Refuse files that have changed since the snapshot was made."""
+        if WorkspaceParams.of(self.root, self.query).model_dump() != self.model_dump():
+            raise RefusedError(f"{self.root}: the workspace or the telemetry changed while it was read. Run again.")
+
+
+class ExtractionParams(WorkspaceParams):
+    """A workspace, and how it is extracted: `full` is every file, whatever the latest corpus of the store knows."""
+
+    store: Helper[ArtifactStore]
+    reuse: Helper[Reuse]
+    workers: Helper[int] = 1
+    full: Helper[bool] = False
+
+
+def write_extracted_corpus(folder: Path, params: ExtractionParams) -> dict[str, Any]:
+    """Extract a workspace; files that have not changed since the latest corpus are not read again.
+
+    The folder gets `records.jsonl`, `telemetry.jsonl` (redacted pairs, none without a database), `files.jsonl` (what
+    each file gave, and where its records lie) and `report.json`. None of it depends on the number of workers.
+
+    Raises:
+        RefusedError: The workspace or the telemetry changed while it was read.
+    """
+    known = None if params.full else _latest(params.store, STAGE.inputs(params))
+    extra = _write(params.root, folder, known, params.commit, params.reuse, params.workers)
+    telemetry_counts = _write_telemetry(folder / TELEMETRY, params.query)
+    params.refuse_change()
+    return {**extra, "telemetry": telemetry_counts, "grammar": grammar_fingerprint()}
+
+
+STAGE: Final = Stage(KIND, (f"{__name__}:write_extracted_corpus",), write_extracted_corpus)
+
+
 def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
     root: Path,
     store: ArtifactStore,
@@ -118,37 +175,23 @@ def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
     full: bool = False,
     pinned: Mapping[str, Any] | None = None,
 ) -> tuple[Artifact, Reuse]:
-    """Extract a workspace into the store; files that have not changed since the latest corpus are not read anew.
+    """Extract a workspace into the store, and return the corpus with how much of it was known.
 
-    The corpus does not depend on the number of `workers`. `full` extracts every file, whatever is known; an earlier
-    corpus of the same inputs is replaced. `pinned` is what `params_of` gave when the workspace was looked at; None to
-    take it as it is.
-
-    Returns:
-        The corpus, and how much of it was known. Its folder holds `records.jsonl`, `telemetry.jsonl` (redacted pairs,
-        none without a database), `files.jsonl` (what each file gave, and where its records lie) and `report.json`.
+    `full` extracts every file, whatever is known; an earlier corpus of the same inputs is replaced. `pinned` is what
+    `workspace_snapshot` found when it looked at the workspace; None to take it as it is.
 
     Raises:
         SourceNotFoundError: `root` is no folder.
         RefusedError: The workspace or the telemetry is not what was pinned, or changed while it was read.
     """
-    params = params_of(root, telemetry)
-    changed = [name for name, value in params.items() if pinned is not None and pinned[name] != value]
+    reuse = Reuse()
+    params = ExtractionParams.of(root, telemetry, store=store, reuse=reuse, workers=workers, full=full)
+    changed = [name for name, value in params.model_dump().items() if pinned is not None and pinned[name] != value]
     if changed:
         advice = "Materialise workspace_snapshot with it: what is read is what was checked."
         raise RefusedError(f"{root}: {', '.join(changed)} changed since workspace_snapshot looked. {advice}")
-    inputs, reuse = STAGE.inputs((), params), Reuse()
-
-    def write(folder: Path) -> dict[str, Any]:
-        known = None if full else _latest(store, inputs)
-        extra = _write(root, folder, known, params["commit"], reuse, workers)
-        telemetry_counts = _write_telemetry(folder / TELEMETRY, telemetry)
-        if params_of(root, telemetry) != params:
-            raise RefusedError(f"{root}: the workspace or the telemetry changed while it was read. Run again.")
-        return {**extra, "telemetry": telemetry_counts, "grammar": grammar_fingerprint()}
-
-    before = store.find(KIND, inputs)
-    corpus, reuse.is_whole = STAGE.build(store, (), params, write, force=full)
+    before = STAGE.find(store, params)
+    corpus, reuse.is_whole = STAGE.build(store, params, force=full)
     reuse.differs = before is not None and before.manifest != corpus.manifest
     return corpus, reuse
 
@@ -190,24 +233,13 @@ def _write(  # noqa: PLR0913, PLR0917 - where from, where to, what is known
 
 
 def _latest(store: ArtifactStore, inputs: dict[str, Any]) -> Artifact | None:
-    """Return the latest corpus, if the same rules made it and it is as it was written."""
-    key = store.pointed(KIND, "latest")
+    """Return the latest corpus, if the same rules made it and its files are unchanged."""
+    key = store.read_pointer(KIND, "latest")
     previous = store.get(KIND, key) if key else None
     if previous is None or previous.is_damaged():
         return None
     is_same = all(previous.inputs.get(rule) == inputs[rule] for rule in ("code", "roots"))
     return previous if is_same else None
-
-
-def params_of(root: Path, telemetry: TelemetryQuery | None = None) -> dict[str, Any]:
-    """Return all that decides what an extraction gives beside the code: contents, roots, commit."""
-    files = files_below(root, (*VOX_SUFFIXES, *PAGE_SUFFIXES, ROOTS_FILE))
-    return {
-        "sources": tree_fingerprint(root, files),
-        "roots": find_source_roots(root).fingerprint(),
-        "commit": commit_of(root),
-        "telemetry": None if telemetry is None else telemetry_fingerprint(telemetry),
-    }
 
 
 def _write_telemetry(path: Path, query: TelemetryQuery | None) -> dict[str, Any] | None:
@@ -219,3 +251,107 @@ def _write_telemetry(path: Path, query: TelemetryQuery | None) -> dict[str, Any]
     write_jsonl(path, telemetry_pairs(read_telemetry(query), account, query.table))
     account.check()
     return {"table": query.table, **account.as_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedFile:
+    """A file that is no Vox, and its first error, at a line from 1; only golden files count for the parse rate."""
+
+    path: str
+    line: int
+    code: str
+    message: str
+    is_golden: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """The verdicts on the files of a workspace; `constructs` counts all constructs over accepted files, also with 0."""
+
+    num_files: int
+    num_golden: int
+    num_bytes: int
+    rejected: tuple[RejectedFile, ...]
+    constructs: dict[str, int]
+
+    @property
+    def num_accepted(self) -> int:
+        """Golden files that the front end accepts."""
+        return self.num_golden - sum(file.is_golden for file in self.rejected)
+
+    @property
+    def parse_rate(self) -> float | None:
+        """Accepted golden files over all of them; None when there are none."""
+        return self.num_accepted / self.num_golden if self.num_golden else None
+
+    @property
+    def missing_constructs(self) -> tuple[str, ...]:
+        """Constructs of which the workspace has no example."""
+        return tuple(name for name, count in self.constructs.items() if count == 0)
+
+
+_REPORTS: Final = TypeAdapter(SourceReport)
+
+
+class SnapshotDetails(Details):
+    """Counts in the manifest of a snapshot."""
+
+    num_pages: int
+
+
+def report_sources(contents: Iterable[tuple[str, bytes | None]], is_golden: Callable[[str], bool]) -> SourceReport:
+    """Check every file of a workspace, given as relative path and bytes; None for a file that cannot be read."""
+    num_files = num_golden = num_bytes = 0
+    rejected: list[RejectedFile] = []
+    counts: Counter[str] = Counter()
+    for path, data in contents:
+        golden = is_golden(path)
+        num_files += 1
+        num_golden += golden
+        if data is None:
+            rejected.append(RejectedFile(path, 1, "unreadable", "the file cannot be read", golden))
+            continue
+        num_bytes += len(data)
+        analysis = analyze_bytes(data, mode_of(Path(path).name))
+        if analysis.module is None:
+            first = analysis.errors[0]
+            rejected.append(RejectedFile(path, first.start.line, str(first.code), first.message, golden))
+        else:
+            counts.update(construct_of(declaration).name for declaration in analysis.module.declarations)
+    counted = {name: counts[name] for name in CONSTRUCTS}
+    return SourceReport(num_files, num_golden, num_bytes, tuple(rejected), counted)
+
+
+SOURCES: Final = "sources.json"
+
+Contents = Callable[[], Iterable[tuple[str, bytes | None]]]
+"""Relative path and bytes of each program; None for one that cannot be read."""
+
+
+class SnapshotParams(WorkspaceParams):
+    """A workspace as it is now, and how its programs are read."""
+
+    contents: Helper[Contents]
+
+
+def write_workspace_snapshot(folder: Path, params: SnapshotParams) -> dict[str, Any]:
+    """Pin what programs, pages and telemetry hold now: `sources.json` gets what the front end says of the programs.
+
+    Raises:
+        RefusedError: The workspace or the telemetry changed while it was read.
+    """
+    root = params.root
+    roots = find_source_roots(root)
+    report = report_sources(params.contents(), lambda path: roots.is_golden(root / path))
+    (folder / SOURCES).write_bytes(_REPORTS.dump_json(report, indent=2) + b"\n")
+    num_pages = len(list(files_below(root, PAGE_SUFFIXES)))
+    params.refuse_change()
+    return {"num_files": report.num_files, "num_bytes": report.num_bytes, "num_pages": num_pages}
+
+
+SNAPSHOT_STAGE: Final = Stage("workspace_snapshot", (f"{__name__}:write_workspace_snapshot",), write_workspace_snapshot)
+
+
+def source_report_in(snapshot: Artifact) -> SourceReport:
+    """Read what the front end says of the programs of a snapshot."""
+    return _REPORTS.validate_json((snapshot.path / SOURCES).read_bytes())

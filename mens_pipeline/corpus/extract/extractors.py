@@ -10,10 +10,10 @@ from typing import Any, Final, TypeVar
 from mens_pipeline.corpus.extract.metadata import (
     FrontmatterError,
     comment_header,
+    find_reason,
     has_skip_marker,
     is_directive,
     jsonable,
-    objection,
     strip_metadata,
     training_prompt,
     weight_of,
@@ -29,7 +29,6 @@ from mens_pipeline.corpus.extract.page import (
     refuse_lost_header,
     resolve_includes,
 )
-from mens_pipeline.corpus.extract.source_file import SourceFile, code_record
 from mens_pipeline.corpus.schema.account import Drop, Unit
 from mens_pipeline.corpus.schema.reasons import DropReason
 from mens_pipeline.corpus.schema.records import (
@@ -39,7 +38,9 @@ from mens_pipeline.corpus.schema.records import (
     ExtractedRecord,
     Lane,
     Source,
+    SourceFile,
     SourceKind,
+    code_record,
 )
 from mens_pipeline.language import DEFAULT_DIFFICULTY, DeclarationSpan, SourceText, analyze, declaration_spans, scan
 from mens_pipeline.storage.files import read_regular
@@ -74,7 +75,7 @@ def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
     try:
         source = file.data.decode("utf-8")
         header = comment_header(source).values
-        refusal = objection(header, must_opt_in=False)
+        refusal = find_reason(header, must_opt_in=False)
         weight = weight_of(header)
     except UnicodeDecodeError as error:
         return drop(DropReason.NOT_TEXT, f"byte {error.start} is not UTF-8")
@@ -226,7 +227,7 @@ def extract_docs(file: SourceFile, root: Path, may_include: Callable[[Path], boo
         page = parse_page(text)
         if not page.header:
             refuse_lost_header(text)
-        refusal = objection(page.header, must_opt_in=True)
+        refusal = find_reason(page.header, must_opt_in=True)
         weight = weight_of(page.header)
     except FrontmatterError as error:
         return Drop(Unit.PAGE, file.path, 1, DropReason.BAD_FRONTMATTER, str(error))
@@ -237,8 +238,6 @@ def extract_docs(file: SourceFile, root: Path, may_include: Callable[[Path], boo
 
 @dataclass
 class _PageRecords:
-    """The records of one eligible page."""
-
     file: SourceFile
     root: Path
     may_include: Callable[[Path], bool]
@@ -280,7 +279,7 @@ class _PageRecords:
             return drop(DropReason.SKIP_MARKER, "vox:skip")
         try:
             resolved, files = resolve_includes(block.text, self.root / self.file.path, self.root, self.allowance)
-            refusal = self._objection_to_includes(files)
+            refusal = self._find_reason_against_includes(files)
             code = strip_metadata(resolved)
         except IncludeError as error:
             return drop(DropReason.BAD_INCLUDE, str(error))
@@ -305,13 +304,13 @@ class _PageRecords:
             context=_join(self.page.title, block.heading, block.paragraph)[:MAX_CONTEXT] or None,
         )
 
-    def _objection_to_includes(self, files: tuple[Path, ...]) -> tuple[DropReason, str] | None:
+    def _find_reason_against_includes(self, files: tuple[Path, ...]) -> tuple[DropReason, str] | None:
         """Return why an included program may not be used for training, with a detail; None if all may."""
         for path in files:
             if not self.may_include(path):
                 return DropReason.NEGATIVE_ROOT, f"{path.name} lies below a negative root"
             text = read_regular(path, MAX_INCLUDED_BYTES).decode("utf-8")
-            refusal = objection(comment_header(text).values, must_opt_in=False)
+            refusal = find_reason(comment_header(text).values, must_opt_in=False)
             if refusal is not None:
                 return refusal
         return None

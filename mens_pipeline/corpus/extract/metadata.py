@@ -78,7 +78,7 @@ def parse_header(text: str) -> dict[str, Any]:
     return {str(key): value for key, value in values.items()}
 
 
-def objection(values: dict[str, Any], *, must_opt_in: bool) -> tuple[DropReason, str] | None:
+def find_reason(values: dict[str, Any], *, must_opt_in: bool) -> tuple[DropReason, str] | None:
     """Return why a source with this header may not train, or None when it may.
 
     A page trains only if it says so; a program unless it says no.

@@ -106,7 +106,6 @@ def _blocks(tokens: list[Token]) -> tuple[Block, ...]:
 
 
 def _section(tokens: list[Token], lines: list[str]) -> Section:
-    """Build the section of a heading token and all up to the next heading."""
     placed = [token for token in tokens if token.map is not None and token.level == 0]
     ranges = [token.map for token in placed[1:] if token.map is not None and token.type not in {"fence", "html_block"}]
     prose = "\n\n".join("\n".join(lines[first:last]).strip() for first, last in ranges)

@@ -14,22 +14,21 @@ from pydantic import TypeAdapter
 from mens_pipeline.corpus.extract.batches import in_batches
 from mens_pipeline.corpus.extract.extractors import PageExtraction, extract_docs, extract_vox
 from mens_pipeline.corpus.extract.page import has_include
-from mens_pipeline.corpus.extract.source_file import SourceFile
-from mens_pipeline.corpus.extract.source_roots import SourceRoots, find_source_roots
 from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
     VOX_SUFFIXES,
+    SourceRoots,
     commit_of,
     files_below,
-    is_out_of_place,
+    find_source_roots,
     shown_name,
 )
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit, most_frequent
 from mens_pipeline.corpus.schema.reasons import DropReason, LeaveReason
-from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceKind
+from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceFile, SourceKind
 from mens_pipeline.corpus.schema.training_pair import read_record_lines
 from mens_pipeline.errors import SourceNotFoundError
-from mens_pipeline.storage.files import read_regular
+from mens_pipeline.storage.files import is_out_of_place, read_regular
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,22 +193,21 @@ def page_records(folders: Iterable[Path], known_blobs: Iterable[str]) -> list[Ex
     return records
 
 
-@dataclass
-class CarriedRecords:
-    """The records of other folders: lines that stay, without their ends, and counts of the others by reason."""
+@dataclass(kw_only=True)
+class CarriedRecords(Account[LeaveReason]):
+    """The records of other folders: those that stay, as lines without their ends; the others leave for a reason."""
 
     lines: list[str] = field(default_factory=list)
-    left: Counter[LeaveReason] = field(default_factory=Counter)
 
-    def account(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, Any]:
         """Return the counts in JSON types, most frequent first."""
-        return {"stayed": len(self.lines), "left": {str(reason): count for reason, count in self.left.most_common()}}
+        return {"stayed": self.kept, "left": {str(reason): count for reason, count in self.dropped.most_common()}}
 
 
 def carried_records(records: Path, folder: Path, workspace: Path, roots: SourceRoots) -> CarriedRecords:
     """Read the records of other folders of the workspace; those of files that are gone or changed are left out.
 
-    `records`, what earlier extractions wrote, need not be there; those of `folder` are made anew, and are neither kept
+    `records`, what earlier extractions wrote, need not be there; those of `folder` are made again, and are neither kept
     nor counted.
 
     Raises:
@@ -231,11 +229,14 @@ def carried_records(records: Path, folder: Path, workspace: Path, roots: SourceR
         source = record.source
         if (workspace / source.path).is_relative_to(folder):
             continue
+        carried.seen += 1
         blob = find_blob(source.path)
         if blob == source.blob and source.golden != roots.is_golden(workspace / source.path):
-            carried.left[LeaveReason.GOLDEN_ROOT] += 1
+            carried.dropped[LeaveReason.GOLDEN_ROOT] += 1
         elif blob == source.blob:
             carried.lines.append(line)
+            carried.kept += 1
         else:
-            carried.left[blob if isinstance(blob, LeaveReason) else LeaveReason.CHANGED] += 1
+            carried.dropped[blob if isinstance(blob, LeaveReason) else LeaveReason.CHANGED] += 1
+    carried.check()
     return carried

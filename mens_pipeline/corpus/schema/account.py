@@ -20,10 +20,20 @@ class Account(Generic[Reason]):
     kept: int = 0
     dropped: Counter[Reason] = field(default_factory=Counter)
 
+    @property
+    def num_lost(self) -> int:
+        """Count the items that were neither kept nor dropped; anything but 0 is a defect."""
+        return lost_of(self.seen, self.kept, self.dropped)
+
     def check(self) -> None:
         """Check that nothing disappeared."""
-        lost = self.seen - self.kept - self.dropped.total()
+        lost = self.num_lost
         assert lost == 0, f"{lost} of {self.seen} were neither kept nor dropped"  # noqa: S101 - our own impossibility
+
+
+def lost_of(seen: int, kept: int, dropped: Mapping[Name, int]) -> int:
+    """Return how many were neither kept nor dropped for a reason, as a report counts them."""
+    return seen - kept - sum(dropped.values())
 
 
 def counts_of(kinds: type[Reason], counts: Mapping[Reason, int]) -> dict[str, int]:

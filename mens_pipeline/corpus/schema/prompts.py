@@ -7,7 +7,7 @@ from typing import Any, Final
 from mens_pipeline.language import ast
 
 SYSTEM_PROMPT: Final = "You write Vox. Answer with code alone."
-"""What a model is told before every request, when it trains, is judged and serves."""
+"""What a model is told before every request, when it trains, is evaluated and serves."""
 
 _NOUNS: Final[dict[str, str]] = {
     "import": "an import",

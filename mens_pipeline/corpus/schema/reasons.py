@@ -1,6 +1,11 @@
-"""Every reason why something of the corpus does not train, in the order in which the stages ask."""
+"""Every reason why something does not train, in the order in which the stages ask.
+
+A new reason stands here, and is given where something is dropped for it; reports list the reasons of a class by
+themselves.
+"""
 
 from enum import StrEnum
+from typing import Final
 
 
 class DropReason(StrEnum):
@@ -32,7 +37,7 @@ class LeaveReason(StrEnum):
     """Why a record of another folder does not stay."""
 
     CHANGED = "changed"
-    """Its file is not as it was."""
+    """Its file has changed."""
     GONE = "gone"
     NEGATIVE_ROOT = "negative_root"
     GOLDEN_ROOT = "golden_root"
@@ -51,6 +56,15 @@ class TelemetryDrop(StrEnum):
     """Redacted, the same prompt and response were there before."""
     BAD_RATING = "bad_rating"
     """Rated, but not with a whole number from 1 to 5."""
+
+
+class SynthesisDrop(StrEnum):
+    """Why a synthetic program is not kept."""
+
+    FAILING_TESTS = "failing_tests"
+    """A test of its own does not pass."""
+    SEMANTIC_ERROR = "semantic_errors"
+    """In its names or types."""
 
 
 class RejectReason(StrEnum):
@@ -110,7 +124,7 @@ class NoBehaviour(StrEnum):
 
 
 class SplitReason(StrEnum):
-    """Why a pair neither trains nor judges."""
+    """Why a pair neither trains nor evaluates."""
 
     DUPLICATE = "duplicate"
     """The same pair came before, perhaps from another source."""
@@ -126,6 +140,23 @@ class SplitReason(StrEnum):
     STRUCTURE = "same_structure"
     BEHAVIOUR = "same_behaviour"
     """One of its functions passes the hidden tests of a held-out task or of the benchmark."""
+
+
+class InfillDrop(StrEnum):
+    """Why a program, or a hole in it, gives no infill row."""
+
+    NO_PROGRAM = "no_program"
+    """Prose, or code that the front end does not accept."""
+    PART_OF_FILE = "part_of_file"
+    """A declaration of a file that is there as a whole."""
+    SAMPLED_OUT = "sampled_out"
+    """A synthetic program; fewer of them are cut than of the workspace."""
+    NO_HOLE = "no_hole"
+    """Nothing in it can be cut out."""
+    HELD_OUT_LINES = "held_out_lines"
+    """A line of what was cut out stands in a held-out file."""
+    DUPLICATE = "duplicate"
+    """The same piece was cut out behind the same text before."""
 
 
 class MixDrop(StrEnum):
@@ -147,3 +178,104 @@ class SkippedReason(StrEnum):
     WEIGHT_ZERO = "weight_zero"
     EMPTY_FILE = "empty_file"
     NO_LINES_PASSED_FILTERS = "no_lines_passed_filters"
+
+
+class NotShown(StrEnum):
+    """Why a row of the train set is not shown to a model that is fine-tuned."""
+
+    LOW_RATING = "low_rating"
+    OTHER_CATEGORY = "other_category"
+    OTHER_DIFFICULTY = "other_difficulty"
+    TOO_LONG = "too_long"
+    """Cut, it would lose its end; so it is left out as a whole."""
+
+    @property
+    def setting(self) -> str:
+        """The field of the recipe that leaves such rows out."""
+        return _SETTINGS[self]
+
+
+_SETTINGS: Final = {
+    NotShown.LOW_RATING: "min_rating",
+    NotShown.OTHER_CATEGORY: "category_filter",
+    NotShown.OTHER_DIFFICULTY: "max_difficulty",
+    NotShown.TOO_LONG: "max_length",
+}
+
+
+class Skipped(StrEnum):
+    """Why a row of the train set is not shown to the model from scratch."""
+
+    NOT_A_PAIR = "not_a_pair"
+    AT_A_CURSOR = "at_a_cursor"
+    """It completes code at a cursor, which this model is not taught."""
+    LOW_RATING = "low_rating"
+    NOT_ASCII = "not_ascii"
+    """Its completion holds a character that the model could never write."""
+    TOO_LONG = "too_long"
+    """Cut, it would lose its end; so it is left out as a whole."""
+
+
+class NoSeed(StrEnum):
+    """Why a row is not evolved."""
+
+    PROSE = "prose"
+    """Or a lane of its own."""
+    OTHER_TASK = "other_task"
+    """Its category is no construct."""
+    HOLDS_CODE = "holds_code"
+    """Its request comes with code, which a rewriting would break."""
+    REJECTED = "rejected"
+    HELD_OUT = "held_out"
+    """Its file is held out."""
+    REPEATED = "repeated"
+    """The same pair came before."""
+
+
+class EvolutionDrop(StrEnum):
+    """Why an attempt gives no row. Those up to `same_instruction` are about the request that the model wrote."""
+
+    INSTRUCTION_EMPTY = "instruction_empty"
+    """Or hardly a word."""
+    INSTRUCTION_REFUSED = "instruction_refused"
+    INSTRUCTION_CUT = "instruction_cut"
+    """It ran into the limit of tokens."""
+    INSTRUCTION_TOO_LONG = "instruction_too_long"
+    INSTRUCTION_LEAKS = "instruction_leaks"
+    """It speaks of the rewriting itself."""
+    INSTRUCTION_HOLDS_CODE = "instruction_holds_code"
+    SAME_INSTRUCTION = "same_instruction"
+    """It says nothing that its parent does not."""
+    UNANSWERED = "unanswered"
+    """The budget ended between the request and its completion."""
+    ENOUGH_ROWS = "enough_rows"
+    """It was asked for together with the rows that filled the budget."""
+    REPLY_EMPTY = "reply_empty"
+    REPLY_REFUSED = "reply_refused"
+    REPLY_CUT = "reply_cut"
+    REPLY_TOO_LONG = "reply_too_long"
+    REJECTED = "rejected"
+    """By the front end, or nothing is declared."""
+    STUB = "stub"
+    """A comment stands where code should."""
+    COPIES_INSTRUCTION = "copies_instruction"
+    WITHOUT_CONSTRUCT = "without_construct"
+    WITHOUT_NAME = "without_name"
+    """The request names what it wants, and the completion declares nothing of that name."""
+    WITHOUT_GOAL = "without_goal"
+    """The completion does not show what the operator requests."""
+    SEMANTIC_ERROR = "semantic_error"
+    """In its names or types."""
+    SAME_AS_PARENT = "same_as_parent"
+    """Only names, literals and comments differ."""
+    REPEATED = "repeated"
+    """A seed or an earlier row has the same structure."""
+    NEAR_DUPLICATE = "near_duplicate"
+    TESTS_FAILED = "tests_failed"
+    TESTS_NOT_RUN = "tests_not_run"
+    """They touch what lies outside the sandbox, or overrun it."""
+    TESTS_EMPTY = "tests_empty"
+    """They pass without asserting anything."""
+    HELDOUT_PROMPT = "heldout_prompt"
+    HELDOUT_WORDS = "heldout_words"
+    HELDOUT_STRUCTURE = "heldout_structure"

@@ -1,7 +1,8 @@
-"""The row that trains, a request and its answer; and rows read from files of JSON lines."""
+"""The row that trains, a prompt and its completion; and rows read from files of JSON lines."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -70,6 +71,33 @@ class Lineage(BaseModel):
     root_kind: SourceKind | None = Field(description="What the first of its ancestors was made from, if that is known.")
 
 
+class HoleKind(StrEnum):
+    """Piece of a program that was cut out, for a row that asks for it."""
+
+    LINE = "line"
+    """The rest of a line from a token on."""
+    EXPRESSION = "expression"
+    ARGUMENTS = "arguments"
+    """All arguments of a call."""
+    STATEMENT = "statement"
+    STATEMENTS = "statements"
+    """Two to four in a row."""
+    BODY = "body"
+    """All statements of a block."""
+    FIELD = "field"
+    """Or a variant, a state, a transition, a member."""
+    DECORATOR = "decorator"
+
+
+class InfillContext(BaseModel):
+    """What makes a pair an infill row: its prompt stands before a hole in a program, its response is what was there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: HoleKind = Field(description="The piece of the program that was cut out.")
+    suffix: str = Field(max_length=MAX_TEXT, description="What stands behind the hole; empty at the end of a file.")
+
+
 class TrainingPair(BaseModel):
     """A prompt and its response; canonical names on write, aliases accepted on read, unknown keys passed over."""
 
@@ -82,7 +110,10 @@ class TrainingPair(BaseModel):
         description="Request.",
     )
     response: str = Field(
-        min_length=1, max_length=MAX_TEXT, validation_alias=AliasChoices("response", "output"), description="Answer."
+        min_length=1,
+        max_length=MAX_TEXT,
+        validation_alias=AliasChoices("response", "output"),
+        description="Completion.",
     )
     category: Annotated[str, AfterValidator(lambda name: OTHER_NAMES.get(name, name))] = Field(
         default="general", min_length=1, description="Its construct, `documentation`, or a task; see `categories`."
@@ -103,9 +134,19 @@ class TrainingPair(BaseModel):
         exclude_if=lambda tests: tests is None,
         description="Hidden tests that the response passes: `@test` functions, below what the task gives.",
     )
+    infill: InfillContext | None = Field(
+        default=None,
+        exclude_if=lambda infill: infill is None,
+        description="Of a row that asks for a piece of a program at a cursor.",
+    )
     lineage: Lineage | None = Field(
         default=None, exclude_if=lambda lineage: lineage is None, description="Of a row that a model wrote."
     )
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of what makes it the same as another: prompt and response."""
+        return pair_digest(self.prompt, self.response)
 
 
 def read_records(lines: Iterable[bytes], path: Path) -> Iterator[ExtractedRecord]:

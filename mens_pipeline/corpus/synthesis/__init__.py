@@ -1,1 +1,1 @@
-"""Programs that nobody wrote: tasks, templates and combinations, all judged by the front end."""
+"""Programs that nobody wrote: tasks, templates and combinations, all checked by the front end."""

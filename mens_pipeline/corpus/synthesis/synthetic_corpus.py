@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -12,6 +11,8 @@ from typing import Any, Final
 from mens_pipeline.corpus.curate.pipeline_config import SynthesizePolicy
 from mens_pipeline.corpus.curate.validate import semantic_problem
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS
+from mens_pipeline.corpus.schema.account import Account
+from mens_pipeline.corpus.schema.reasons import SynthesisDrop
 from mens_pipeline.corpus.schema.records import ExtractedRecord, Source, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, pair_digest, read_records
 from mens_pipeline.corpus.synthesis.families.templates import Family, Sample, load_families
@@ -22,8 +23,8 @@ from mens_pipeline.language import CONSTRUCTS, Mode, analyze, difficulty
 from mens_pipeline.language.ast import Forall, Test
 from mens_pipeline.language.interpreter import Features, run_tests
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl, write_text
-from mens_pipeline.storage.stage import Stage
-from mens_pipeline.storage.store import Artifact, ArtifactStore, Details
+from mens_pipeline.storage.stage import Helper, Params, Parent, Stage
+from mens_pipeline.storage.store import Details
 
 KINDS: Final = ("task", "template", "combination")
 """Kinds of synthetic pairs, by their `task_family`."""
@@ -40,15 +41,6 @@ class SyntheticDetails(Details):
     """Counts in the manifest of synthetic pairs."""
 
     num_pairs: int
-
-
-class SynthesisDrop(StrEnum):
-    """Why a program is not kept."""
-
-    FAILING_TESTS = "failing_tests"
-    """A test of its own does not pass."""
-    SEMANTIC_ERROR = "semantic_errors"
-    """In its names or types."""
 
 
 def generate(  # noqa: PLR0913 - what a generation depends on
@@ -161,27 +153,26 @@ def _rejection_of(sample: Sample) -> ConfigurationError:
 
 
 def _template_source(sample: Sample) -> Source:
-    """Return the template as the source of what it made."""
     suffix = ".vox.ui" if sample.mode is Mode.UI else ".vox"
     return Source.of_text(f"synthetic/{sample.template}{suffix}", sample.response, SourceKind.SYNTHETIC)
 
 
-@dataclass
-class SynthesisAccount:
-    """Counts over synthetic pairs.
+@dataclass(kw_only=True)
+class SynthesisAccount(Account[SynthesisDrop]):
+    """Counts over synthetic programs; those that are kept are pairs.
 
-    `dropped` counts programs by why they were not kept, and what made them.
+    `failures` counts the others by why they were not kept, and what made them.
     """
 
-    num_pairs: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
     templates: Counter[str] = field(default_factory=Counter)
     constructs: Counter[str] = field(default_factory=Counter)
-    dropped: Counter[tuple[SynthesisDrop, str]] = field(default_factory=Counter)
+    failures: Counter[tuple[SynthesisDrop, str]] = field(default_factory=Counter)
 
     def add(self, pair: TrainingPair) -> TrainingPair:
         """Count a pair and pass it on."""
-        self.num_pairs += 1
+        self.seen += 1
+        self.kept += 1
         self.kinds[pair.task_family] += 1
         self.templates[str(pair.template)] += 1
         self.constructs[pair.category] += 1
@@ -189,11 +180,13 @@ class SynthesisAccount:
 
     def drop(self, reason: SynthesisDrop, template: str) -> None:
         """Count a program that was not kept."""
-        self.dropped[reason, template] += 1
+        self.seen += 1
+        self.dropped[reason] += 1
+        self.failures[reason, template] += 1
 
     def dropped_for(self, reason: SynthesisDrop) -> dict[str, int]:
         """Return what made the programs that were not kept for a reason, with their number."""
-        return {template: count for (why, template), count in sorted(self.dropped.items()) if why is reason}
+        return {template: count for (why, template), count in sorted(self.failures.items()) if why is reason}
 
     def as_json(self, coverage: Mapping[str, int]) -> dict[str, Any]:
         """Return the counts and shares in JSON types.
@@ -201,7 +194,7 @@ class SynthesisAccount:
         `coverage` counts the examples of each construct that were there before.
         """
         return {
-            "num_pairs": self.num_pairs,
+            "num_pairs": self.kept,
             **{str(reason): self.dropped_for(reason) for reason in SynthesisDrop},
             "kinds": self._shares(sorted(self.kinds), self.kinds),
             "templates": self._shares(sorted(self.templates), self.templates),
@@ -214,7 +207,7 @@ class SynthesisAccount:
         return {name: self._share(counts[name]) for name in names}
 
     def _share(self, count: int) -> dict[str, Any]:
-        return {"count": count, "share": count / self.num_pairs if self.num_pairs else None}
+        return {"count": count, "share": count / self.kept if self.kept else None}
 
 
 def coverage_of(constructs: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -226,35 +219,35 @@ def coverage_of(constructs: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 KIND: Final = "synthetic_corpus"
-STAGE: Final = Stage(KIND, (__name__,))
 PAIRS: Final = "synthetic.jsonl"
 REPORT: Final = "report.json"
 
 
-def build_synthetic_corpus(
-    corpus: Artifact, policy: SynthesizePolicy, store: ArtifactStore, *, workers: int = 1
-) -> tuple[Artifact, bool]:
-    """Make the synthetic pairs for a corpus, unless the same were made before.
+class SynthesisParams(Params):
+    """A corpus, and the synthetic pairs that are made for it, by so many workers."""
 
-    Returns:
-        The pairs, and whether they were reused. The folder holds `synthetic.jsonl` and `report.json`; the manifest
-        holds the report without the single templates.
+    corpus: Parent
+    policy: SynthesizePolicy
+    workers: Helper[int] = 1
+
+
+def write_synthetic_corpus(folder: Path, params: SynthesisParams) -> dict[str, Any]:
+    """Make the synthetic pairs for a corpus.
+
+    The folder gets `synthetic.jsonl` and `report.json`; the manifest gets the report without the single templates.
 
     Raises:
         RefusedError: There are not as many different pairs.
-        ConfigurationError: The store cannot be written.
     """
-    params = {"policy": policy.model_dump()}
-    return STAGE.build(store, [corpus], params, lambda folder: _write(corpus, policy, folder, workers))
-
-
-def _write(corpus: Artifact, policy: SynthesizePolicy, folder: Path, workers: int) -> dict[str, Any]:
-    path = corpus.path / RECORDS
+    path = params.corpus.path / RECORDS
     with open_rows(path) as lines:
         records = list(read_records(lines, path))
-    report = write_synthetic(folder / PAIRS, records, policy, workers=workers)
+    report = write_synthetic(folder / PAIRS, records, params.policy, workers=params.workers)
     write_text(folder / REPORT, json.dumps(report, indent=2) + "\n")
     return {key: value for key, value in report.items() if key != "templates"}
+
+
+STAGE: Final = Stage(KIND, (__name__,), write_synthetic_corpus)
 
 
 def write_synthetic(
@@ -282,7 +275,8 @@ def write_synthetic(
         for pair in made:
             yield account.add(pair)
             if progress is not None:
-                progress(account.num_pairs)
+                progress(account.kept)
 
     write_jsonl(path, count_pairs())
+    account.check()
     return {**policy.model_dump(), **account.as_json(coverage)}

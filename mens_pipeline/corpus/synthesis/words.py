@@ -9,18 +9,10 @@ from random import Random
 from string import Formatter
 from typing import Annotated, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    StrictFloat,
-    StrictInt,
-    StrictStr,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import AfterValidator, StrictFloat, StrictInt, StrictStr, StringConstraints, model_validator
 from pydantic import Field as Described
 
+from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
 
 _WORDS: Final = Path(__file__).with_name("words.yaml")
@@ -112,10 +104,8 @@ class Entity:
         return self.plural.replace(" ", "_")
 
 
-class _EntityRow(BaseModel):
+class _EntityRow(Strict):
     """An entity as the file has it: of each field its examples, whose kind is its type."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Za-z]+$")]
     domain: str
@@ -131,7 +121,6 @@ class _EntityRow(BaseModel):
 
     @property
     def entity(self) -> Entity:
-        """The entity."""
         fields = (_field(name, examples) for name, examples in self.fields.items())
         return Entity(self.domain, self.name, self.plural, tuple(fields), self.adds_up)
 
@@ -144,11 +133,7 @@ class _EntityRow(BaseModel):
         return self
 
 
-class _Words(BaseModel):
-    """The file."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Words(Strict):
     domains: dict[_Word, Annotated[list[str], Described(min_length=1)]]
     entities: Annotated[list[_EntityRow], Described(min_length=1)]
 
@@ -217,14 +202,12 @@ def _frame(text: str) -> str:
 _Frames = Annotated[list[Annotated[str, AfterValidator(_frame)]], Described(min_length=1)]
 
 
-class Phrasing(BaseModel):
+class Phrasing(Strict):
     """Openings and closings of a request.
 
     Frames have a hole for what is wanted; context frames have one for who would want it, and one for what is wanted or
     for one of the frames. Closings may stand at the end.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     frames: _Frames
     context_frames: _Frames

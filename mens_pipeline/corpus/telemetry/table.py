@@ -1,4 +1,4 @@
-"""Rows of a telemetry table to training pairs: what agents were asked, and the answer that would have been best.
+"""Rows of a telemetry table to training pairs: what agents were asked, and the completion that would have been best.
 
 The table is read and never written, in SQLite or PostgreSQL. Nothing of a row leaves this module before its secrets
 and personal data are redacted; what tells a row apart is a hash of the redacted text, not its key.
@@ -22,18 +22,17 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from mens_pipeline.corpus.curate.pipeline_config import TelemetryPolicy
 from mens_pipeline.corpus.extract.page import parse_page
-from mens_pipeline.corpus.extract.source_file import hardest_construct
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.reasons import TelemetryDrop
-from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane, Source, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane, Source, SourceKind, hardest_construct
+from mens_pipeline.corpus.schema.training_pair import HoleKind, InfillContext, TrainingPair
 from mens_pipeline.corpus.telemetry.redaction import SensitiveKind, redact
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
 from mens_pipeline.language import analyze
 from mens_pipeline.language.ast import Module
 
 DEFAULT_RATING: Final = 4
-"""Of a row that nobody rated: a chosen answer, yet no ground truth."""
+"""Of a row that nobody rated: a chosen completion, yet no ground truth."""
 
 _HIGHEST_RATING: Final = 5
 _FENCE: Final = "```"
@@ -57,6 +56,7 @@ class TelemetryRow:
     query: object
     response: object
     rating: object = None
+    suffix: object = None
 
 
 @dataclass(kw_only=True)
@@ -101,7 +101,9 @@ def telemetry_fingerprint(query: TelemetryQuery) -> str:
     """Hash (SHA-256, hexadecimal) the rows that `read_telemetry` yields."""
     digest = hashlib.sha256()
     for row in read_telemetry(query):
-        digest.update(repr((row.query, row.response, row.rating)).encode() + b"\n")
+        # Of rows without a suffix the hash is the one that they had before there were others.
+        suffix = () if row.suffix is None else (row.suffix,)
+        digest.update(repr((row.query, row.response, row.rating, *suffix)).encode() + b"\n")
     return digest.hexdigest()
 
 
@@ -126,13 +128,15 @@ def _pair(
 ) -> tuple[TrainingPair, Counter[SensitiveKind]] | TelemetryDrop:
     """Return the pair of a row with the counts of what was redacted in it, or why it is dropped."""
     texts = [_text(row.query), _text(row.response)]
+    if row.suffix is not None:
+        texts = [_text(row.query, is_piece=True), _text(row.response, is_piece=True), _suffix(row.suffix)]
     drop = next((text for text in texts if isinstance(text, TelemetryDrop)), None)
     rating = _rating(row.rating)
     if drop is not None or rating is None:
         return drop or TelemetryDrop.BAD_RATING
-    prompt, answer = (redact(str(text)) for text in texts)
-    response, module = _response(answer.text)
-    if len(prompt.text) > MAX_TEXT or len(response) > MAX_TEXT:
+    prompt, completion, *behind = (redact(str(text)) for text in texts)
+    response, module = (completion.text, None) if behind else _response(completion.text)
+    if any(len(text) > MAX_TEXT for text in (prompt.text, response, *(text.text for text in behind))):
         return TelemetryDrop.TOO_LONG
     identity = hashlib.sha256(repr((prompt.text, response)).encode()).digest()
     if identity in seen:
@@ -140,17 +144,31 @@ def _pair(
     seen.add(identity)
     source = Source.of_text(f"telemetry/{table}/{identity.hex()[:16]}", response, SourceKind.TELEMETRY)
     about: dict[str, Any] = {"rating": rating, "task_family": "telemetry", "source": source}
-    if module is None:
+    if behind:
+        kind = HoleKind.STATEMENTS if "\n" in response else HoleKind.LINE
+        about |= {
+            "infill": InfillContext(kind=kind, suffix=behind[0].text),
+            "task_family": "infill",
+            # What is cut out of a program is no task by itself.
+            "source": source.model_copy(update={"golden": False}),
+        }
+    elif module is None:
         about |= {"category": "agent_answer", "lane": Lane.DOGFOOD_AGENT, "response_mode": "prose_only"}
     else:
         hardest = hardest_construct(module.declarations)
         about |= {"category": hardest.name, "difficulty": hardest.difficulty}
     pair = TrainingPair(prompt=prompt.text, response=response, **about)
-    return pair, Counter(prompt.counts) + Counter(answer.counts)
+    return pair, sum((Counter(text.counts) for text in (prompt, completion, *behind)), Counter())
 
 
-def _text(value: object) -> str | TelemetryDrop:
-    """Return the text of a column without the blanks around it, or why it cannot train."""
+def _suffix(value: object) -> str | TelemetryDrop:
+    """Return what stands behind a cursor, perhaps nothing but blanks, or why it cannot train."""
+    text = _text(value, is_piece=True)
+    return str(value) if text is TelemetryDrop.EMPTY else text
+
+
+def _text(value: object, *, is_piece: bool = False) -> str | TelemetryDrop:
+    """Return the text of a column, or why it cannot train; a piece of a program keeps the blanks around it."""
     if value is None:
         return TelemetryDrop.EMPTY
     # What is not UTF-8 was read with surrogates in its place.
@@ -160,7 +178,7 @@ def _text(value: object) -> str | TelemetryDrop:
     if len(value) > MAX_TEXT:
         return TelemetryDrop.TOO_LONG
     text = value.strip()
-    return text or TelemetryDrop.EMPTY
+    return (value if is_piece and text else text) or TelemetryDrop.EMPTY
 
 
 def _rating(value: object) -> int | None:
@@ -171,17 +189,17 @@ def _rating(value: object) -> int | None:
     return next((rating for rating in range(1, _HIGHEST_RATING + 1) if is_number and value == rating), None)
 
 
-def _response(answer: str) -> tuple[str, Module | None]:
+def _response(completion: str) -> tuple[str, Module | None]:
     """Return the program that a completion is or holds as its only Vox block; else the completion itself, as prose."""
-    # An answer has no frontmatter: behind an empty line, three hyphens are a rule.
-    blocks = parse_page(f"\n{answer}").blocks
+    # A completion has no frontmatter: behind an empty line, three hyphens are a rule.
+    blocks = parse_page(f"\n{completion}").blocks
     # The front end passes over backticks, so that a program between fences would be accepted with them.
-    whole = [] if _FENCE in answer else [answer]
+    whole = [] if _FENCE in completion else [completion]
     for text in (*whole, *(block.text.strip() for block in blocks if len(blocks) == 1)):
         module = analyze(text).module
         if module is not None and module.declarations:
             return text, module
-    return answer, None
+    return completion, None
 
 
 def _readable_url(url: sa.URL) -> sa.URL:
@@ -223,11 +241,11 @@ def _explain_errors(url: sa.URL) -> Iterator[None]:
             f"{_show_url(url)}: its schema cannot be read ({error}). Name another table."
         ) from None
     except SQLAlchemyError as error:
-        objection = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
+        reason = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
         for secret in (url.password, *url.normalized_query.get("password", ())):
-            objection = objection.replace(secret, "***") if secret else objection
+            reason = reason.replace(secret, "***") if secret else reason
         advice = "Check that the server runs, that the URL names a database, and that you may read the table."
-        raise ConfigurationError(f"{_show_url(url)}: {objection}. {advice}") from None
+        raise ConfigurationError(f"{_show_url(url)}: {reason}. {advice}") from None
 
 
 @contextmanager
@@ -252,7 +270,10 @@ def _selection(connection: sa.Connection, query: TelemetryQuery, url: sa.URL) ->
     schema, name = _real_table(inspector, query.table, url)
     types = {found["name"]: found["type"] for found in inspector.get_columns(name, schema)}
     existing = list(types)
-    wanted = [column for column in (query.query_column, query.response_column, query.rating_column) if column]
+    suffix = query.suffix_column if query.suffix_column in existing else None
+    # In the order of the fields of a row.
+    places = (query.query_column, query.response_column, query.rating_column, suffix)
+    wanted = [column for column in places if column]
     ordering = [query.order_column] if query.order_column else []
     missing = [column for column in (*wanted, *ordering) if column not in existing]
     if missing:
@@ -264,7 +285,14 @@ def _selection(connection: sa.Connection, query: TelemetryQuery, url: sa.URL) ->
     # Of a table that grows, the last rows are those that a nightly import must not miss.
     order = [rows.c[column].desc().nulls_last() for column in (*ordering, *(keys or wanted))]
     is_sqlite = connection.dialect.name == "sqlite"
-    values = [short(rows.c[column]) if is_sqlite else beginning(rows.c[column], types[column]) for column in wanted]
+    values = [
+        sa.null()
+        if column is None
+        else short(rows.c[column])
+        if is_sqlite
+        else beginning(rows.c[column], types[column])
+        for column in places
+    ]
     return sa.select(*values).order_by(*order).limit(query.limit)
 
 

@@ -1,4 +1,4 @@
-"""Requirements of a task on an answer, checked on its syntax tree."""
+"""Requirements of a task on a completion, checked on its syntax tree."""
 
 from mens_pipeline.evaluation.requirements.parts import Part
 from mens_pipeline.evaluation.requirements.requirement import Requirement, names_of, unmet

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final, get_args
 
-from mens_pipeline.corpus.curate.repetition import words_of
+from mens_pipeline.corpus.curate.validate import words_of
 from mens_pipeline.errors import did_you_mean
 from mens_pipeline.language import EFFECTS, FUNCTION_DECORATORS
 from mens_pipeline.language.ast import (
@@ -66,7 +66,7 @@ class Part(StrEnum):
     """`/` or `/ to Home`."""
 
 
-def normalised(text: str) -> str:
+def normalise_spacing(text: str) -> str:
     """Normalise the spacing of a text."""
     return " ".join(words_of(text))
 
@@ -76,7 +76,7 @@ def text_of(node: Node, source: str) -> str:
     return " ".join(source[node.start : node.end].split())
 
 
-def typed(param: Param, source: str) -> str:
+def format_param(param: Param, source: str) -> str:
     """Format a parameter with its type and without its default: `count: int`."""
     return f"{param.name}: {text_of(param.type, source)}" if param.type is not None else param.name
 
@@ -155,7 +155,7 @@ def _events(machine: StateMachine, _: str) -> Iterator[Spellings]:
 
 def _handlers(actor: Actor, source: str) -> Iterator[Spellings]:
     for handler in actor.handlers:
-        called = f"{handler.event}({', '.join(typed(param, source) for param in handler.params)})"
+        called = f"{handler.event}({', '.join(format_param(param, source) for param in handler.params)})"
         returned = (f"{called} to {text_of(handler.return_type, source)}",) if handler.return_type is not None else ()
         yield (handler.event, called, *returned)
 
@@ -231,7 +231,7 @@ def traits_of(declaration: Declaration) -> frozenset[str]:
     return frozenset(trait for node in walk(declaration) for trait in _traits(node))
 
 
-def trait_mistake(trait: str) -> str | None:
+def find_trait_error(trait: str) -> str | None:
     """Return what is wrong with the wording of a trait; None when nothing is."""
     prefix, colon, word = trait.partition(":")
     if not colon:

@@ -1,4 +1,4 @@
-"""Demands of a task, as its manifest states them, and what of them an answer lacks."""
+"""Demands of a task, as its manifest states them, and what of them a completion lacks."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -10,13 +10,13 @@ from mens_pipeline.errors import did_you_mean
 from mens_pipeline.evaluation.requirements.parts import (
     Part,
     Spellings,
+    find_trait_error,
+    format_param,
     has_part,
-    normalised,
+    normalise_spacing,
     parts_of,
     text_of,
-    trait_mistake,
     traits_of,
-    typed,
 )
 from mens_pipeline.language import CONSTRUCTS, construct_of, name_of
 from mens_pipeline.language.ast import Const, Declaration, Import, Module, Param
@@ -73,16 +73,16 @@ class Requirement(BaseModel):
 
     @model_validator(mode="after")
     def _fits_its_construct(self) -> "Requirement":
-        mistakes: list[str] = []
+        found_faults: list[str] = []
         if self.construct_ not in CONSTRUCTS:
             advice = did_you_mean(self.construct_, CONSTRUCTS) or f"It is one of: {', '.join(CONSTRUCTS)}."
-            mistakes.append(f"construct: found `{self.construct_}`, expected a known construct. {advice}")
+            found_faults.append(f"construct: found `{self.construct_}`, expected a known construct. {advice}")
         else:
-            mistakes += self._misplaced_keys()
-        wrong = (trait_mistake(trait) for trait in self.contains or ())
-        mistakes += [f"contains: {mistake}" for mistake in wrong if mistake is not None]
-        if mistakes:
-            raise ValueError("; ".join(mistakes))
+            found_faults += self._misplaced_keys()
+        wrong = (find_trait_error(trait) for trait in self.contains or ())
+        found_faults += [f"contains: {found_fault}" for found_fault in wrong if found_fault is not None]
+        if found_faults:
+            raise ValueError("; ".join(found_faults))
         return self
 
     def parts(self, part: Part) -> tuple[str, ...]:
@@ -110,11 +110,11 @@ def unmet(requirements: Iterable[Requirement], module: Module, source: str) -> t
         One sentence for each: what was asked for, and what was found. None when all are met.
     """
     return tuple(
-        sentence for requirement in requirements if (sentence := _objection(requirement, module, source)) is not None
+        sentence for requirement in requirements if (sentence := _find_reason(requirement, module, source)) is not None
     )
 
 
-def _objection(requirement: Requirement, module: Module, source: str) -> str | None:
+def _find_reason(requirement: Requirement, module: Module, source: str) -> str | None:
     alike = [d for d in module.declarations if construct_of(d).name == requirement.construct_]
     named = [d for d in alike if requirement.name is None or requirement.name in names_of(d)]
     faults = [list(_faults(requirement, declaration, source)) for declaration in named]
@@ -136,7 +136,7 @@ def _objection(requirement: Requirement, module: Module, source: str) -> str | N
 def _faults(requirement: Requirement, declaration: Declaration, source: str) -> Iterator[str]:
     """Yield what one declaration lacks, one clause for each key of the requirement."""
     if requirement.label is not None and requirement.label != (label := _label(requirement, declaration)):
-        yield f"asked for the text `{requirement.label}`, found {_quoted([label]) if label else 'none'}"
+        yield f"asked for the text `{requirement.label}`, found {_quote([label]) if label else 'none'}"
     if requirement.params is not None:
         yield from _param_fault(requirement.params, declaration, source)
     if requirement.returns is not None:
@@ -149,35 +149,35 @@ def _faults(requirement: Requirement, declaration: Declaration, source: str) -> 
         traits = traits_of(declaration)
         missing = [trait for trait in requirement.contains if trait not in traits]
         if missing:
-            yield f"asked for {_quoted(missing)} within it, found no such thing"
+            yield f"asked for {_quote(missing)} within it, found no such thing"
 
 
 def _param_fault(asked: Sequence[str], declaration: Declaration, source: str) -> Iterator[str]:
     params: tuple[Param, ...] = _function_in(declaration).params
     if len(asked) != len(params) or not all(map(_fits, asked, params, [source] * len(params))):
-        written = [typed(param, source) for param in params]
-        wanted = f"the parameters {_quoted(asked)}" if asked else "no parameters"
-        yield f"asked for {wanted}, found {_quoted(written) or 'none'}"
+        written = [format_param(param, source) for param in params]
+        wanted = f"the parameters {_quote(asked)}" if asked else "no parameters"
+        yield f"asked for {wanted}, found {_quote(written) or 'none'}"
 
 
 def _fits(asked: str, param: Param, source: str) -> bool:
-    written = typed(param, source) if ":" in asked else text_of(param.type, source) if param.type else ""
-    return normalised(asked) == normalised(written)
+    written = format_param(param, source) if ":" in asked else text_of(param.type, source) if param.type else ""
+    return normalise_spacing(asked) == normalise_spacing(written)
 
 
 def _type_fault(asked: str, declaration: Declaration, source: str) -> Iterator[str]:
     given = declaration.type if isinstance(declaration, Const) else _function_in(declaration).return_type
     written = text_of(given, source) if given is not None else None
-    if written is None or normalised(written) != normalised(asked):
+    if written is None or normalise_spacing(written) != normalise_spacing(asked):
         yield f"asked for the type `{asked}`, found {f'`{written}`' if written is not None else 'none'}"
 
 
 def _part_fault(asked: Sequence[str], part: Part, parts: Sequence[Spellings]) -> Iterator[str]:
-    known = {normalised(spelling) for spellings in parts for spelling in spellings}
-    missing = [text for text in asked if normalised(text) not in known]
+    known = {normalise_spacing(spelling) for spellings in parts for spelling in spellings}
+    missing = [text for text in asked if normalise_spacing(text) not in known]
     if missing:
         fullest = [max(spellings, key=len) for spellings in parts]
-        yield f"asked for the {part} {_quoted(missing)}, found {_quoted(fullest) or 'none'}"
+        yield f"asked for the {part} {_quote(missing)}, found {_quote(fullest) or 'none'}"
 
 
 def _function_in(declaration: Declaration) -> Any:
@@ -216,5 +216,5 @@ def _describe(declaration: Declaration) -> str:
     return f"{noun} `{name}`" if name else noun
 
 
-def _quoted(texts: Iterable[str]) -> str:
+def _quote(texts: Iterable[str]) -> str:
     return ", ".join(f"`{text}`" for text in texts)

@@ -193,7 +193,7 @@ def error_of(body: Callable[[], object]) -> VoxError | None:
     try:
         body()
     except VoxError as error:
-        # Tracebacks hold the frame of whoever asked, and that frame the error: only a search for cycles frees it.
+        # Tracebacks hold the frame of the caller, and that frame the error: only a search for cycles frees it.
         error.__context__ = None
         return error.with_traceback(None)
     except RecursionError:

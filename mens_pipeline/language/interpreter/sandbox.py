@@ -214,7 +214,7 @@ class WorkerProcess:
             hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
             _SET_LIMIT_OF(pid, resource.RLIMIT_CPU, (int(used + max(0.0, seconds)) + 2, hard))
         except OSError:
-            return  # it has died, which whoever asks it will find
+            return  # it has died, which the next request finds
 
     def _send(self, data: bytes, end: float) -> None:
         assert self._process.stdin is not None  # noqa: S101 - asked for when it was started
@@ -318,7 +318,7 @@ class Sandbox(WorkerPool):
         Returns:
             As `run_tests`; a program that cannot be stopped from inside is `stopped` from outside.
         """
-        return self._answer(Request(source, None, self.limits, self._seed, self._features, mode))
+        return self._reply(Request(source, None, self.limits, self._seed, self._features, mode))
 
     def run_with_tests(self, candidate: str, tests: str) -> ProgramReport:
         """Run hidden tests against a candidate, as the function of the same name.
@@ -327,7 +327,7 @@ class Sandbox(WorkerPool):
             ConfigurationError: The tests themselves are rejected, or there are none.
         """
         hidden_module(tests)
-        return self._answer(Request(candidate, tests, self.limits, self._seed, self._features))
+        return self._reply(Request(candidate, tests, self.limits, self._seed, self._features))
 
     def map(self, sources: Iterable[str]) -> Iterator[ProgramReport]:
         """Run the tests of many programs on all workers."""
@@ -339,6 +339,6 @@ class Sandbox(WorkerPool):
         with ThreadPoolExecutor(self.num_workers) as threads:
             yield from threads.map(lambda pair: self.run_with_tests(*pair), pairs)
 
-    def _answer(self, request: Request) -> ProgramReport:
+    def _reply(self, request: Request) -> ProgramReport:
         with self.worker() as worker:
             return worker.ask(request)

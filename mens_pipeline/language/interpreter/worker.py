@@ -183,7 +183,7 @@ _FORBIDDEN: Final = (
 """Events of Python's audit system that no program has a reason to cause."""
 
 
-def answer(request: Request) -> ProgramReport:
+def run_request(request: Request) -> ProgramReport:
     """Run what is asked for."""
     source, limits, seed, features = request.source, request.limits, request.seed, request.features
     if request.tests is not None:
@@ -191,16 +191,16 @@ def answer(request: Request) -> ProgramReport:
     return run_tests(source, limits, seed, features=features, mode=request.mode)
 
 
-def serve(requests: BinaryIO, answers: BinaryIO, respond: Callable[[Any], Any], kept: object) -> None:
+def serve(requests: BinaryIO, replies: BinaryIO, respond: Callable[[Any], Any], kept: object) -> None:
     """Answer requests until there are no more.
 
     `respond` gives the answer to a request, both in JSON types; `kept` is the answer to the request `null`.
     """
     for line in requests:
         request = json.loads(line)
-        answer = kept if request is None else respond(request)
-        answers.write(json.dumps(answer).encode() + b"\n")
-        answers.flush()
+        reply = kept if request is None else respond(request)
+        replies.write(json.dumps(reply).encode() + b"\n")
+        replies.flush()
 
 
 def confine(
@@ -234,11 +234,11 @@ def refuse(event: str, _arguments: Any) -> None:
         raise PermissionError(f"the sandbox refuses {event}")
 
 
-def main(memory_bytes: int, requests: BinaryIO, answers: BinaryIO, give_up: Callable[[int], object] = confine) -> None:
+def main(memory_bytes: int, requests: BinaryIO, replies: BinaryIO, give_up: Callable[[int], object] = confine) -> None:
     """Warm up, give everything up, answer.
 
     Of the address space, `memory_bytes` remain; `give_up` confines this process and says what is kept from it.
     """
     run_tests("fn f(n: int) to int { n + 1 }\n@test fn t() { assert(f(1) is 2, str(1.5dec)) }")
     kept = give_up(memory_bytes)
-    serve(requests, answers, lambda record: report_record(answer(request_of(record))), kept)
+    serve(requests, replies, lambda record: report_record(run_request(request_of(record))), kept)

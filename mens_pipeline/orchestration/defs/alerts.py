@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from mens_pipeline.orchestration.choices import config_of
 from mens_pipeline.orchestration.defs.jobs import whole_graph
 from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED, PromotionConfig, promoted_adapter
-from mens_pipeline.orchestration.failures import reasons_of
+from mens_pipeline.orchestration.metadata import reasons_of
 from mens_pipeline.settings import load_settings
 
 _BEGIN_HOUR: Final = 4
@@ -40,16 +40,15 @@ def _failed_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         default_status=status,
         description="Tells of a run that failed, in one line: job, step, reason.",
     )
-    def failed(context: dg.RunFailureSensorContext) -> None:
+    def alert_failure(context: dg.RunFailureSensorContext) -> None:
         run = context.dagster_run
         reasons = list(reasons_of(context.get_step_failure_events())) or [
             context.failure_event.message or "no reason was given"
         ]
         line = f"run {run.run_id} of {run.job_name} failed: {'; '.join(reasons)}"
-        context.log.error("%s", line)
-        _tell(context.log, "run_failed", line, {"run": run.run_id, "job": run.job_name})
+        _report(context.log, logging.ERROR, "run_failed", line, {"run": run.run_id, "job": run.job_name})
 
-    return failed
+    return alert_failure
 
 
 def _unpromoted_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
@@ -60,7 +59,7 @@ def _unpromoted_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         default_status=status,
         description="Warns of a run of the whole graph that ended well, and promoted nothing.",
     )
-    def unpromoted(context: dg.RunStatusSensorContext) -> dg.SkipReason | None:
+    def alert_refusal(context: dg.RunStatusSensorContext) -> dg.SkipReason | None:
         run = context.dagster_run
         if not _has(context, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED):
             return dg.SkipReason(f"run {run.run_id} was not asked for a promotion")
@@ -69,12 +68,11 @@ def _unpromoted_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         if _has(context, dg.DagsterEventType.ASSET_MATERIALIZATION):
             return dg.SkipReason(f"run {run.run_id} promoted its adapter, or confirmed the one in use")
         line = f"run {run.run_id} of {run.job_name} promoted nothing: {_reasons(context)}"
-        context.log.warning("%s", line)
         facts = {name.removeprefix("mens/"): value for name, value in run.tags.items() if name.startswith("mens/")}
-        _tell(context.log, "run_refused", line, {"run": run.run_id, "job": run.job_name, **facts})
+        _report(context.log, logging.WARNING, "run_refused", line, {"run": run.run_id, "job": run.job_name, **facts})
         return None
 
-    return unpromoted
+    return alert_refusal
 
 
 def _stale_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
@@ -96,8 +94,7 @@ def _stale_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         if since >= now.replace(hour=_BEGIN_HOUR, minute=0, second=0, microsecond=0):
             return dg.SkipReason(f"promoted or confirmed at {since:%H:%M} UTC")
         line = f"the adapter in use was last promoted or confirmed on {since:%Y-%m-%d at %H:%M} UTC"
-        context.log.warning("%s", line)
-        _tell(context.log, "adapter_stale", line, {"since": since.isoformat()})
+        _report(context.log, logging.WARNING, "adapter_stale", line, {"since": since.isoformat()})
         return dg.SensorResult(skip_reason=dg.SkipReason(line), cursor=today)
 
     return stale
@@ -107,9 +104,10 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _tell(log: logging.Logger, event: str, line: str, facts: dict[str, str]) -> None:
-    problem = tell_webhook(load_settings().alert_url, event, line, facts)
-    if problem is not None:
+def _report(log: logging.Logger, level: int, event: str, line: str, facts: dict[str, str]) -> None:
+    """Log a line and post it to the webhook; that it could not be posted is logged as well."""
+    log.log(level, "%s", line)
+    if problem := post_to_webhook(load_settings().alert_url, event, line, facts):
         log.warning("nobody was told: %s", problem)
 
 
@@ -117,8 +115,8 @@ def _reasons(context: dg.RunStatusSensorContext) -> str:
     """Return what the run said on the page of the adapter in use."""
     events = context.instance.all_logs(context.dagster_run.run_id, of_type=dg.DagsterEventType.ASSET_OBSERVATION)
     seen = (entry.asset_observation for entry in events)
-    told = [one.metadata[NOT_PROMOTED].value for one in seen if one is not None and NOT_PROMOTED in one.metadata]
-    return str(told[-1]) if told else "see its promoted_adapter"
+    details = [one.metadata[NOT_PROMOTED].value for one in seen if one is not None and NOT_PROMOTED in one.metadata]
+    return str(details[-1]) if details else "see its promoted_adapter"
 
 
 def _has(context: dg.RunStatusSensorContext, event_type: dg.DagsterEventType) -> bool:
@@ -129,8 +127,8 @@ def _has(context: dg.RunStatusSensorContext, event_type: dg.DagsterEventType) ->
     return any(event is not None and event.asset_key == promoted_adapter.key for event in events)
 
 
-def tell_webhook(url: SecretStr | None, event: str, text: str, facts: Mapping[str, str]) -> str | None:
-    """Post a message; without an address nobody is told. Return why it failed, if it did, without the address."""
+def post_to_webhook(url: SecretStr | None, event: str, text: str, facts: Mapping[str, str]) -> str | None:
+    """Post a message where there is an address. Return why it failed, if it did, without the address."""
     if url is None:
         return None
     body = json.dumps({"text": text, "event": event, **facts}).encode()

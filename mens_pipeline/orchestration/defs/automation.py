@@ -34,7 +34,7 @@ class Cursor(Strict):
     num_files: int = Field(default=0, ge=0, description="How many files there were then.")
     gone: str = Field(default="", description="What was seen when files were gone; seen once more, it is a change.")
 
-    def moved(self, fingerprint: str, num_files: int = 0) -> "Cursor":
+    def advance(self, fingerprint: str, num_files: int = 0) -> "Cursor":
         """Return the cursor after a change."""
         return Cursor(n=self.n + 1, fingerprint=fingerprint, num_files=num_files)
 
@@ -69,7 +69,7 @@ def automation() -> dg.Definitions:
         run_config=dg.RunConfig(ops={"extracted_corpus": ExtractionConfig(full=True)}),
         tags={"mens/job": "nightly"},
         default_status=dg.DefaultScheduleStatus.RUNNING if is_production else dg.DefaultScheduleStatus.STOPPED,
-        description="Every file is extracted anew; what then has not changed is not made again.",
+        description="Every file is extracted again; what then has not changed is not made again.",
     )
     status = dg.DefaultSensorStatus.RUNNING if is_production else dg.DefaultSensorStatus.STOPPED
     return dg.Definitions(
@@ -87,7 +87,7 @@ def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         default_status=status,
         description="Runs the graph when programs or pages of the workspace were added, changed or removed.",
     )
-    def changed(
+    def watch_sources(
         context: dg.SensorEvaluationContext, workspace: VoxWorkspace, source_watch: SourceWatch
     ) -> dg.SensorResult | dg.SkipReason:
         counts = load_pipeline_config(PIPELINE_CONFIG).watch.counts
@@ -107,7 +107,7 @@ def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
             )
         if before is None:
             # Switching a sensor on means: from now on. It must not take the device at once; the nightly run comes too.
-            return _remembered(
+            return _skip_run(
                 Cursor(n=int(now), fingerprint=seen.fingerprint, num_files=seen.num_files),
                 f"first look: {seen.num_files} watched files recorded. The next change starts a run; for one now, "
                 "launch it",
@@ -116,10 +116,10 @@ def _sources_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         if is_fewer and before.gone != seen.fingerprint:
             # Nothing that is left tells when a file went: half a checkout may be on its way.
             waiting = before.model_copy(update={"gone": seen.fingerprint})
-            return _remembered(waiting, "files are gone; if the next look finds the same, it is a change")
-        return _run(_SOURCES, before.moved(seen.fingerprint, seen.num_files))
+            return _skip_run(waiting, "files are gone; if the next look finds the same, it is a change")
+        return _run(_SOURCES, before.advance(seen.fingerprint, seen.num_files))
 
-    return changed
+    return watch_sources
 
 
 def _grammar_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
@@ -132,7 +132,9 @@ def _grammar_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         default_status=status,
         description="Runs the graph and extracts every file when lexer, parser or tables have changed.",
     )
-    def changed(context: dg.SensorEvaluationContext, store: ArtifactStoreResource) -> dg.SensorResult | dg.SkipReason:
+    def watch_grammar(
+        context: dg.SensorEvaluationContext, store: ArtifactStoreResource
+    ) -> dg.SensorResult | dg.SkipReason:
         now, fingerprint = time.time(), grammar_fingerprint()
         before = read_cursor(context.cursor)
         if before is None:
@@ -143,10 +145,10 @@ def _grammar_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
                 return dg.SkipReason("there is no corpus yet; its first run takes the grammar as it is")
             before = Cursor(n=int(now), fingerprint=of_corpus)
         if before.fingerprint == fingerprint:
-            return _remembered(before, f"no change: the grammar is still {fingerprint[:12]}")
-        return _run(_GRAMMAR, before.moved(fingerprint), ExtractionConfig(full=True))
+            return _skip_run(before, f"no change: the grammar is still {fingerprint[:12]}")
+        return _run(_GRAMMAR, before.advance(fingerprint), ExtractionConfig(full=True))
 
-    return changed
+    return watch_grammar
 
 
 def _champion_sensor() -> dg.SensorDefinition:
@@ -159,7 +161,7 @@ def _champion_sensor() -> dg.SensorDefinition:
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Merges a new champion and hands it on. Off until a person switches it on.",
     )
-    def changed(context: dg.SensorEvaluationContext, event: dg.EventLogEntry) -> dg.RunRequest | dg.SkipReason:
+    def watch_champion(context: dg.SensorEvaluationContext, event: dg.EventLogEntry) -> dg.RunRequest | dg.SkipReason:
         materialization = event.asset_materialization
         is_other = materialization.metadata.get("changed") if materialization is not None else None
         if is_other is None or is_other.value is not True:
@@ -167,16 +169,16 @@ def _champion_sensor() -> dg.SensorDefinition:
         context.log.info("a new champion, of %s", f"run {event.run_id}" if event.run_id else "`mens promote`")
         return dg.RunRequest(run_key=f"champion:{event.timestamp}")  # what a person did has no run
 
-    return changed
+    return watch_champion
 
 
 def _grammar_of_corpus(store: ArtifactStore) -> str | None:
-    key = store.pointed(CORPUS, "latest")
+    key = store.read_pointer(CORPUS, "latest")
     corpus = store.get(CORPUS, key) if key is not None else None
     return CorpusDetails.of(corpus).grammar if corpus is not None else None
 
 
-def _remembered(cursor: Cursor, reason: str) -> dg.SensorResult:
+def _skip_run(cursor: Cursor, reason: str) -> dg.SensorResult:
     return dg.SensorResult(skip_reason=dg.SkipReason(reason), cursor=cursor.model_dump_json())
 
 

@@ -18,14 +18,13 @@ from mens_pipeline.delivery.merged_model import build_merged_model, manifest_in,
 from mens_pipeline.delivery.serving_handoff import HANDOFF, STAGE, Delivery, build_serving_handoff, changed_files
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import EvaluationConfig
-from mens_pipeline.inference.prepare import Conditions, answer_fits
+from mens_pipeline.inference.prepare import Conditions, completion_fits
 from mens_pipeline.models.adapter import CARD
-from mens_pipeline.orchestration.choices import OWNERS, config_of
+from mens_pipeline.orchestration.choices import config_of
 from mens_pipeline.orchestration.defs.promotion import promoted_adapter
-from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.launchers import Merger
-from mens_pipeline.orchestration.metadata import table
-from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
+from mens_pipeline.orchestration.launchers import Generator
+from mens_pipeline.orchestration.metadata import declare_asset, table
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over
 from mens_pipeline.settings import EVALUATION, Settings, load_settings
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.yaml_file import load_model
@@ -52,20 +51,12 @@ class HandoffConfig(dg.Config):
     revision: str = Field(default=MAIN, description="The branch there.")
 
 
-@dg.asset(
-    group_name="delivery",
-    deps=[promoted_adapter],
-    kinds={"huggingface"},
-    owners=OWNERS,
-    code_version=MERGING.code_version,
-    pool="gpu",
-)
-@plainly
+@declare_asset("delivery", "huggingface", version=MERGING.code_version, deps=[promoted_adapter], pool="gpu")
 def merged_model(
     context: dg.AssetExecutionContext,
     config: MergeConfig,
     compute: Compute,
-    merger: Merger,
+    merger: Generator,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
     """Merge the adapter in use into the four-bit weights it was judged on, restored; write it as GGUF if asked for.
@@ -77,7 +68,7 @@ def merged_model(
     _refuse_what_cannot_be_sent(context, settings, source)
     decoding, device = load_model(EVALUATION, EvaluationConfig).decoding, compute.resolve()
     prompts = prompts_of(
-        source, None, opened, answer_fits(source.adapter.manifest.base_model, decoding), config.num_prompts
+        source, None, opened, completion_fits(source.adapter.manifest.base_model, decoding), config.num_prompts
     )
     conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock")
     work = opened.root / MERGED / f".work-{context.run.run_id}"
@@ -104,7 +95,7 @@ def merged_model(
 
 
 @dg.asset_check(asset=merged_model, blocking=True)
-def writes_what_was_judged(merged_model: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
+def writes_what_was_evaluated(merged_model: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that the merged folder writes the judged model's tokens (99.9 %), at its parse rate (0.2 points)."""
     report = report_in(store.artifact(merged_model.of(MERGED)).path)
     return dg.AssetCheckResult(
@@ -118,8 +109,7 @@ def writes_what_was_judged(merged_model: ArtifactRef, store: ArtifactStoreResour
     )
 
 
-@dg.asset(group_name="delivery", kinds={"json"}, owners=OWNERS, code_version=STAGE.code_version)
-@plainly
+@declare_asset("delivery", "json", version=STAGE.code_version)
 def serving_handoff(
     config: HandoffConfig, merged_model: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
@@ -134,18 +124,16 @@ def serving_handoff(
     source = merge_source(None, opened)
     if source.adapter.digest != manifest_in(merged.path).adapter_sha256:
         raise dg.Failure("Another adapter is in use since. Materialise merged_model first.", allow_retries=False)
-    handoff, reused = build_serving_handoff(Delivery(source, merged, gguf, settings.data_licence), opened)
-    commit = _published(config, settings, source)
-    return dg.MaterializeResult(
-        value=handoff.ref(merged_model),
-        data_version=dg.DataVersion(handoff.data_version),
-        metadata={
-            "reused": reused,
-            "handoff": dg.MetadataValue.path(handoff.path / HANDOFF),
-            "card": dg.MetadataValue.md((handoff.path / CARD).read_text(encoding="utf-8")),
-            "commit": commit or "not published",
-        },
-    )
+    delivery = Delivery(source=source, merged=merged, gguf=gguf, data_licence=settings.data_licence)
+    handoff, reused = build_serving_handoff(delivery, opened)
+    commit = _publish(config, settings, source)
+    metadata: dict[str, Any] = {
+        "reused": reused,
+        "handoff": dg.MetadataValue.path(handoff.path / HANDOFF),
+        "card": dg.MetadataValue.md((handoff.path / CARD).read_text(encoding="utf-8")),
+        "commit": commit or "not published",
+    }
+    return hand_over(handoff, merged_model, metadata=metadata)
 
 
 @dg.asset_check(asset=serving_handoff)
@@ -155,7 +143,7 @@ def handed_files_as_written(serving_handoff: ArtifactRef, store: ArtifactStoreRe
     return dg.AssetCheckResult(passed=not changed, metadata={"changed": ", ".join(changed) or "none"})
 
 
-def _published(config: HandoffConfig, settings: Settings, source: MergeSource) -> str | None:
+def _publish(config: HandoffConfig, settings: Settings, source: MergeSource) -> str | None:
     """Publish the adapter on the Hub and return the commit; None when it was not asked for."""
     with TemporaryDirectory(prefix="mens-push-") as staging:
         plan = _plan_push(config, settings, source, Path(staging))
@@ -188,7 +176,7 @@ def _rows(report: MergeReport) -> list[dict[str, Any]]:
     cells = (
         ("tokens the same", f"{found.num_same_tokens}/{found.num_tokens}"),
         ("tokens the same, teacher-forced", f"{found.num_led_tokens}/{found.num_reference_tokens}"),
-        ("answers the same", f"{found.num_same_answers}/{found.num_prompts}"),
+        ("answers the same", f"{found.num_same_completions}/{found.num_prompts}"),
         ("prompts the same", f"{found.num_same_prompts}/{found.num_prompts}"),
         ("parse rate before", str(found.reference_parse_rate)),
         ("parse rate merged", str(found.candidate_parse_rate)),

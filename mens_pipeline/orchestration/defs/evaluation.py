@@ -12,44 +12,39 @@ from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.evaluation.benchmark import load_benchmark
-from mens_pipeline.evaluation.eval_results import KIND as EVALUATED
 from mens_pipeline.evaluation.eval_results import STAGE, eval_suite
 from mens_pipeline.evaluation.few_shot import few_shot_of
-from mens_pipeline.evaluation.results import JUDGED_ANSWERS, RESULTS, EvalResults
+from mens_pipeline.evaluation.infill import infill_decoding, infill_suite
+from mens_pipeline.evaluation.infill_results import figures_of_infill
+from mens_pipeline.evaluation.results import KIND as EVALUATED
+from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults
 from mens_pipeline.evaluation.statistics import p_text
 from mens_pipeline.inference.generation import EvaluationConfig
-from mens_pipeline.inference.prepare import Conditions, answer_fits
+from mens_pipeline.inference.prepare import Conditions, completion_fits
+from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.orchestration.choices import GPU_TAGS, OWNERS, configured, identify
 from mens_pipeline.orchestration.defs.train_set import heldout_split
-from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.handover import made_in_run
 from mens_pipeline.orchestration.launchers import Generator
-from mens_pipeline.orchestration.metadata import table
-from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
-from mens_pipeline.promotion.benchmark_gate import PAGE, receipt_in
-from mens_pipeline.promotion.receipt import results_in
+from mens_pipeline.orchestration.metadata import declare_asset, identify, table, version_with_config
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over, linked_page, made_in_run
+from mens_pipeline.promotion.receipt import PAGE, receipt_in, results_in
 from mens_pipeline.promotion.report.table import columns_of, points, table_of
 from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of
 from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, load_settings
-from mens_pipeline.storage.stage import code_version
+from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef, digest_of
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.presets import load_recipes
-from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 
-@dg.asset(
-    group_name="evaluation",
+@declare_asset(
+    "evaluation",
+    "huggingface",
+    "json",
+    version=version_with_config(STAGE, EVALUATION, FEW_SHOT, GATE_POLICY),
+    on_gpu=True,
     deps=[heldout_split, "feedback_adapter"],
-    kinds={"huggingface", "json"},
-    owners=OWNERS,
-    code_version=configured(STAGE, EVALUATION, FEW_SHOT, GATE_POLICY),
-    pool="gpu",
-    op_tags=GPU_TAGS,
-    tags=GPU_TAGS,
 )
-@plainly
 def eval_results(
     context: dg.AssetExecutionContext,
     qlora_adapter: ArtifactRef,
@@ -68,46 +63,45 @@ def eval_results(
     adapter, device = Adapter.open(store.artifact(candidate).path), compute.resolve()
     opened, config, manifest = store.open(), load_model(EVALUATION, EvaluationConfig), adapter.manifest
     decoding = config.decoding
-    train = opened.located(manifest.train_file)  # perhaps trained on another machine
-    heldout, fits = store.artifact(candidate.of(SPLIT)).path / HELDOUT, answer_fits(manifest.base_model, decoding)
-    exam = eval_suite(heldout, train, benchmark, fits, config.family_tasks)
+    train = opened.locate(manifest.train_file)  # perhaps trained on another machine
+    heldout, fits = store.artifact(candidate.of(SPLIT)).path / HELDOUT, completion_fits(manifest.base_model, decoding)
+    piece_fits = completion_fits(manifest.base_model, infill_decoding(config))
+    whole_suite = eval_suite(heldout, train, benchmark, fits, config.family_tasks)
     demands = Demands(thresholds_of(settings), is_benchmark_asked=settings.benchmark)
     # The base is shown the examples that it was shown before, whatever an adapter learnt besides.
     shown, shown_sha256 = train, manifest.train_sha256
     if candidate is not qlora_adapter:
         shown = store.artifact(candidate.of(MIXED)).path / TRAIN
         shown_sha256 = digest_of(shown)
-    first = rounds_of(exam.tasks, demands.thresholds)[0]
-    exam = replace(
-        exam,
+    first = rounds_of(whole_suite.tasks, demands.thresholds)[0]
+    whole_suite = replace(
+        whole_suite,
         num_base_tasks=config.base_tasks,
         few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, shown, shown_sha256),
+        infill=infill_suite(heldout, train, manifest, config, piece_fits),
     )
     conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock", engine_of(settings))
     evaluation, reused = evaluate_in_rounds(
         adapter,
-        exam,
+        whole_suite,
         conditions,
         opened,
         demands=demands,
-        launch=lambda prepared: generator.run(context, prepared),
-        tell=context.log.info,
+        launch=lambda prepared: generator.run(context, prepared.job_path),
+        log_line=context.log.info,
         work=context.run.run_id,
         now=int(time.time()),
     )
     results = results_in(evaluation.path)
-    return dg.MaterializeResult(
-        value=evaluation.ref(candidate),
-        data_version=dg.DataVersion(evaluation.data_version),
-        metadata={
-            **identify(context, manifest, results.subject.adapter_sha256),
-            "reused": reused,
-            "scores": table(rows_of(results)),
-            **figures_of(results),
-            "results": dg.MetadataValue.path(evaluation.path / RESULTS),
-            "answers": dg.MetadataValue.path(evaluation.path / JUDGED_ANSWERS),
-        },
-    )
+    metadata: dict[str, Any] = {
+        **identify(context, manifest, results.subject.adapter_sha256),
+        "reused": reused,
+        "scores": table(rows_of(results)),
+        **figures_of(results),
+        "results": dg.MetadataValue.path(evaluation.path / RESULTS),
+        "answers": dg.MetadataValue.path(evaluation.path / SCORED_COMPLETIONS),
+    }
+    return hand_over(evaluation, candidate, metadata=metadata)
 
 
 @dg.asset_check(asset=eval_results)
@@ -122,6 +116,31 @@ def beats_the_base(eval_results: ArtifactRef, store: ArtifactStoreResource) -> d
             "base": str(results.base.overall.parse_rate),
             "adapter": str(results.adapter.overall.parse_rate),
             "p_value": round(difference.p_value, 4),
+        },
+    )
+
+
+@dg.asset_check(asset=eval_results)
+def completes_lines(eval_results: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """Warn unless the adapter completes more lines exactly than its base and an n-gram, by more than chance would give.
+
+    An adapter that was never shown a hole passes; the gate of the same name blocks.
+    """
+    infill = results_in(store.artifact(eval_results).path).infill
+    if infill is None:
+        return dg.AssetCheckResult(
+            passed=True, metadata={"infill": "the adapter was not trained to complete at a cursor"}
+        )
+    gains = {name: infill.exact_difference[name] for name in ("base", "ngram") if name in infill.exact_difference}
+    return dg.AssetCheckResult(
+        passed=bool(gains) and all(gain.p_better < 0.05 for gain in gains.values()),  # noqa: PLR2004 - the usual level
+        severity=dg.AssetCheckSeverity.WARN,
+        metadata={
+            "exact_lines": str(infill.models["adapter"]["line"].exact)
+            if "line" in infill.models["adapter"]
+            else "none",
+            **{f"p/{name}": round(gain.p_better, 4) for name, gain in gains.items()},
+            **{f"gain/{name}": f"{gain.only_second} more, {gain.only_first} fewer" for name, gain in gains.items()},
         },
     )
 
@@ -156,6 +175,10 @@ def figures_of(results: EvalResults) -> dict[str, Any]:
         written = f"{again.num_constrained} answers once more, constrained; {found}"
         figures["fallback: parse rate"] = f"{again.scores.overall.parse_rate.short}, {written}"
         figures["fallback: resolve rate"] = str(again.scores.overall.resolve_rate)
+    if results.infill is not None:
+        pieces = results.infill.models["adapter"]
+        figures |= {f"eval/infill/{kind}_exact": rates.exact.value for kind, rates in pieces.items()}
+        figures |= {f"infill: {name}": text for name, text in figures_of_infill(results.infill).items()}
     for suite, scores in results.families.items():
         figures[f"eval/{suite}/test_rate"] = scores.test_rate.value
         figures[f"{suite}: hidden tests"] = str(scores.test_rate)
@@ -178,15 +201,13 @@ _SHOWN: Final = ("heldout: parse rate", "heldout: hidden tests", "benchmark: hid
 _NAMES: Final = tuple(load_recipes(RECIPES))
 
 
-@dg.asset(
+@declare_asset(
+    "experiments",
+    "json",
+    version=code_version("mens_pipeline.promotion.receipt:results_in"),
     name=_NAME,
-    group_name="experiments",
     partitions_def=dg.StaticPartitionsDefinition(_NAMES),
-    kinds={"json"},
-    owners=OWNERS,
-    code_version=code_version("mens_pipeline.promotion.receipt:results_in"),
 )
-@plainly
 def recipe_scores(
     context: dg.AssetExecutionContext, benchmark_gate: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
@@ -204,11 +225,7 @@ def recipe_scores(
     return dg.MaterializeResult(
         value=benchmark_gate,
         data_version=dg.DataVersion(gate.data_version),
-        metadata={
-            "recipes": table(rows),
-            **figures,
-            **store.page(gate, PAGE),
-        },
+        metadata={"recipes": table(rows), **figures, **linked_page(store.open(), gate, PAGE)},
     )
 
 

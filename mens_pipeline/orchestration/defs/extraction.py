@@ -10,27 +10,22 @@ from pydantic import Field
 from mens_pipeline.corpus.extract.extracted_corpus import (
     RECORDS,
     REPORT,
+    SNAPSHOT_STAGE,
     STAGE,
     CorpusDetails,
-    build_extracted_corpus,
-)
-from mens_pipeline.corpus.extract.workspace_snapshot import (
-    STAGE as SNAPSHOT,
-)
-from mens_pipeline.corpus.extract.workspace_snapshot import (
     SnapshotDetails,
+    SnapshotParams,
     SourceReport,
-    build_workspace_snapshot,
+    build_extracted_corpus,
     source_report_in,
 )
-from mens_pipeline.corpus.schema.account import share_text
+from mens_pipeline.corpus.schema.account import lost_of, share_text
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, grammar_fingerprint
-from mens_pipeline.orchestration.choices import OWNERS, choices_of
-from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.metadata import bar_chart, columns_of, table
-from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, Telemetry, VoxWorkspace
+from mens_pipeline.orchestration.choices import choices_of
+from mens_pipeline.orchestration.metadata import bar_chart, declare_asset, table
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, Telemetry, VoxWorkspace, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactRef
@@ -39,13 +34,7 @@ _MOST_ROWS: Final = 50
 _TRAINED: Final = dg.AssetKey("qlora_adapter")
 
 
-@dg.asset(
-    group_name="sources",
-    kinds={"vox", "markdown", "sql"},
-    owners=OWNERS,
-    code_version=SNAPSHOT.code_version,
-)
-@plainly
+@declare_asset("sources", "vox", "markdown", "sql", version=SNAPSHOT_STAGE.code_version)
 def workspace_snapshot(
     context: dg.AssetExecutionContext,
     workspace: VoxWorkspace,
@@ -61,22 +50,21 @@ def workspace_snapshot(
     if _TRAINED in context.job_def.asset_layer.executable_asset_keys:
         choices_of(context, compute.resolve())
     query = telemetry.query()
-    snapshot, reused = build_workspace_snapshot(workspace.folder(), workspace.contents, store.open(), query)
-    report = source_report_in(snapshot)
-    return dg.MaterializeResult(
-        value=snapshot.ref(),
-        data_version=dg.DataVersion(snapshot.data_version),
-        metadata={
-            "reused": reused,
-            "num_programs": report.num_files,
-            "num_bytes": report.num_bytes,
-            "num_pages": SnapshotDetails.of(snapshot).num_pages,
-            "folder": dg.MetadataValue.path(workspace.folder()),
-            "commit": str(snapshot.inputs["commit"]),
-            "telemetry_table": query.table if query is not None else "none",
-            "grammar_fingerprint": grammar_fingerprint()[:12],
-        },
+    snapshot, reused = SNAPSHOT_STAGE.build(
+        store.open(), SnapshotParams.of(workspace.folder(), query, contents=workspace.contents)
     )
+    report = source_report_in(snapshot)
+    metadata: dict[str, Any] = {
+        "reused": reused,
+        "num_programs": report.num_files,
+        "num_bytes": report.num_bytes,
+        "num_pages": SnapshotDetails.of(snapshot).num_pages,
+        "folder": dg.MetadataValue.path(workspace.folder()),
+        "commit": str(snapshot.inputs["commit"]),
+        "telemetry_table": query.table if query is not None else "none",
+        "grammar_fingerprint": grammar_fingerprint()[:12],
+    }
+    return hand_over(snapshot, metadata=metadata)
 
 
 @dg.asset_check(asset=workspace_snapshot, blocking=True)
@@ -121,14 +109,7 @@ class ExtractionConfig(dg.Config):
     full: bool = Field(default=False, description="Extract every file, whatever the latest corpus knows of it.")
 
 
-@dg.asset(
-    group_name="corpus",
-    kinds={"json"},
-    owners=OWNERS,
-    metadata=columns_of(ExtractedRecord),
-    code_version=STAGE.code_version,
-)
-@plainly
+@declare_asset("corpus", "json", version=STAGE.code_version, rows=ExtractedRecord)
 def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
     context: dg.AssetExecutionContext,
     config: ExtractionConfig,
@@ -161,33 +142,28 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
     units = details.units
     reasons = ((unit, reason, count) for unit, c in units.items() for reason, count in c.dropped.items())
     dropped = ({"unit": unit, "reason": reason, "dropped": count} for unit, reason, count in reasons)
-    return dg.MaterializeResult(
-        value=corpus.ref(workspace_snapshot),
-        data_version=dg.DataVersion(corpus.data_version),
-        metadata={
-            "dagster/row_count": details.num_records,
-            "reused": reused.is_whole,
-            "full": config.full,
-            "differs_from_before": reused.differs,
-            "files_known": reused.known,
-            "files_extracted": reused.extracted,
-            "records": dg.MetadataValue.path(corpus.path / RECORDS),
-            "report": dg.MetadataValue.path(corpus.path / REPORT),
-            "telemetry": dg.MetadataValue.json(details.telemetry or {}),
-            "commit": str(details.inputs.commit),
-            "units": table(
-                {"unit": unit, "seen": c.seen, "kept": share_text(c.kept, c.seen)} for unit, c in units.items()
-            ),
-            "dropped": table(dropped, ("unit", "reason", "dropped")),
-        },
-    )
+    metadata: dict[str, Any] = {
+        "dagster/row_count": details.num_records,
+        "reused": reused.is_whole,
+        "full": config.full,
+        "differs_from_before": reused.differs,
+        "files_known": reused.known,
+        "files_extracted": reused.extracted,
+        "records": dg.MetadataValue.path(corpus.path / RECORDS),
+        "report": dg.MetadataValue.path(corpus.path / REPORT),
+        "telemetry": dg.MetadataValue.json(details.telemetry or {}),
+        "commit": str(details.inputs.commit),
+        "units": table({"unit": unit, "seen": c.seen, "kept": share_text(c.kept, c.seen)} for unit, c in units.items()),
+        "dropped": table(dropped, ("unit", "reason", "dropped")),
+    }
+    return hand_over(corpus, workspace_snapshot, metadata=metadata)
 
 
 @dg.asset_check(asset=extracted_corpus, blocking=True)
 def everything_accounted_for(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that what was seen is what was kept plus what was dropped, for programs, pages, sections and blocks."""
     units = CorpusDetails.of(store.artifact(extracted_corpus)).units
-    missing = {unit: c.seen - c.kept - sum(c.dropped.values()) for unit, c in units.items()}
+    missing = {unit: lost_of(c.seen, c.kept, c.dropped) for unit, c in units.items()}
     return dg.AssetCheckResult(
         passed=not any(missing.values()), metadata={f"unaccounted_{unit}": count for unit, count in missing.items()}
     )

@@ -1,4 +1,4 @@
-"""Learning from judged answers: what an adapter answers to its training prompts, and what is learnt of that."""
+"""Learning from scored completions: what an adapter writes to its training prompts, and what is learnt of that."""
 
 from typing import Any, Final, Literal
 
@@ -15,21 +15,19 @@ from mens_pipeline.feedback.learning import STAGE as PAIRS_STAGE
 from mens_pipeline.feedback.learning import Learning, build_feedback_pairs, prepare_feedback
 from mens_pipeline.feedback.samples import KIND as SAMPLES
 from mens_pipeline.feedback.samples import STAGE as SAMPLES_STAGE
-from mens_pipeline.feedback.samples import SamplesDetails, build_feedback_samples
+from mens_pipeline.feedback.samples import SamplesDetails, SamplesParams, build_feedback_samples
 from mens_pipeline.inference.prepare import KIND as GENERATIONS
-from mens_pipeline.inference.prepare import Conditions, LocalGenerator, answer_fits
+from mens_pipeline.inference.prepare import Conditions, LocalGenerator, completion_fits
+from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.orchestration.choices import GPU_TAGS, OWNERS, configured
 from mens_pipeline.orchestration.defs.training import changes_of, fall_of, metadata_of
-from mens_pipeline.orchestration.failures import plainly
 from mens_pipeline.orchestration.launchers import Generator, Trainer
-from mens_pipeline.orchestration.metadata import table
-from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
+from mens_pipeline.orchestration.metadata import declare_asset, table, version_with_config
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over
 from mens_pipeline.settings import FEEDBACK, load_settings
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.yaml_file import load_model
-from mens_pipeline.training.prepare import STAGE as TRAINING_STAGE
-from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
+from mens_pipeline.training.qlora_adapter import STAGE as TRAINING_STAGE
 from mens_pipeline.training.qlora_adapter import build_qlora_adapter
 
 _GROUP: Final = "feedback"
@@ -57,16 +55,7 @@ class LearningConfig(RoundConfig):
     method: Literal["raft", "control"] = Field(default="raft", description="raft, or control to compare with.")
 
 
-@dg.asset(
-    group_name=_GROUP,
-    kinds={"huggingface", "json"},
-    owners=OWNERS,
-    code_version=configured(SAMPLES_STAGE, FEEDBACK),
-    pool="gpu",
-    op_tags=GPU_TAGS,
-    tags=GPU_TAGS,
-)
-@plainly
+@declare_asset(_GROUP, "huggingface", "json", version=version_with_config(SAMPLES_STAGE, FEEDBACK), on_gpu=True)
 def feedback_samples(  # noqa: PLR0913, PLR0917 - what Dagster injects
     context: dg.AssetExecutionContext,
     config: SamplesConfig,
@@ -83,44 +72,42 @@ def feedback_samples(  # noqa: PLR0913, PLR0917 - what Dagster injects
     mixed = qlora_adapter.of(MIXED)
     start = ArtifactRef(ADAPTER, config.start, (mixed,)) if config.start else qlora_adapter
     made, train = store.artifact(start), store.artifact(mixed)
-    chosen, adapter = _chosen(config), Adapter.open(made.path)
+    chosen, adapter = _config_for(config), Adapter.open(made.path)
     one_each = chosen.decoding.model_copy(update={"num_samples": 1})
     asked = LocalGenerator(
         adapter,
         Conditions(one_each, device, settings.cache_root / f"{device.kind}.lock"),
         opened.root / GENERATIONS / f".work-{context.run.run_id}-feedback",
-        lambda prepared: generator.run(context, prepared),
+        lambda prepared: generator.run(context, prepared.job_path),
     )
-    samples, reused = build_feedback_samples(
-        asked,
-        adapter.manifest.system_prompt,
-        train.path / TRAIN,
-        chosen,
-        opened,
-        fits=answer_fits(adapter.manifest.base_model, one_each),
-        parents=[made, train],
-        tell=context.log.info,
+    params = SamplesParams(
+        generator=asked,
+        system=adapter.manifest.system_prompt,
+        train=train.path / TRAIN,
+        config=chosen,
+        fits=completion_fits(adapter.manifest.base_model, one_each),
+        store=opened,
+        log_line=context.log.info,
+        # By the digest of its weights: trained again to the same bits, it is not asked again.
+        origins=(made,),
     )
-    told = samples.manifest
-    return dg.MaterializeResult(
-        value=samples.ref(start),
-        data_version=dg.DataVersion(samples.data_version),
-        metadata={
-            "reused": reused,
-            "samples": dg.MetadataValue.path(samples.path),
-            "num_prompts": told["num_prompts"],
-            "num_samples": told["num_samples"],
-            "num_solved": told["num_solved"],
-            "feedback/mean_reward": round(told["mean_reward"], 4),
-            "feedback/stop_rate": round(told["stop_rate"], 4),
-            "seconds": round(told["seconds"], 1),
-            "tiers": table([{"tier": name, "answers": count} for name, count in told["tiers"].items()]),
-        },
-    )
+    samples, reused = build_feedback_samples(params)
+    details = samples.manifest
+    metadata: dict[str, Any] = {
+        "reused": reused,
+        "samples": dg.MetadataValue.path(samples.path),
+        "num_prompts": details["num_prompts"],
+        "num_samples": details["num_samples"],
+        "num_solved": details["num_solved"],
+        "feedback/mean_reward": round(details["mean_reward"], 4),
+        "feedback/stop_rate": round(details["stop_rate"], 4),
+        "seconds": round(details["seconds"], 1),
+        "tiers": table([{"tier": name, "answers": count} for name, count in details["tiers"].items()]),
+    }
+    return hand_over(samples, start, metadata=metadata)
 
 
-@dg.asset(group_name=_GROUP, kinds={"json"}, owners=OWNERS, code_version=configured(PAIRS_STAGE, FEEDBACK))
-@plainly
+@declare_asset(_GROUP, "json", version=version_with_config(PAIRS_STAGE, FEEDBACK))
 def feedback_pairs(feedback_samples: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """Choose what is learnt: accepted answers, no two of a prompt alike."""
     pairs, reused = build_feedback_pairs(
@@ -130,27 +117,15 @@ def feedback_pairs(feedback_samples: ArtifactRef, store: ArtifactStoreResource) 
         load_model(FEEDBACK, FeedbackConfig),
         store.open(),
     )
-    return dg.MaterializeResult(
-        value=pairs.ref(feedback_samples),
-        data_version=dg.DataVersion(pairs.data_version),
-        metadata={
-            "reused": reused,
-            "pairs": dg.MetadataValue.path(pairs.path),
-            **{name: pairs.manifest[name] for name in ("num_accepted", "num_held_out")},
-        },
-    )
+    metadata: dict[str, Any] = {
+        "reused": reused,
+        "pairs": dg.MetadataValue.path(pairs.path),
+        **{name: pairs.manifest[name] for name in ("num_accepted", "num_held_out")},
+    }
+    return hand_over(pairs, feedback_samples, metadata=metadata)
 
 
-@dg.asset(
-    group_name=_GROUP,
-    kinds={"pytorch", "huggingface"},
-    owners=OWNERS,
-    code_version=configured(TRAINING_STAGE, FEEDBACK),
-    pool="gpu",
-    op_tags=GPU_TAGS,
-    tags=GPU_TAGS,
-)
-@plainly
+@declare_asset(_GROUP, "pytorch", "huggingface", version=version_with_config(TRAINING_STAGE, FEEDBACK), on_gpu=True)
 def feedback_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     context: dg.AssetExecutionContext,
     config: LearningConfig,
@@ -164,7 +139,7 @@ def feedback_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     As a control it trains on rows of the train set alone, for as long as answering took besides.
     """
     settings, opened = load_settings(), store.open()
-    chosen, mixed, method = _chosen(config), feedback_pairs.of(MIXED), Method(config.method)
+    chosen, mixed, method = _config_for(config), feedback_pairs.of(MIXED), Method(config.method)
     if method is Method.CONTROL:
         chosen = chosen.of_control(SamplesDetails.of(store.artifact(feedback_pairs.of(SAMPLES))).seconds)
     learning = Learning(
@@ -184,15 +159,8 @@ def feedback_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
         settings.backend,
     )
     made = Adapter.open(adapter.path)
-    return dg.MaterializeResult(
-        value=adapter.ref(feedback_pairs),
-        data_version=dg.DataVersion(made.digest),
-        metadata={
-            "reused": reused,
-            "method": str(method),
-            **metadata_of(made),
-        },
-    )
+    metadata: dict[str, Any] = {"reused": reused, "method": str(method), **metadata_of(made)}
+    return hand_over(adapter, feedback_pairs, metadata=metadata, version=made.digest)
 
 
 @dg.asset_check(asset=feedback_adapter, blocking=True)
@@ -207,8 +175,7 @@ def feedback_loss_fell(feedback_adapter: ArtifactRef, store: ArtifactStoreResour
     return fall_of(store.artifact(feedback_adapter).path)
 
 
-def _chosen(config: RoundConfig) -> FeedbackConfig:
-    """Return config/feedback.yaml for one round."""
+def _config_for(config: RoundConfig) -> FeedbackConfig:
     chosen = load_model(FEEDBACK, FeedbackConfig).with_minutes(config.minutes)
     seed = chosen.seed if config.seed is None else config.seed
     return chosen.model_copy(update={"seed": seed + config.number - 1})

@@ -56,7 +56,7 @@ def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:
 
 
 def _last_words(instance: dg.DagsterInstance, run_id: str) -> Iterator[str]:
-    """Return assets that no later run has made or looked at, and checks that no later run has judged."""
+    """Return assets that no later run has made or looked at, and checks that no later run has evaluated."""
     kinds = {
         dg.DagsterEventType.ASSET_MATERIALIZATION,
         dg.DagsterEventType.ASSET_OBSERVATION,
@@ -68,8 +68,8 @@ def _last_words(instance: dg.DagsterInstance, run_id: str) -> Iterator[str]:
             continue
         if event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION:
             check = event.asset_check_evaluation_data.asset_check_key
-            judged = instance.event_log_storage.get_latest_asset_check_execution_by_key([check]).get(check)
-            latest = judged.run_id if judged is not None else None
+            evaluated = instance.event_log_storage.get_latest_asset_check_execution_by_key([check]).get(check)
+            latest = evaluated.run_id if evaluated is not None else None
             name = f"{check.asset_key.to_user_string()}/{check.name}"
         elif event.asset_key is not None:
             is_made = event.event_type is dg.DagsterEventType.ASSET_MATERIALIZATION
@@ -139,9 +139,7 @@ def run_retention(context: dg.OpExecutionContext, config: RetentionConfig) -> dg
     )
 
 
-@dg.job(
-    description="Shows which artifacts of the store and which old runs would go, and with `apply` removes them.",
-)
+@dg.job(description="Shows which artifacts of the store and which old runs would go, and with `apply` removes them.")
 def maintenance() -> None:
     """Show what the plans would remove, and with `apply` remove it."""
     store_retention()

@@ -13,30 +13,36 @@ from mens_pipeline.configured import policy_label, present_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.delivery.trackers import track_champion
-from mens_pipeline.evaluation.eval_results import KIND as EVALUATION
+from mens_pipeline.evaluation.results import KIND as EVALUATION
+from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.models.card import plain
-from mens_pipeline.orchestration.champion import champion_metadata
-from mens_pipeline.orchestration.choices import OWNERS, RECIPE_TAG, configured, demanded, identify
-from mens_pipeline.orchestration.failures import plainly, stop_if_canceled
-from mens_pipeline.orchestration.metadata import table
-from mens_pipeline.orchestration.recipes import Choice, best_judged
-from mens_pipeline.orchestration.resources import ArtifactStoreResource
-from mens_pipeline.promotion.benchmark_gate import PAGE, STAGE, build_benchmark_gate, receipt_in
-from mens_pipeline.promotion.gate import GateStatus
-from mens_pipeline.promotion.history import baseline_of, withdrawn
-from mens_pipeline.promotion.policy import GateName
+from mens_pipeline.orchestration.choices import required_thresholds
+from mens_pipeline.orchestration.metadata import (
+    OWNERS,
+    RECIPE_TAG,
+    declare_asset,
+    identify,
+    plainly,
+    stop_if_canceled,
+    table,
+    version_with_config,
+)
+from mens_pipeline.orchestration.recipes import Choice, best_evaluated
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, champion_metadata, hand_over, linked_page
+from mens_pipeline.promotion.benchmark_gate import STAGE, GateParams, build_benchmark_gate
+from mens_pipeline.promotion.history import baseline_of, find_withdrawn
+from mens_pipeline.promotion.policy import GateName, GateStatus
 from mens_pipeline.promotion.promote import promote
-from mens_pipeline.promotion.receipt import RECEIPT, Receipt, cause_of, gate_of
+from mens_pipeline.promotion.receipt import PAGE, RECEIPT, Receipt, cause_of, gate_of, receipt_in
 from mens_pipeline.settings import GATE_POLICY, Settings, load_settings
-from mens_pipeline.storage.stage import code_version
+from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef
-from mens_pipeline.training.qlora_adapter import KIND as ADAPTER
 
 _GATE: Final = dg.AssetKey("benchmark_gate")
 
 NOT_PROMOTED: Final = "not_promoted"
-"""The metadata of an observation that says why the adapter in use stays as it was."""
+"""The metadata of an observation that says why the adapter in use was not replaced."""
 
 FRESHNESS: Final = dg.FreshnessPolicy.cron(
     deadline_cron="0 8 * * *", lower_bound_delta=timedelta(hours=4), timezone="UTC"
@@ -66,8 +72,7 @@ class PromotionConfig(dg.Config):
     )
 
 
-@dg.asset(group_name="evaluation", kinds={"json"}, owners=OWNERS, code_version=configured(STAGE, GATE_POLICY))
-@plainly
+@declare_asset("evaluation", "json", version=version_with_config(STAGE, GATE_POLICY))
 def benchmark_gate(
     context: dg.AssetExecutionContext, config: GateConfig, eval_results: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
@@ -78,45 +83,42 @@ def benchmark_gate(
     settings = load_settings()
     adapter = Adapter.open(store.artifact(eval_results.of(ADAPTER)).path)
     baseline = baseline_of(store.open(), adapter.digest)
-    gate, reused = build_benchmark_gate(
-        store.artifact(eval_results),
-        adapter.path,
-        store.open(),
+    params = GateParams(
+        evaluation=store.artifact(eval_results),
+        adapter=adapter.path,
         policy=_policy(config, settings),
-        thresholds=demanded(settings, config.benchmark_min_pass_rate),
+        thresholds=required_thresholds(settings, config.benchmark_min_pass_rate),
         champion_key=baseline.key if baseline is not None else None,
         is_benchmark_asked=settings.benchmark,
         strict=settings.eval_strict if config.strict_quality_gate is None else config.strict_quality_gate,
         now=int(time.time()),
     )
+    gate, reused = build_benchmark_gate(params, store.open())
     receipt = receipt_in(gate.path)
-    return dg.MaterializeResult(
-        value=gate.ref(eval_results),
-        data_version=dg.DataVersion(gate.data_version),
-        metadata={
-            **identify(context, adapter.manifest, adapter.digest, verdict=str(receipt.status)),
-            "reused": reused,
-            "passed": receipt.overall_passed,
-            "status": str(receipt.status),
-            "attempt": receipt.tried or "unknown",
-            "policy": receipt.policy,
-            "strict": receipt.strict,
-            **_cause(receipt, adapter.manifest),
-            "gates": table(
-                {
-                    "gate": str(gate.name),
-                    "verdict": str(gate.status) if gate.passed or gate.block else "warning",
-                    "what": gate.message,
-                }
-                for gate in receipt.gates
-            ),
-            **store.page(gate, PAGE),
-            "receipt": dg.MetadataValue.path(gate.path / RECEIPT),
-            "reasons": dg.MetadataValue.md("\n".join(f"- {plain(reason)}" for reason in receipt.reasons) or "none"),
-            "warnings": dg.MetadataValue.md("\n".join(f"- {plain(warning)}" for warning in receipt.warnings) or "none"),
-            **{f"gate/{g.name}": round(g.measured, 4) for g in receipt.gates if g.measured is not None},
-        },
-    )
+    metadata: dict[str, Any] = {
+        **identify(context, adapter.manifest, adapter.digest, verdict=str(receipt.status)),
+        "reused": reused,
+        "passed": receipt.overall_passed,
+        "status": str(receipt.status),
+        "attempt": receipt.tried or "unknown",
+        "policy": receipt.policy,
+        "strict": receipt.strict,
+        **_cause(receipt, adapter.manifest),
+        "gates": table(
+            {
+                "gate": str(gate.name),
+                "verdict": str(gate.status) if gate.passed or gate.block else "warning",
+                "what": gate.message,
+            }
+            for gate in receipt.gates
+        ),
+        **linked_page(store.open(), gate, PAGE),
+        "receipt": dg.MetadataValue.path(gate.path / RECEIPT),
+        "reasons": dg.MetadataValue.md("\n".join(f"- {plain(reason)}" for reason in receipt.reasons) or "none"),
+        "warnings": dg.MetadataValue.md("\n".join(f"- {plain(warning)}" for warning in receipt.warnings) or "none"),
+        **{f"gate/{g.name}": round(g.measured, 4) for g in receipt.gates if g.measured is not None},
+    }
+    return hand_over(gate, eval_results, metadata=metadata)
 
 
 @dg.multi_asset_check(
@@ -187,19 +189,19 @@ def promoted_adapter(
     Without a verdict that passed and is about this very adapter it refuses, also when it is materialised alone.
     One that a rollback took out of use is not promoted again. Of several recipes that were judged it promotes the best.
     """
-    promoted = _promoted(context, config, benchmark_gate, store)
+    promoted = _promote(context, config, benchmark_gate, store)
     if promoted is not None:
         yield promoted
 
 
 @plainly
-def _promoted(
+def _promote(
     context: dg.AssetExecutionContext,
     config: PromotionConfig,
     benchmark_gate: ArtifactRef,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any] | None:
-    """Promote the adapter, unless the run was told not to, or what was judged in it does not allow it."""
+    """Promote the adapter, unless the run is configured not to, or the verdict of this run does not allow it."""
     if not config.promote:
         context.log.info("judged, and not promoted: the run was told promote: false")
         return None
@@ -210,19 +212,17 @@ def _promoted(
         benchmark_gate, chosen = choice.best.gate, choice.metadata()
     gate = store.artifact(benchmark_gate)
     receipt = receipt_in(gate.path)
-    if not receipt.overall_passed and _is_judged_here(context) and not receipt.strict:
+    if not receipt.overall_passed and _is_evaluated_here(context) and not receipt.strict:
         _not_promoted(context, "; ".join(receipt.reasons))
         return None
     run = store.artifact(benchmark_gate.of(ADAPTER)).path
-    judged = receipt.subject.adapter_sha256 if receipt.subject is not None else None
-    if _is_judged_here(context) and not receipt.strict and judged in withdrawn(store.open()):
+    evaluated = receipt.subject.adapter_sha256 if receipt.subject is not None else None
+    if _is_evaluated_here(context) and not receipt.strict and evaluated in find_withdrawn(store.open()):
         advice = "Change data or recipe, or sign an override"
         _not_promoted(context, f"a rollback took this adapter out of use. {advice}")
         return None
     present = present_of(
-        settings,
-        store.artifact(benchmark_gate.of(EVALUATION)),
-        store.artifact(benchmark_gate.of(SPLIT)).path / HELDOUT,
+        settings, store.artifact(benchmark_gate.of(EVALUATION)), store.artifact(benchmark_gate.of(SPLIT)).path / HELDOUT
     )
     confirm = partial(stop_if_canceled, context)
     promotion = promote(gate, run, store.open(), present, now=int(time.time()), confirm=confirm)
@@ -238,7 +238,7 @@ def _choice(
     context: dg.AssetExecutionContext, names: list[str], store: ArtifactStoreResource, settings: Settings
 ) -> Choice:
     """Return the best of several recipes, and tag the run with it."""
-    choice = best_judged(names, context.instance, store.open(), settings)
+    choice = best_evaluated(names, context.instance, store.open(), settings)
     for name, why in choice.passed_over.items():
         context.log.warning("passed over: %s: %s", name, why)
     best = choice.best
@@ -250,13 +250,12 @@ def _choice(
 
 
 def _not_promoted(context: dg.AssetExecutionContext, reasons: str) -> None:
-    """Say in the log and on the page of the adapter in use why it stays as it was."""
+    """Say in the log and on the page of the adapter in use why it was not replaced."""
     context.log.warning("not promoted: %s", reasons)
     context.log_event(dg.AssetObservation(context.asset_key, metadata={NOT_PROMOTED: reasons}))
 
 
 def _cause(receipt: Receipt, manifest: TrainingManifest) -> dict[str, str]:
-    """Return why the adapter was refused and what helps, if it was."""
     cause = cause_of(receipt.gates, manifest)
     return {} if cause is None else {"likely_cause": cause.text, "remedy": str(cause.remedy)}
 
@@ -268,11 +267,11 @@ def _policy(config: GateConfig, settings: Settings) -> str:
     return label if higher is None else f"{label}, min_benchmark {higher:g} by benchmark_min_pass_rate"
 
 
-def _is_judged_here(context: dg.AssetExecutionContext) -> bool:
-    """Whether a check of this very run has told of the failure.
+def _is_evaluated_here(context: dg.AssetExecutionContext) -> bool:
+    """Return whether a check of this very run has reported the verdict.
 
     The events say so; the selection of a run does not: of all assets it is none or empty, as the run was started.
     """
-    told = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
-    evaluations = (event.asset_check_evaluation_data for entry in told if (event := entry.dagster_event) is not None)
+    details = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
+    evaluations = (event.asset_check_evaluation_data for entry in details if (event := entry.dagster_event) is not None)
     return any(evaluation.asset_key == _GATE for evaluation in evaluations)

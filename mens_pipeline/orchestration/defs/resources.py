@@ -5,10 +5,16 @@ from typing import Final
 import dagster as dg
 
 from mens_pipeline.orchestration.defs.jobs import chosen_executor
-from mens_pipeline.orchestration.handover import ArtifactHandover
 from mens_pipeline.orchestration.headless import progress_logger
-from mens_pipeline.orchestration.launchers import Generator, Merger, Trainer
-from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, SourceWatch, Telemetry, VoxWorkspace
+from mens_pipeline.orchestration.launchers import Generator, Trainer
+from mens_pipeline.orchestration.resources import (
+    ArtifactHandover,
+    ArtifactStoreResource,
+    Compute,
+    SourceWatch,
+    Telemetry,
+    VoxWorkspace,
+)
 
 _FORKING: Final = dg.multiprocess_executor.configured(
     {
@@ -35,7 +41,7 @@ def resources() -> dg.Definitions:
             "compute": Compute(),
             "trainer": Trainer(),
             "generator": Generator(),
-            "merger": Merger(),
+            "merger": Generator(),
             "source_watch": SourceWatch(),
         },
         executor=chosen_executor(_FORKING),

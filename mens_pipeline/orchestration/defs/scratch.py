@@ -12,12 +12,10 @@ from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.models.adapter import CARD
-from mens_pipeline.orchestration.choices import OWNERS
-from mens_pipeline.orchestration.defs.training import fall_of, quarters_of
-from mens_pipeline.orchestration.failures import plainly
+from mens_pipeline.orchestration.defs.training import fall_of, losses_metadata
 from mens_pipeline.orchestration.launchers import Trainer
-from mens_pipeline.orchestration.metadata import line_chart, table
-from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
+from mens_pipeline.orchestration.metadata import declare_asset, table
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig, ScratchRecipe
 from mens_pipeline.scratch.run import (
@@ -31,7 +29,7 @@ from mens_pipeline.scratch.run import (
 )
 from mens_pipeline.settings import GATE_POLICY, load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactRef, key_of
-from mens_pipeline.training.run_dir import work_folder
+from mens_pipeline.training.prepare import work_folder
 from mens_pipeline.training.telemetry_log import losses_of
 
 
@@ -43,14 +41,7 @@ class ScratchTrainConfig(dg.Config):
     force_train: bool = Field(default=False, description="Train although nothing has changed.")
 
 
-@dg.asset(
-    group_name="scratch",
-    kinds={"pytorch", "huggingface"},
-    owners=OWNERS,
-    code_version=STAGE.code_version,
-    pool="gpu",
-)
-@plainly
+@declare_asset("scratch", "pytorch", "huggingface", version=STAGE.code_version, pool="gpu")
 def scratch_model(  # noqa: PLR0913, PLR0917 - what Dagster injects
     context: dg.AssetExecutionContext,
     config: ScratchTrainConfig,
@@ -80,11 +71,12 @@ def scratch_model(  # noqa: PLR0913, PLR0917 - what Dagster injects
         store.open(),
         lambda prepared: trainer.run(context, prepared),
         artifact_commit(settings),
-        anew=config.force_train,
+        again=config.force_train,
     )
-    return dg.MaterializeResult(
-        value=model.ref(mixed_train_set),
-        data_version=dg.DataVersion(_version(model)),
+    return hand_over(
+        model,
+        mixed_train_set,
+        version=_version(model),
         metadata={"reused": reused, **_metadata(ScratchDetails.of(model).training, model.path)},
     )
 
@@ -117,21 +109,12 @@ def _version(model: Artifact) -> str:
 
 def _metadata(manifest: ScratchManifest, path: Path) -> dict[str, Any]:
     result = manifest.result
-    losses = losses_of(path / FILE)
-    first, last = quarters_of(list(losses.values()))
     return {
         "model": dg.MetadataValue.path(path / MODEL),
-        "curve": dg.MetadataValue.md(line_chart("loss by step", losses)),
         "config": str(manifest.config),
         "num_parameters": manifest.num_parameters,
-        "train/mean_loss": round(result.train_loss, 4),
-        "first_loss": round(first, 4),
-        "last_loss": round(last, 4),
+        **losses_metadata(result, losses_of(path / FILE), None),
         **({} if result.validation_loss is None else {"validation_loss": round(result.validation_loss, 4)}),
-        "train/seconds": round(result.seconds, 1),
-        "train/tokens": result.trained_tokens,
-        "train/tokens_per_second": round(result.trained_tokens / result.seconds, 1),
-        "num_updates": result.num_steps,
         "num_rows": result.num_train,
         "skipped": table({"reason": reason, "rows": rows} for reason, rows in result.skipped.items()),
         "contract": manifest.contract_digest,

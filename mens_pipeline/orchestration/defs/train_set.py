@@ -1,75 +1,168 @@
-"""The held-out set and the train set, and the checks that nothing similar to what judges trains."""
+"""From the corpus to the train set: synthetic corpus, validated pairs, split and mix, each with its checks."""
 
 from collections.abc import Iterable
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from mens_pipeline.corpus.curate.figures import statistics_of
 from mens_pipeline.corpus.curate.heldout_split import (
     ASIDE,
     HELDOUT,
-    STAGE,
+    OVERLAP_STAGE,
+    OverlapParams,
     OverlapReport,
-    build_heldout_overlap,
-    build_heldout_split,
+    SplitParams,
+    SplitReport,
 )
+from mens_pipeline.corpus.curate.heldout_split import STAGE as SPLITTING
 from mens_pipeline.corpus.curate.mix import MixReport, SourceReport, load_mix_config
-from mens_pipeline.corpus.curate.mixed_train_set import REPORT_SUFFIX, TRAIN, build_mixed_train_set
+from mens_pipeline.corpus.curate.mixed_train_set import REPORT_SUFFIX, TRAIN, MixParams
 from mens_pipeline.corpus.curate.mixed_train_set import STAGE as MIXING
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.curate.split import SplitReport
 from mens_pipeline.corpus.curate.validated_pairs import KIND as PAIRS
-from mens_pipeline.corpus.curate.validated_pairs import PairsDetails
-from mens_pipeline.corpus.schema.account import share_text
+from mens_pipeline.corpus.curate.validated_pairs import QUARANTINE, PairsDetails, RowCounts, ValidationParams
+from mens_pipeline.corpus.curate.validated_pairs import STAGE as VALIDATION
+from mens_pipeline.corpus.extract.extracted_corpus import TELEMETRY
+from mens_pipeline.corpus.schema.account import lost_of, share_text
+from mens_pipeline.corpus.schema.reasons import SynthesisDrop
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS as SYNTHETIC_PAIRS
+from mens_pipeline.corpus.synthesis.synthetic_corpus import REPORT as SYNTHETIC_REPORT
+from mens_pipeline.corpus.synthesis.synthetic_corpus import STAGE as SYNTHESIS
+from mens_pipeline.corpus.synthesis.synthetic_corpus import SynthesisParams, SyntheticDetails
 from mens_pipeline.evaluation.benchmark import protected_pairs
 from mens_pipeline.language import CONSTRUCTS
-from mens_pipeline.orchestration.choices import OWNERS, configured
-from mens_pipeline.orchestration.failures import plainly
-from mens_pipeline.orchestration.metadata import bar_chart, columns_of, table
-from mens_pipeline.orchestration.resources import ArtifactStoreResource
+from mens_pipeline.orchestration.metadata import bar_chart, declare_asset, table, version_with_config
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactRef
 
 
-@dg.asset(
-    group_name="corpus",
-    kinds={"json"},
-    owners=OWNERS,
-    metadata=columns_of(TrainingPair),
-    code_version=configured(STAGE, PIPELINE_CONFIG),
-)
-@plainly
+@declare_asset("corpus", "json", version=version_with_config(SYNTHESIS, PIPELINE_CONFIG), rows=TrainingPair)
+def synthetic_corpus(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
+    """Generate executable tasks, templates and combinations that parse and pass their tests.
+
+    config/pipeline.yaml says how many of each kind. The same corpus and seed give the same bytes.
+    """
+    policy = load_pipeline_config(PIPELINE_CONFIG).synthesize
+    corpus, workers = store.artifact(extracted_corpus), load_settings().num_workers
+    synthetic, reused = SYNTHESIS.build(store.open(), SynthesisParams(corpus=corpus, policy=policy, workers=workers))
+    report = synthetic.manifest
+    constructs = {name: counts["count"] for name, counts in report["constructs"].items()}
+    metadata: dict[str, Any] = {
+        "dagster/row_count": report["num_pairs"],
+        "reused": reused,
+        "pairs": dg.MetadataValue.path(synthetic.path / SYNTHETIC_PAIRS),
+        "report": dg.MetadataValue.path(synthetic.path / SYNTHETIC_REPORT),
+        **{f"kind/{kind}": share_text(c["count"], report["num_pairs"]) for kind, c in report["kinds"].items()},
+        **{str(reason): sum(report[reason].values()) for reason in SynthesisDrop},
+        "constructs": table(_construct_rows(report["constructs"], report["num_pairs"])),
+        "chart": dg.MetadataValue.md(bar_chart("synthetic pairs by construct", constructs)),
+    }
+    return hand_over(synthetic, extracted_corpus, metadata=metadata)
+
+
+@dg.asset_check(asset=synthetic_corpus, blocking=True)
+def as_many_as_asked(synthetic_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """There are exactly as many pairs as config/pipeline.yaml asks for."""
+    asked = load_pipeline_config(PIPELINE_CONFIG).synthesize.limit
+    num_pairs = SyntheticDetails.of(store.artifact(synthetic_corpus)).num_pairs
+    return dg.AssetCheckResult(passed=num_pairs == asked, metadata={"num_pairs": num_pairs, "asked": asked})
+
+
+def _construct_rows(constructs: dict[str, Any], num_pairs: int) -> list[dict[str, Any]]:
+    return [
+        {"construct": name, "before": c["before"], "made": share_text(c["count"], num_pairs)}
+        for name, c in constructs.items()
+    ]
+
+
+@declare_asset("corpus", "json", version=version_with_config(VALIDATION, PIPELINE_CONFIG), rows=TrainingPair)
+def validated_pairs(
+    extracted_corpus: ArtifactRef, synthetic_corpus: ArtifactRef, store: ArtifactStoreResource
+) -> dg.MaterializeResult[Any]:
+    """Make pairs of prompt and completion; what fails schema, code or repetition checks is dropped with a reason.
+
+    An unchanged corpus gives the pairs it gave before.
+    """
+    policy = load_pipeline_config(PIPELINE_CONFIG).validate_
+    corpus = store.artifact(extracted_corpus)
+    synthetic = store.artifact(synthetic_corpus)
+    others = {SYNTHETIC_PAIRS: synthetic.path / SYNTHETIC_PAIRS, TELEMETRY: corpus.path / TELEMETRY}
+    pairs, reused = VALIDATION.build(store.open(), ValidationParams(corpus=corpus, others=others, policy=policy))
+    details = PairsDetails.of(pairs)
+    return hand_over(
+        pairs,
+        extracted_corpus,
+        synthetic_corpus,
+        metadata={
+            "dagster/row_count": sum(details.num_pairs.values()),
+            "reused": reused,
+            "folder": dg.MetadataValue.path(pairs.path),
+            "quarantine": dg.MetadataValue.path(pairs.path / QUARANTINE),
+            "validation": table(_validation_rows(details.validation)),
+            "functions_observed": share_text(details.behaviour.observed, details.behaviour.functions),
+            **{f"not_observed/{reason}": count for reason, count in details.behaviour.without.items()},
+            **{f"pairs/{name}": count for name, count in details.num_pairs.items()},
+            **{f"lane/{lane}": count for lane, count in details.lanes.items()},
+            "chart": dg.MetadataValue.md(bar_chart("pairs by category", details.categories)),
+        },
+    )
+
+
+@dg.asset_check(asset=validated_pairs, blocking=True)
+def rows_accounted_for(validated_pairs: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """Every row of every file is kept or quarantined with a reason; those kept with a semantic error are counted."""
+    validation = PairsDetails.of(store.artifact(validated_pairs)).validation
+    missing = {name: lost_of(v.seen, v.kept, v.rejected) for name, v in validation.items()}
+    warned = {f"{reason}/{name}": n for name, v in validation.items() for reason, n in v.warned.items()}
+    unaccounted = {f"unaccounted/{name}": count for name, count in missing.items()}
+    return dg.AssetCheckResult(passed=not any(missing.values()), metadata={**unaccounted, **warned})
+
+
+def _validation_rows(validation: dict[str, RowCounts]) -> list[dict[str, Any]]:
+    return [
+        {
+            "file": name,
+            "kept": share_text(v.kept, v.seen),
+            "rejected": ", ".join(f"{count} {reason}" for reason, count in v.rejected.items() if count) or "none",
+            "warned": ", ".join(f"{count} {reason}" for reason, count in v.warned.items() if count) or "none",
+        }
+        for name, v in validation.items()
+    ]
+
+
+@declare_asset("corpus", "json", version=version_with_config(SPLITTING, PIPELINE_CONFIG), rows=TrainingPair)
 def heldout_split(validated_pairs: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """Pairs of held-out source files, which judge the model, and the others without those too near to them.
 
-    A file stands in an order by its path alone, and the exam takes the first ones, so it stays the same from night to
-    night; where it is too small to tell anything, more files are taken.
+    A file stands in an order by its path alone, and the eval suite takes the first ones, so it stays the same from
+    night to night; where it is too small to tell anything, more files are taken.
     """
     config = load_pipeline_config(PIPELINE_CONFIG)
     protected = protected_pairs(load_settings().benchmark_dir)
-    pairs = store.artifact(validated_pairs)
-    split, reused = build_heldout_split(pairs, config.validate_, config.split, store.open(), protected)
-    counts = SplitReport.of(split)
-    return dg.MaterializeResult(
-        value=split.ref(validated_pairs),
-        data_version=dg.DataVersion(split.data_version),
-        metadata={
-            "dagster/row_count": sum(counts.train.values()),
-            "reused": reused,
-            "heldout": dg.MetadataValue.path(split.path / HELDOUT),
-            "aside": dg.MetadataValue.path(split.path / ASIDE),
-            "heldout_files": share_text(counts.num_heldout_groups, counts.num_groups),
-            "num_heldout": counts.heldout,
-            "judging_files": counts.num_judging_groups,
-            "exam": counts.shortfall or "as large as asked for",
-            **{f"train/{name}": count for name, count in counts.train.items()},
-            **{f"aside/{reason}": count for reason, count in counts.aside.items()},
-            **{f"tested_functions/{status}": count for status, count in counts.tested_functions.items()},
-        },
+    params = SplitParams(
+        pairs=store.artifact(validated_pairs), repeats=config.validate_, policy=config.split, protected=protected
     )
+    split, reused = SPLITTING.build(store.open(), params)
+    counts = SplitReport.of(split)
+    metadata: dict[str, Any] = {
+        "dagster/row_count": sum(counts.train.values()),
+        "reused": reused,
+        "heldout": dg.MetadataValue.path(split.path / HELDOUT),
+        "aside": dg.MetadataValue.path(split.path / ASIDE),
+        "heldout_files": share_text(counts.num_heldout_groups, counts.num_groups),
+        "num_heldout": counts.heldout,
+        "judging_files": counts.num_evaluating_groups,
+        "eval_suite": counts.shortfall or "as large as asked for",
+        **{f"train/{name}": count for name, count in counts.train.items()},
+        **{f"aside/{reason}": count for reason, count in counts.aside.items()},
+        **{f"tested_functions/{status}": count for status, count in counts.tested_functions.items()},
+    }
+    return hand_over(split, validated_pairs, metadata=metadata)
 
 
 @dg.asset_check(asset=heldout_split, blocking=True)
@@ -78,11 +171,12 @@ def no_overlap(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.A
 
     Near is the same source or prompt, half of its eight-word runs, or the same structure.
 
-    The files are read again and compared anew, once for each split.
+    The files are read again and compared again, once for each split.
     """
     policy = load_pipeline_config(PIPELINE_CONFIG).split
     protected = protected_pairs(load_settings().benchmark_dir)
-    found = OverlapReport.of(build_heldout_overlap(store.artifact(heldout_split), policy, store.open(), protected))
+    params = OverlapParams(split=store.artifact(heldout_split), policy=policy, protected=protected)
+    found = OverlapReport.of(OVERLAP_STAGE.build(store.open(), params)[0])
     is_clean = not (found.pairs_of_heldout_files or found.near_copies or found.same_behaviour)
     return dg.AssetCheckResult(passed=is_clean, metadata=found.model_dump())
 
@@ -93,7 +187,7 @@ def pairs_accounted_for(heldout_split: ArtifactRef, store: ArtifactStoreResource
     split = store.artifact(heldout_split)
     seen = _num_pairs(store.artifact(heldout_split.of(PAIRS)), split)
     counts = SplitReport.of(split)
-    missing = seen - sum(counts.train.values()) - counts.heldout - sum(counts.aside.values())
+    missing = lost_of(seen, sum(counts.train.values()) + counts.heldout, counts.aside)
     return dg.AssetCheckResult(passed=missing == 0, metadata={"num_pairs": seen, "unaccounted": missing})
 
 
@@ -102,40 +196,56 @@ def _num_pairs(pairs: Artifact, split: Artifact) -> int:
     return sum(num_pairs[name] for name in SplitReport.of(split).train)
 
 
-@dg.asset(
-    group_name="corpus",
-    kinds={"json", "parquet"},
-    owners=OWNERS,
-    metadata=columns_of(TrainingPair),
-    code_version=configured(MIXING, MIX_CONFIG),
-)
-@plainly
-def mixed_train_set(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
-    """Mix what the model is trained on: sources in the shares that config/mix.yaml asks for, shuffled by its seed."""
-    mixed, reused = build_mixed_train_set(store.artifact(heldout_split), load_mix_config(MIX_CONFIG), store.open())
-    train = mixed.path / TRAIN
-    categories, report = _categories(mixed), MixReport.of(mixed)
-    return dg.MaterializeResult(
-        value=mixed.ref(heldout_split),
-        data_version=dg.DataVersion(mixed.data_version),
-        metadata={
-            "dagster/row_count": report.total_emitted,
-            "num_distinct": report.total_distinct,
-            "reused": reused,
-            "train": dg.MetadataValue.path(train),
-            "parquet": dg.MetadataValue.path(train.with_suffix(".parquet")),
-            "report": dg.MetadataValue.path(train.with_suffix(REPORT_SUFFIX)),
-            "shares": table(_share_rows(report.sources)),
-            "chart": dg.MetadataValue.md(bar_chart("training rows by construct", categories)),
-        },
+class MixingConfig(dg.Config):
+    """Run configuration of the mix."""
+
+    infill_share: float | None = Field(
+        default=None, description="Share of rows that complete code at a cursor; left out, that of config/mix.yaml."
     )
+
+
+@declare_asset("corpus", "json", "parquet", version=version_with_config(MIXING, MIX_CONFIG), rows=TrainingPair)
+def mixed_train_set(
+    config: MixingConfig, heldout_split: ArtifactRef, store: ArtifactStoreResource
+) -> dg.MaterializeResult[Any]:
+    """Mix what the model is trained on: sources in the shares that config/mix.yaml asks for, shuffled by its seed.
+
+    Rows that complete code at a cursor are cut from what trains, and stand among the others.
+    """
+    mix = load_mix_config(MIX_CONFIG).with_infill_share(config.infill_share)
+    params = MixParams(split=store.artifact(heldout_split), config=mix)
+    mixed, reused = MIXING.build(store.open(), params)
+    train = mixed.path / TRAIN
+    categories, report = _count_categories(mixed), MixReport.of(mixed)
+    metadata: dict[str, Any] = {
+        "dagster/row_count": report.total_emitted,
+        "num_distinct": report.num_pairs,
+        "reused": reused,
+        "train": dg.MetadataValue.path(train),
+        "parquet": dg.MetadataValue.path(train.with_suffix(".parquet")),
+        "report": dg.MetadataValue.path(train.with_suffix(REPORT_SUFFIX)),
+        "shares": table(_share_rows(report.sources)),
+        **_infill_metadata(report),
+        "chart": dg.MetadataValue.md(bar_chart("training rows by construct", categories)),
+    }
+    return hand_over(mixed, heldout_split, metadata=metadata)
+
+
+def _infill_metadata(report: MixReport) -> dict[str, Any]:
+    """Return the infill rows by kind, and what gave none by reason."""
+    if report.infill is None:
+        return {}
+    return {
+        "infill": dg.MetadataValue.md(bar_chart("infill rows by kind, before the mix", report.infill.kinds)),
+        **{f"infill/not_cut/{reason}": count for reason, count in report.infill.dropped.items()},
+    }
 
 
 @dg.asset_check(asset=mixed_train_set, blocking=True)
 def enough_pairs(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """There are at least `min_pairs` different pairs (config/gates.yaml); training on fewer does not begin."""
     required = load_gate_policy(GATE_POLICY).min_pairs
-    num_pairs = MixReport.of(store.artifact(mixed_train_set)).total_distinct
+    num_pairs = MixReport.of(store.artifact(mixed_train_set)).num_pairs
     return dg.AssetCheckResult(passed=num_pairs >= required, metadata={"num_pairs": num_pairs, "min_pairs": required})
 
 
@@ -167,7 +277,7 @@ def shares_as_asked(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) 
     )
 
 
-def _categories(mixed: Artifact) -> dict[str, int]:
+def _count_categories(mixed: Artifact) -> dict[str, int]:
     with (mixed.path / TRAIN).open("rb") as lines:
         counts = statistics_of(lines)["counts"]["category"]
     others = [name for name in sorted(counts) if name not in CONSTRUCTS]

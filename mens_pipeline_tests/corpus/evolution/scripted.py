@@ -7,13 +7,12 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
+from mens_pipeline.corpus.curate.heldout_split import is_held_out
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
-from mens_pipeline.corpus.curate.split import is_held_out
 from mens_pipeline.corpus.evolution.evolve import Budget, EvolutionAccount, Plan, Session, evolve
-from mens_pipeline.corpus.evolution.examine import Reading
+from mens_pipeline.corpus.evolution.examine import Neighbours, Reading, sort_seeds
 from mens_pipeline.corpus.evolution.operators import REWRITER
 from mens_pipeline.corpus.evolution.requests import Ledger, Reply, Request
-from mens_pipeline.corpus.evolution.seeds import Neighbours, sort_seeds
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language.interpreter import run_tests
 from mens_pipeline_tests.corpus.rows import pair_at
@@ -27,12 +26,12 @@ class Scripted:
     """A generator whose replies a function makes.
 
     Attributes:
-        say: Takes a request; gives the text, None for a reply that was cut.
+        log_line: Takes a request; gives the text, None for a reply that was cut.
         asked: What it was asked, in order.
         fail_after: How many replies it gives before it fails as an interrupted call does.
     """
 
-    say: Callable[[Request], str | None]
+    log_line: Callable[[Request], str | None]
     asked: list[Request] = field(default_factory=list)
     fail_after: int | None = None
     name: str = "scripted"
@@ -40,17 +39,17 @@ class Scripted:
     max_new_tokens: int = 100
     decoding: Mapping[str, Any] = field(default_factory=dict)
 
-    def answer(
+    def complete(
         self, requests: Sequence[Request], record: Callable[[Reply], None], time_left: Callable[[], float]
     ) -> None:
-        """Answer in order, until time is up."""
+        """Complete in order, until time is up."""
         for request in requests:
             if time_left() <= 0:
                 return
             if self.fail_after is not None and len(self.asked) >= self.fail_after:
                 raise KeyboardInterrupt
             self.asked.append(request)
-            text = self.say(request)
+            text = self.log_line(request)
             record(
                 Reply(key=request.key, text="fn f(" if text is None else text, stopped=text is not None, num_tokens=150)
             )

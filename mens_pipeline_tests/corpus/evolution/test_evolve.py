@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.curate.split import group_of
-from mens_pipeline.corpus.curate.validate import judged_code
-from mens_pipeline.corpus.evolution.examine import EvolutionDrop
+from mens_pipeline.corpus.curate.heldout_split import group_of
+from mens_pipeline.corpus.curate.validate import parsed_code
 from mens_pipeline.corpus.evolution.requests import Request
-from mens_pipeline.corpus.evolution.seeds import digest_of_pair
+from mens_pipeline.corpus.schema.reasons import EvolutionDrop
 from mens_pipeline.corpus.schema.records import SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import analyze
@@ -32,13 +31,13 @@ def _rows(rows: list[TrainingPair]) -> list[str]:
 def test_rows_are_accepted_and_say_where_they_come_from(tmp_path: Path) -> None:
     """Two generations: each row names its parent, which is a seed or a row of the generation before."""
     account = evolved(_SEEDS, Scripted(good), tmp_path / "ledger.jsonl", generations=2)
-    parents = {digest_of_pair(pair): pair for pair in [*_SEEDS, *account.kept]}
+    parents = {pair.digest.hex(): pair for pair in [*_SEEDS, *account.rows]}
 
-    assert account.adds_up()
+    assert account.num_lost == 0
     assert account.ended_by is None
-    assert len(account.kept) > 8
-    for row in account.kept:
-        code = judged_code(row)
+    assert account.kept > 8
+    for row in account.rows:
+        code = parsed_code(row)
         assert code is not None
         assert row.lineage is not None
         assert row.source is not None
@@ -51,8 +50,8 @@ def test_rows_are_accepted_and_say_where_they_come_from(tmp_path: Path) -> None:
         assert (row.lineage.generator, row.lineage.generator_digest) == ("scripted", "0" * 64)
         assert row.lineage.root_kind is SourceKind.VOX_FILE
         assert (row.rating, row.task_family) == (4, "evolved")
-    assert {row.lineage.generation for row in account.kept if row.lineage} == {1, 2}
-    assert account.as_json()["generations"]["1"] + account.as_json()["generations"]["2"] == len(account.kept)
+    assert {row.lineage.generation for row in account.rows if row.lineage} == {1, 2}
+    assert account.as_json()["generations"]["1"] + account.as_json()["generations"]["2"] == account.kept
 
 
 def test_the_same_seed_gives_the_same_rows_whatever_the_order_of_the_seeds(tmp_path: Path) -> None:
@@ -61,16 +60,16 @@ def test_the_same_seed_gives_the_same_rows_whatever_the_order_of_the_seeds(tmp_p
     again = evolved(_SEEDS[::-1], Scripted(good), tmp_path / "b")
     other = evolved(_SEEDS, Scripted(good), tmp_path / "c", seed=1)
 
-    assert _rows(first.kept) == _rows(again.kept)
-    assert _rows(first.kept) != _rows(other.kept)
+    assert _rows(first.rows) == _rows(again.rows)
+    assert _rows(first.rows) != _rows(other.rows)
 
 
-@pytest.mark.parametrize("answered", [0, 1, 7, 9, 17])
-def test_a_call_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, answered: int) -> None:
+@pytest.mark.parametrize("completed", [0, 1, 7, 9, 17])
+def test_a_call_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, completed: int) -> None:
     """Nothing is asked twice, nothing is lost, and the outcome is that of one call; a torn line does no harm."""
     whole = Scripted(good)
     expected = evolved(_SEEDS, whole, tmp_path / "whole", generations=2)
-    first, second = Scripted(good, fail_after=answered), Scripted(good)
+    first, second = Scripted(good, fail_after=completed), Scripted(good)
     with pytest.raises(KeyboardInterrupt):
         evolved(_SEEDS, first, tmp_path / "ledger", generations=2)
     with (tmp_path / "ledger").open("ab") as ledger:
@@ -79,10 +78,10 @@ def test_a_call_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, answered
     third = Scripted(good)
     known = evolved(_SEEDS, third, tmp_path / "ledger", generations=2)
 
-    assert _rows(resumed.kept) == _rows(expected.kept) == _rows(known.kept)
-    assert resumed.dropped == expected.dropped
+    assert _rows(resumed.rows) == _rows(expected.rows) == _rows(known.rows)
+    assert resumed.failures == expected.failures
     assert [request.key for request in [*first.asked, *second.asked]] == [request.key for request in whole.asked]
-    assert resumed.num_new_requests == len(second.asked) == len(whole.asked) - answered
+    assert resumed.num_new_requests == len(second.asked) == len(whole.asked) - completed
     assert resumed.num_requests == expected.num_requests
     assert third.asked == []
 
@@ -95,7 +94,7 @@ def test_no_more_requests_than_the_budget_has(tmp_path: Path, most: int) -> None
 
     assert len(generator.asked) == account.num_requests == most - most % 2
     assert account.ended_by == "max_requests"
-    assert account.adds_up()
+    assert account.num_lost == 0
     assert account.seen == most // 2
     assert account.as_json()["dropped"]["unanswered"] == 0
 
@@ -114,7 +113,7 @@ def test_an_answer_that_the_tokens_do_not_reach_for_is_counted(tmp_path: Path) -
     budget = BUDGET.model_copy(update={"max_tokens": 3_000})
     account = evolved([long], Scripted(good), tmp_path / "l", budget=budget)
 
-    assert [attempt.reason for attempt in account.dropped] == [EvolutionDrop.UNANSWERED]
+    assert [attempt.reason for attempt in account.failures] == [EvolutionDrop.UNANSWERED]
     assert (account.num_requests, account.ended_by) == (1, "max_tokens")
 
 
@@ -127,7 +126,7 @@ def test_no_more_tokens_than_the_budget_has(tmp_path: Path) -> None:
 
         assert account.ended_by == "max_tokens"
         assert account.num_tokens == 150 * len(generator.asked) <= most
-        assert account.adds_up()
+        assert account.num_lost == 0
 
 
 def test_no_request_begins_when_the_minutes_are_over(tmp_path: Path) -> None:
@@ -140,17 +139,17 @@ def test_no_request_begins_when_the_minutes_are_over(tmp_path: Path) -> None:
 
     assert len(first.asked) == 2
     assert account.ended_by == "max_minutes"
-    assert (account.seen, account.kept) == (2, [])
-    assert _rows(rest.kept) == _rows(evolved(_SEEDS, Scripted(good), tmp_path / "whole").kept)
+    assert (account.seen, account.kept) == (2, 0)
+    assert _rows(rest.rows) == _rows(evolved(_SEEDS, Scripted(good), tmp_path / "whole").rows)
 
 
 def test_no_more_rows_than_the_budget_has(tmp_path: Path) -> None:
     """What was answered beside them is counted."""
     account = evolved(_SEEDS, Scripted(good), tmp_path / "l", budget=BUDGET.model_copy(update={"max_rows": 3}))
 
-    assert len(account.kept) == 3
+    assert account.kept == 3
     assert account.ended_by == "max_rows"
-    assert account.adds_up()
+    assert account.num_lost == 0
     assert account.as_json()["dropped"]["enough_rows"] > 0
 
 
@@ -159,16 +158,16 @@ def test_seeds_beyond_the_first_wave_are_evolved_too(tmp_path: Path) -> None:
     account = evolved(function_seeds(40), Scripted(good), tmp_path / "l")
 
     assert account.seen == 40
-    assert account.adds_up()
+    assert account.num_lost == 0
 
 
 def test_a_row_of_no_file_gets_a_place_of_its_own_and_judges_nothing(tmp_path: Path) -> None:
     """No group: it is neither held out nor mistaken for a file of the workspace."""
     seed = _SEEDS[0].model_copy(update={"source": None})
-    (row,) = evolved([seed], Scripted(good), tmp_path / "l").kept
+    (row,) = evolved([seed], Scripted(good), tmp_path / "l").rows
 
     assert row.source is not None
-    assert row.source.path == f"evolved/{digest_of_pair(seed)[:16]}.vox"
+    assert row.source.path == f"evolved/{seed.digest.hex()[:16]}.vox"
     assert row.lineage is not None
     assert row.lineage.root_kind is None
     assert group_of(row) is None
@@ -178,30 +177,30 @@ _INSTRUCTION = "Write a function `clamp` in Vox that keeps a weight between two 
 
 
 @pytest.mark.parametrize(
-    ("instruction", "answer", "reason"),
+    ("instruction", "completion", "reason"),
     [
         ("", "", EvolutionDrop.INSTRUCTION_EMPTY),
         ("I cannot do that.", "", EvolutionDrop.INSTRUCTION_REFUSED),
         (None, "", EvolutionDrop.INSTRUCTION_CUT),
-        (_INSTRUCTION, None, EvolutionDrop.ANSWER_CUT),
+        (_INSTRUCTION, None, EvolutionDrop.REPLY_CUT),
         (_INSTRUCTION, "fn clamp(", EvolutionDrop.REJECTED),
-        (_INSTRUCTION, "```vox\n\n```\n", EvolutionDrop.ANSWER_EMPTY),
-        (_INSTRUCTION, "I cannot do that.", EvolutionDrop.ANSWER_REFUSED),
+        (_INSTRUCTION, "```vox\n\n```\n", EvolutionDrop.REPLY_EMPTY),
+        (_INSTRUCTION, "I cannot do that.", EvolutionDrop.REPLY_REFUSED),
         (_INSTRUCTION, "type Clamp {\n    low: int\n}\n", EvolutionDrop.WITHOUT_CONSTRUCT),
     ],
 )
 def test_every_attempt_that_gives_no_row_says_why(
-    tmp_path: Path, instruction: str | None, answer: str | None, reason: EvolutionDrop
+    tmp_path: Path, instruction: str | None, completion: str | None, reason: EvolutionDrop
 ) -> None:
     """Request and answer stand beside the reason."""
 
-    def say(request: Request) -> str | None:
-        return instruction if is_rewriting(request) else answer
+    def log_line(request: Request) -> str | None:
+        return instruction if is_rewriting(request) else completion
 
-    account = evolved(_SEEDS[:1], Scripted(say), tmp_path / "l", generations=3)
-    (attempt,) = account.dropped
+    account = evolved(_SEEDS[:1], Scripted(log_line), tmp_path / "l", generations=3)
+    (attempt,) = account.failures
 
-    assert (attempt.reason, attempt.generation, attempt.parent) == (reason, 1, digest_of_pair(_SEEDS[0]))
+    assert (attempt.reason, attempt.generation, attempt.parent) == (reason, 1, _SEEDS[0].digest.hex())
     assert account.as_json()["dropped"][reason] == account.seen == 1
     assert account.num_requests == (1 if reason.startswith("instruction") else 2)
 
@@ -221,12 +220,12 @@ def test_tests_that_fail_and_rows_near_to_others_are_dropped(tmp_path: Path) -> 
     untyped = evolved(_SEEDS[:1], Scripted(unknown), tmp_path / "d")
     failed = evolved(_SEEDS[:1], Scripted(failing), tmp_path / "a")
     near = evolved(_SEEDS[:2], Scripted(unnamed), tmp_path / "b")
-    (row,) = evolved(_SEEDS[:1], Scripted(good), tmp_path / "c").kept
+    (row,) = evolved(_SEEDS[:1], Scripted(good), tmp_path / "c").rows
     protected = evolved(_SEEDS[:1], Scripted(good), tmp_path / "c", protected=[row])
 
-    assert [attempt.reason for attempt in failed.dropped] == [EvolutionDrop.TESTS_FAILED]
-    assert [attempt.reason for attempt in untyped.dropped] == [EvolutionDrop.SEMANTIC_ERROR]
-    assert untyped.dropped[0].detail.endswith("unknown-type: no type is called `Quux`")
-    assert untyped.adds_up()
-    assert [attempt.reason for attempt in near.dropped] == [EvolutionDrop.WITHOUT_NAME] * 2
-    assert [attempt.reason for attempt in protected.dropped] == [EvolutionDrop.HELDOUT_PROMPT]
+    assert [attempt.reason for attempt in failed.failures] == [EvolutionDrop.TESTS_FAILED]
+    assert [attempt.reason for attempt in untyped.failures] == [EvolutionDrop.SEMANTIC_ERROR]
+    assert untyped.failures[0].detail.endswith("unknown-type: no type is called `Quux`")
+    assert untyped.num_lost == 0
+    assert [attempt.reason for attempt in near.failures] == [EvolutionDrop.WITHOUT_NAME] * 2
+    assert [attempt.reason for attempt in protected.failures] == [EvolutionDrop.HELDOUT_PROMPT]

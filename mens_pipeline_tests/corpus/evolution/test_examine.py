@@ -6,7 +6,6 @@ from mens_pipeline.corpus.evolution.evolve import make_row
 from mens_pipeline.corpus.evolution.examine import (
     MAX_INSTRUCTION,
     Attempt,
-    EvolutionDrop,
     Reading,
     content_refusal,
     form_refusal,
@@ -17,6 +16,7 @@ from mens_pipeline.corpus.evolution.examine import (
 )
 from mens_pipeline.corpus.evolution.operators import Evolution, Operator
 from mens_pipeline.corpus.evolution.requests import Request
+from mens_pipeline.corpus.schema.reasons import EvolutionDrop
 from mens_pipeline.corpus.schema.records import MAX_TEXT, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.language import Mode, analyze
@@ -101,10 +101,10 @@ def test_words_of_the_seed_do_not_leak() -> None:
     ("program", "stopped", "reason"),
     [
         (_PROGRAM, True, None),
-        (" \n", True, EvolutionDrop.ANSWER_EMPTY),
-        ("I cannot do that.", True, EvolutionDrop.ANSWER_REFUSED),
-        (_PROGRAM, False, EvolutionDrop.ANSWER_CUT),
-        (_PROGRAM + "// " + "x" * MAX_TEXT, True, EvolutionDrop.ANSWER_TOO_LONG),
+        (" \n", True, EvolutionDrop.REPLY_EMPTY),
+        ("I cannot do that.", True, EvolutionDrop.REPLY_REFUSED),
+        (_PROGRAM, False, EvolutionDrop.REPLY_CUT),
+        (_PROGRAM + "// " + "x" * MAX_TEXT, True, EvolutionDrop.REPLY_TOO_LONG),
         ("fn f(", True, EvolutionDrop.REJECTED),
         ("// nothing\n", True, EvolutionDrop.REJECTED),
         (f"// TODO\n{_PROGRAM}", True, EvolutionDrop.STUB),

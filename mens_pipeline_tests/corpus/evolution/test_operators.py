@@ -66,7 +66,7 @@ def test_a_request_says_what_to_do_and_shows_what_there_is() -> None:
     prompts = Prompts(Scripted(good), 0, _EXAMPLES)
     seed = function_seed(0)
     evolution = Evolution(Operator.HARDER_CONSTRUCT, "table")
-    first, second = prompts.ask_to_rewrite(seed, evolution), prompts.ask_to_answer(seed, evolution, "Write it.")
+    first, second = prompts.ask_to_rewrite(seed, evolution), prompts.ask_to_complete(seed, evolution, "Write it.")
     breadth = prompts.ask_to_rewrite(seed, Evolution(Operator.BREADTH))
 
     assert first.system == REWRITER
@@ -77,11 +77,11 @@ def test_a_request_says_what_to_do_and_shows_what_there_is() -> None:
     assert second.prompt.startswith("Write it.\n\nThe program declares a table too.\n\n")
     assert f"```vox\n{seed.response}```" in second.prompt
     assert "And this shows a table:\n\n```vox\n@table type T { a: int }\n```" in second.prompt
-    assert "\n\n\n" not in prompts.ask_to_answer(seed, Evolution(Operator.DEEPEN), "Write it.").prompt
+    assert "\n\n\n" not in prompts.ask_to_complete(seed, Evolution(Operator.DEEPEN), "Write it.").prompt
 
 
 def test_a_request_is_known_by_all_that_decides_its_reply() -> None:
-    """Another seed, model or setting asks anew."""
+    """Another seed, model or setting asks again."""
     seed, evolution = function_seed(0), Evolution(Operator.DEEPEN)
     keys = [
         Prompts(generator, number, {}).ask_to_rewrite(seed, evolution).key

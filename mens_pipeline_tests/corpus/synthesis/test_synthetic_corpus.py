@@ -9,6 +9,7 @@ import pytest
 from mens_pipeline.corpus.curate.pipeline_config import KindShares, SynthesizePolicy
 from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
 from mens_pipeline.corpus.extract.workspace import extract_workspace
+from mens_pipeline.corpus.schema.reasons import SynthesisDrop
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.corpus.synthesis import synthetic_corpus as module
@@ -17,9 +18,9 @@ from mens_pipeline.corpus.synthesis.synthetic_corpus import (
     KINDS,
     PAIRS,
     REPORT,
+    STAGE,
     SynthesisAccount,
-    SynthesisDrop,
-    build_synthetic_corpus,
+    SynthesisParams,
     generate,
     write_synthetic,
 )
@@ -173,7 +174,7 @@ def test_pairs_are_made_once_for_a_corpus_and_a_policy(tmp_path: Path) -> None:
     corpus, _ = build_extracted_corpus(tmp_path / "workspace", store)
     policies = [_policy(4, seed, _WITHOUT_TASKS) for seed in (0, 0, 1)]
     (first, _), (same, is_reused), (other, is_other_reused) = (
-        build_synthetic_corpus(corpus, policy, store) for policy in policies
+        STAGE.build(store, SynthesisParams(corpus=corpus, policy=policy)) for policy in policies
     )
     report = json.loads((first.path / REPORT).read_text())
 

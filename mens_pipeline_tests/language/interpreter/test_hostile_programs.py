@@ -71,12 +71,12 @@ def test_forty_hostile_programs() -> None:
     assert len(_BODIES) == 40
     sources = [f"@test fn t() {{ {body} }}" for body, _ in _BODIES.values()]
     with Sandbox(2, _LIMITS) as sandbox:
-        told = [_told(report) for report in sandbox.map(sources)]
+        details = [_told(report) for report in sandbox.map(sources)]
         after = [sandbox.run(_OK).passed for _ in range(4)]
     expected = {name: wanted for name, (_, wanted) in _BODIES.items()}
     disagreements = {
         name: f"{found}, expected {expected[name]}"
-        for name, found in zip(_BODIES, told, strict=True)
+        for name, found in zip(_BODIES, details, strict=True)
         if found != expected[name]
     }
 

@@ -157,15 +157,15 @@ def test_serving_in_this_process() -> None:
     request = Request(_OK, None, Limits(), 3, Features(database=True))
     hidden = Request("fn f() to int { return 1 }", "@test fn t() { assert(f() is 1) }", Limits(), 0, Features())
     lines = b"".join(json.dumps(asdict(line)).encode() + b"\n" for line in (request, hidden))
-    answers = io.BytesIO()
+    completions = io.BytesIO()
     given_up: list[int] = []
 
     def give_up(memory: int) -> dict[str, str]:
         given_up.append(memory)
         return {"files": ""}
 
-    main(5, io.BytesIO(b"null\n" + lines), answers, give_up)
-    kept, *reports = answers.getvalue().splitlines()
+    main(5, io.BytesIO(b"null\n" + lines), completions, give_up)
+    kept, *reports = completions.getvalue().splitlines()
 
     assert given_up == [5]
     assert json.loads(kept) == {"files": ""}

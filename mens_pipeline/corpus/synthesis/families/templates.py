@@ -20,14 +20,14 @@ from jinja2 import nodes
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from mens_pipeline.corpus.synthesis.families.vocabulary import DRAWS, FILTERS, WORDS, load_banks
 from mens_pipeline.corpus.synthesis.words import ask, load_words
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language import CONSTRUCTS, Mode
 from mens_pipeline.storage.files import read_regular
-from mens_pipeline.storage.validation import errors_in
+from mens_pipeline.storage.validation import Strict, errors_in
 
 _FILES: Final = "*.vox.jinja"
 _WAY: Final = "_way"
@@ -45,7 +45,7 @@ _OWN_ERRORS: Final = (jinja2.TemplateError, TypeError, ValueError, LookupError, 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A request and the program that answers it.
+    """A prompt and the program that completes it.
 
     `template` is what made it (`table/catalogue`), `construct` what it teaches, a name of `CONSTRUCTS`. The response is
     code alone, ending in one newline, and the front end accepts it.
@@ -72,21 +72,15 @@ class Family:
     place: str
 
 
-class _Family(BaseModel):
+class _Family(Strict):
     """The header of a family; the first part of its name is the construct, unless `construct` names another one."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     family: str = Field(pattern=r"^[a-z0-9_]+/[a-z0-9_]+$")
     teaches: str = Field(default="", alias="construct")
     mode: Mode = Mode.SOURCE
 
 
-class _Part(BaseModel):
-    """The header of a part."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Part(Strict):
     part: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
     takes: str = ""
 
@@ -106,7 +100,6 @@ class _Section:
 
     @property
     def name(self) -> str:
-        """The name of the family or part."""
         return self.header.family if isinstance(self.header, _Family) else self.header.part
 
     @property
@@ -114,8 +107,7 @@ class _Section:
         """The file and the line where it begins."""
         return f"{self.path}:{self.line}"
 
-    def refused(self, message: str, line: int = 0) -> ConfigurationError:
-        """Return an error with the place in the file."""
+    def error(self, message: str, line: int = 0) -> ConfigurationError:
         return ConfigurationError(f"{self.path}:{line or self.line}: {self.name}: {message}")
 
 
@@ -130,7 +122,7 @@ def load_families(folder: Path = Path(__file__).parent) -> tuple[Family, ...]:
     sections: dict[str, _Section] = {}
     for section in (section for path in sorted(folder.glob(_FILES)) for section in _sections(path)):
         if section.name in sections:
-            raise section.refused(f"{sections[section.name].place} has the same name. Rename one.")
+            raise section.error(f"{sections[section.name].place} has the same name. Rename one.")
         sections[section.name] = section
     parts = {name: part.header.takes.split() for name, part in sections.items() if isinstance(part.header, _Part)}
     templates = {name: _compile(section, environment, parts) for name, section in sections.items()}
@@ -171,7 +163,7 @@ def _sections(path: Path) -> Iterator[_Section]:
         if isinstance(section.header, _Family) and not (
             len(marks) == len(_SHAPE) and all(map(re.fullmatch, _SHAPE, marks))
         ):
-            raise section.refused(
+            raise section.error(
                 f"its lines that begin with `---` are {marks}. Write the draws, `--- request` (or `--- request about "
                 "DOMAIN`, or `--- request as it stands`), what is asked for, `--- program`, and the program."
             )
@@ -221,7 +213,7 @@ def _compile(section: _Section, environment: jinja2.Environment, parts: Mapping[
         _check(section, tree, environment, parts)
         code = environment.compile(tree, section.name, str(section.path))
     except jinja2.TemplateSyntaxError as error:
-        raise section.refused(f"{error.message}. Correct it.", error.lineno) from error
+        raise section.error(f"{error.message}. Correct it.", error.lineno) from error
     return environment.template_class.from_code(environment, code, environment.globals)
 
 
@@ -233,7 +225,7 @@ def _check(
     known = {*environment.globals, *DRAWS, *given, "part", "each", "loop"} | {n.name for n in names if n.ctx != "load"}
     for name in names:
         if name.name not in known:
-            raise section.refused(
+            raise section.error(
                 f"`{name.name}` is no draw of it, no bank and no function. Correct the name, or set it above.",
                 name.lineno,
             )
@@ -247,7 +239,7 @@ def _check_part(section: _Section, call: nodes.Call, parts: Mapping[str, Sequenc
     given = [argument.key for argument in call.kwargs] + ["row"] * (len(call.args) - 1)
     if sorted(given) != sorted(parts.get(name, ("", ""))):
         wanted = f"it takes {', '.join(parts[name]) or 'nothing'}" if name in parts else f"there are {', '.join(parts)}"
-        raise section.refused(f"part {name!r} with {', '.join(given) or 'nothing'}: {wanted}. Correct it.", call.lineno)
+        raise section.error(f"part {name!r} with {', '.join(given) or 'nothing'}: {wanted}. Correct it.", call.lineno)
 
 
 def _family(section: _Section, header: _Family, templates: Mapping[str, jinja2.Template]) -> Family:
@@ -263,7 +255,6 @@ def _family(section: _Section, header: _Family, templates: Mapping[str, jinja2.T
 
 
 def _draw(name: str, templates: Mapping[str, jinja2.Template], random: Random) -> tuple[str, str]:
-    """Draw a request and a program."""
     draws: dict[str, Any] = {name: partial(function, random) for name, function in DRAWS.items()}
 
     def part(name: str, /, **given: Any) -> object:

@@ -7,17 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Any, Final
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    StrictBool,
-    StrictFloat,
-    StrictInt,
-    StrictStr,
-    field_validator,
-    model_validator,
-)
 from pydantic import Field as Described
+from pydantic import StrictBool, StrictFloat, StrictInt, StrictStr, field_validator, model_validator
 
 from mens_pipeline.corpus.synthesis.tasks.drafts import assertion
 from mens_pipeline.corpus.synthesis.tasks.draw import draw_function
@@ -35,6 +26,7 @@ from mens_pipeline.corpus.synthesis.words import (
     with_article,
 )
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
 
 _LINE: Final = 96
@@ -135,12 +127,10 @@ def _record_of(columns: Sequence[str]) -> Callable[..., Any]:
     return namedtuple("record", columns)  # noqa: PYI024 - the file names them
 
 
-class _Bank(BaseModel):
+class _Bank(Strict):
     """Rows with named columns, or a list of values, whose columns are none."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    columns: list[Annotated[str, Described(pattern=r"^[a-z][a-z0-9_]*$")]] = []
+    columns: list[Annotated[str, Described(pattern=r"^[a-z][a-z0-9_]*$")]] = Described(default_factory=list)
     rows: Annotated[list[_Value], Described(min_length=1)]
 
     @field_validator("columns")
@@ -175,11 +165,7 @@ class _Bank(BaseModel):
         return self
 
 
-class _Banks(BaseModel):
-    """A file of banks."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class _Banks(Strict):
     banks: dict[str, _Bank]
 
 

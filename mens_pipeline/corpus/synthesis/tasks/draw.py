@@ -81,8 +81,8 @@ def draw_tasks(
 ) -> Iterator[TrainingPair]:
     """Yield executable tasks without end, no two with the same completion; the same for any number of workers.
 
-    Every answer is accepted by the front end, its names and types hold, and it was run: the examples of the prompt are
-    what it returned, and its hidden tests (`tests`) refuse every changed body that any observed call tells from it.
+    Every completion is accepted by the front end, its names and types hold, and it was run: the examples of the prompt
+    are what it returned, and its hidden tests (`tests`) refuse every changed body that any observed call tells from it.
     Another seed gives others. `dropped` takes the template of each task whose names or types do not hold.
 
     Raises:
@@ -272,7 +272,6 @@ class _Fit:
         self.random = random
 
     def value(self, value: Value, name: str) -> Value:
-        """Fit a drawn value to what is promised of it."""
         wanted = self.inputs.get(name)
         if isinstance(value, list):
             items = [self.value(item, name) for item in value]

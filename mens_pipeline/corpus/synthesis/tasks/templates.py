@@ -7,9 +7,10 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
 
 BANKS: Final = "banks.yaml"
@@ -26,10 +27,8 @@ Hole = str | list[str]
 """A range of ints (`2..9`, `low+1..low+9`), banks (`@int_tests`, `@strs+names`), or a list to choose from."""
 
 
-class Atom(BaseModel):
+class Atom(Strict):
     """A task with holes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=r"[a-z][a-z0-9_]*", description="Its family, unless `family` says more.")
     level: int = Field(ge=0, le=5, description="0 one expression to 5 two declarations.")
@@ -48,18 +47,14 @@ class Atom(BaseModel):
     inputs: str = Field(default="", description="What arguments are: `n=0..40, line=csv`.")
 
 
-class Banks(BaseModel):
+class Banks(Strict):
     """Fragments by the name of their bank: each has a `name`, a `code`, words, and perhaps holes of its own."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     banks: dict[str, Annotated[list[dict[str, str | dict[str, Hole]]], Field(min_length=1)]]
 
 
-class Atoms(BaseModel):
+class Atoms(Strict):
     """A file of atoms."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     atoms: list[Atom]
 
@@ -241,7 +236,6 @@ def _is_readable(text: str) -> bool:
 
 
 def _references(text: str) -> Iterator[tuple[str, str | None]]:
-    """Yield every hole and attribute that a template refers to."""
     while (found := _REFERENCE.search(text)) is not None:
         name, attribute, argument, short = found.groups()
         yield short or name, attribute or ("code" if argument is not None else None)

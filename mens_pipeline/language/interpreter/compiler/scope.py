@@ -129,7 +129,7 @@ class Scope:
         """Compile an expression that runs or not by itself, such as a match arm.
 
         Returns:
-            Its code, and the steps that whoever runs it must charge.
+            Its code, and the steps that its caller must charge.
         """
         outside = self.layout.cost
         self.layout.cost = 0

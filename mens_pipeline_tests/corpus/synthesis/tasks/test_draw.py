@@ -126,8 +126,8 @@ def test_every_atom_gives_tasks(atom: Atom) -> None:
     banks = load_tasks()[1]
     kept = 0
     for number, code in enumerate(atom.code * 2):
-        told = atom.model_copy(update={"code": [code], "says": [atom.says[number % len(atom.says)]]})
-        draft = draft_task(told, banks, Random(number), str(number))  # noqa: S311 - a reproducible draw
+        details = atom.model_copy(update={"code": [code], "says": [atom.says[number % len(atom.says)]]})
+        draft = draft_task(details, banks, Random(number), str(number))  # noqa: S311 - a reproducible draw
         module = analyze(draft.program).module
 
         assert module is not None, draft.program
@@ -162,8 +162,8 @@ def test_tasks_that_say_nothing_are_left_out(monkeypatch: pytest.MonkeyPatch) ->
         "edges": [],
         "level": 0,
     }
-    told = {**texts, "name": "same", "says": ["returns 1", "gives 1"], "code": ["return 1", "return 1 + n - n"]}
-    monkeypatch.setattr(draw, "load_tasks", lambda: ((atom.model_copy(update=told),), {}))
+    details = {**texts, "name": "same", "says": ["returns 1", "gives 1"], "code": ["return 1", "return 1 + n - n"]}
+    monkeypatch.setattr(draw, "load_tasks", lambda: ((atom.model_copy(update=details),), {}))
     monkeypatch.setattr(draw, "is_heldout_family", lambda _name: False)
     monkeypatch.setattr(draw, "_MOST_TRIES", 300)
 

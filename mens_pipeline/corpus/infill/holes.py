@@ -1,0 +1,178 @@
+"""Holes in a program: pieces that a person writes at once, cut along its syntax tree.
+
+Holes along the tree teach more than holes at random places (AST-FIM, arXiv:2506.00204). A third of them begin within a
+token, as a cursor often does.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from mens_pipeline.corpus.schema.training_pair import HoleKind
+from mens_pipeline.language import Token, tokenize
+from mens_pipeline.language.ast import (
+    Call,
+    Decorator,
+    Expr,
+    Field,
+    FormField,
+    MachineState,
+    MethodCall,
+    Module,
+    Node,
+    ReactiveMember,
+    StateField,
+    Statement,
+    Transition,
+    Variant,
+    walk,
+)
+
+QUOTAS: Final[dict[HoleKind, float]] = {
+    HoleKind.LINE: 0.46,
+    HoleKind.EXPRESSION: 0.10,
+    HoleKind.ARGUMENTS: 0.08,
+    HoleKind.STATEMENT: 0.12,
+    HoleKind.STATEMENTS: 0.07,
+    HoleKind.BODY: 0.07,
+    HoleKind.FIELD: 0.06,
+    HoleKind.DECORATOR: 0.04,
+}
+"""Share of each kind among the holes of programs that have all of them; together 1."""
+
+MAX_LINES: Final = 8
+"""Lines of a hole; longer ones are not what is completed at a cursor."""
+
+_WITHIN_TOKEN: Final = 1 / 3
+_MOST_STATEMENTS: Final = 4
+_FIELDS: Final = (Field, FormField, MachineState, ReactiveMember, StateField, Transition, Variant)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Hole:
+    """A piece of a program, by the characters before its first and up to its last."""
+
+    start: int
+    end: int
+    kind: HoleKind
+
+
+def draw_holes(source: str, module: Module, number: int, random: Random) -> tuple[Hole, ...]:
+    """Draw holes of a program, each kind by its quota; no two begin at the same character.
+
+    Args:
+        source: A program that the front end accepts.
+        module: Its syntax tree.
+        number: How many at most; a short program has fewer.
+        random: Decides which.
+
+    Returns:
+        Holes in the order of the program; none holds white space or comments alone, or ends with white space.
+    """
+    tokens = tokenize(source)
+    spans = _Spans(source, tokens)
+    by_kind = {kind: spans.usable(find(source, module, tokens)) for kind, find in _FINDERS.items()}
+    drawn: dict[int, Hole] = {}
+    while len(drawn) < number and any(by_kind.values()):
+        kinds = [kind for kind, found in by_kind.items() if found]
+        (kind,) = random.choices(kinds, [QUOTAS[kind] for kind in kinds])
+        start, end = by_kind[kind].pop(random.randrange(len(by_kind[kind])))
+        if random.random() < _WITHIN_TOKEN:
+            start = spans.within_token(start, end, random)
+        drawn.setdefault(start, Hole(start, end, kind))
+    return tuple(sorted(drawn.values()))
+
+
+class _Spans:
+    """The tokens of a program by where they begin."""
+
+    def __init__(self, source: str, tokens: tuple[Token, ...]) -> None:
+        self._source = source
+        self._at = {token.start: token for token in tokens}
+        # Brackets alone are closed by every editor.
+        self._words = [token.start for token in tokens if not token.is_trivia and any(map(str.isalnum, token.text))]
+
+    def usable(self, found: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return what may be a hole: behind something, with a word or number in code, of at most `MAX_LINES` lines."""
+        trimmed = {(start, start + len(self._source[start:end].rstrip())) for start, end in found}
+        return sorted((start, end) for start, end in trimmed if self._is_usable(start, end))
+
+    def _is_usable(self, start: int, end: int) -> bool:
+        words = range(bisect_left(self._words, start), bisect_left(self._words, end))
+        return start > 0 and len(words) > 0 and self._source.count("\n", start, end) < MAX_LINES
+
+    def within_token(self, start: int, end: int, random: Random) -> int:
+        """Return a place within the first token of a hole; its start where hardly anything would be left."""
+        token = self._at.get(start)
+        length = 0 if token is None else min(token.end, end) - start
+        place = start + random.randrange(1, length) if length > 1 else start
+        return place if any(map(str.isalnum, self._source[place:end])) else start
+
+
+def _lines(source: str, _module: Module, tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
+    """Yield the rest of each line from each of its tokens on, but for lines that end within a token."""
+    begun: list[int] = []
+    for token in tokens:
+        if token.kind == "NL":
+            yield from ((start, token.start) for start in begun)
+            begun = []
+        elif "\n" in token.text:
+            begun = []
+        elif not token.is_trivia:
+            begun.append(token.start)
+    yield from ((start, len(source)) for start in begun)
+
+
+def _decorators(_source: str, module: Module, tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
+    """Yield decorators of functions, and the words that make a declaration an endpoint, a table or a test."""
+    yield from ((node.start, node.end) for node in walk(module) if isinstance(node, Decorator))
+    line_end = {token.start: token.end for token in tokens if token.text.startswith("@")}
+    yield from line_end.items()
+
+
+def _nodes_of(kinds: object) -> Callable[[str, Module, tuple[Token, ...]], Iterator[tuple[int, int]]]:
+    def find(_source: str, module: Module, _tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
+        return ((node.start, node.end) for node in walk(module) if isinstance(node, kinds))  # type: ignore[arg-type]
+
+    return find
+
+
+def _arguments(_source: str, module: Module, _tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
+    for node in walk(module):
+        if isinstance(node, Call | MethodCall) and node.arguments:
+            yield node.arguments[0].start, node.arguments[-1].end
+
+
+def _statement_lists(module: Module) -> Iterator[tuple[Node, ...]]:
+    for node in walk(module):
+        for name in ("body", "then", "otherwise", "statements"):
+            found = getattr(node, name, None)
+            if isinstance(found, tuple) and found:
+                yield found
+
+
+def _runs(_source: str, module: Module, _tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
+    """Yield two and more statements in a row that are not all of their block."""
+    for statements in _statement_lists(module):
+        for first in range(len(statements)):
+            for last in range(first + 1, min(first + _MOST_STATEMENTS, len(statements))):
+                if last - first + 1 < len(statements):
+                    yield statements[first].start, statements[last].end
+
+
+def _bodies(_source: str, module: Module, _tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
+    return ((statements[0].start, statements[-1].end) for statements in _statement_lists(module))
+
+
+_FINDERS: Final[dict[HoleKind, Callable[[str, Module, tuple[Token, ...]], Iterator[tuple[int, int]]]]] = {
+    HoleKind.LINE: _lines,
+    HoleKind.EXPRESSION: _nodes_of(Expr),
+    HoleKind.ARGUMENTS: _arguments,
+    HoleKind.STATEMENT: _nodes_of(Statement),
+    HoleKind.STATEMENTS: _runs,
+    HoleKind.BODY: _bodies,
+    HoleKind.FIELD: _nodes_of(_FIELDS),
+    HoleKind.DECORATOR: _decorators,
+}

@@ -1,0 +1,204 @@
+"""Infill rows of programs that train: the workspace first, synthetic programs fewer, and no line that is held out."""
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from random import Random
+from typing import Final
+
+from pydantic import Field
+
+from mens_pipeline.corpus.curate.validate import parsed_code
+from mens_pipeline.corpus.infill.holes import Hole, draw_holes
+from mens_pipeline.corpus.schema.account import Account, counts_of
+from mens_pipeline.corpus.schema.reasons import InfillDrop
+from mens_pipeline.corpus.schema.records import SourceKind
+from mens_pipeline.corpus.schema.training_pair import HoleKind, InfillContext, TrainingPair
+from mens_pipeline.language import analyze
+from mens_pipeline.storage.validation import Strict
+
+INFILL: Final = "infill"
+"""The `task_family` of infill rows, and their kind where tokens have shares."""
+ROWS: Final = "infill.jsonl"
+
+_PREFIX_CHARACTERS: Final = 4_000
+_SUFFIX_CHARACTERS: Final = 2_000
+"""Of a program, kept in a row; a model is shown a window of these."""
+
+_COMMON_CHARACTERS: Final = 24
+"""Shorter lines, without white space, stand in many files that have nothing to do with each other."""
+
+_WHOLE: Final = frozenset((SourceKind.VOX_FILE, SourceKind.DOC_BLOCK, SourceKind.SYNTHETIC, SourceKind.TELEMETRY))
+
+
+class InfillPolicy(Strict):
+    """Amount of infill rows."""
+
+    share: float = Field(default=0.3, ge=0, lt=1, description="Share of the rows of the train set at most; 0: none.")
+    per_file: int = Field(default=6, ge=1, le=1_000, description="Holes of one program of the workspace, at most.")
+    synthetic_share: float = Field(
+        default=0.25, ge=0, le=1, description="Share of the synthetic programs in which one hole is cut."
+    )
+    seed: int = Field(default=0, ge=0, description="Decides which holes.")
+
+
+class InfillReport(Strict):
+    """Counts over infill rows: by kind, by lines of what was cut out; programs and holes that gave none by reason."""
+
+    num_rows: int
+    kinds: dict[str, int]
+    lines: dict[int, int]
+    dropped: dict[str, int]
+
+
+@dataclass(kw_only=True)
+class InfillRows(Account[InfillDrop]):
+    """Infill rows, and what gave none: programs without a hole, and holes that are dropped."""
+
+    rows: list[TrainingPair] = field(default_factory=list)
+
+    def report(self) -> InfillReport:
+        """Return the counts as a report has them."""
+        kinds = Counter(row.infill.kind for row in self.rows if row.infill is not None)
+        lines = Counter(row.response.count("\n") + 1 for row in self.rows)
+        return InfillReport(
+            num_rows=self.kept,
+            kinds=counts_of(HoleKind, kinds),
+            lines=dict(sorted(lines.items())),
+            dropped=counts_of(InfillDrop, self.dropped),
+        )
+
+
+def cut_rows(
+    pairs: Iterable[TrainingPair],
+    heldout: Iterable[TrainingPair],
+    policy: InfillPolicy,
+    accepted: Iterable[TrainingPair] = (),
+) -> InfillRows:
+    """Cut holes in the programs of pairs that train.
+
+    Args:
+        pairs: What trains, after the split. Declarations of a file that is there as a whole are passed over.
+        heldout: What evaluates: no row asks for a line of it, unless that is short enough to be common.
+        policy: How many holes.
+        accepted: Infill rows of users, which come first, where the same holds for them.
+    """
+    rows, seen, lines = InfillRows(), set[bytes](), HeldoutLines(heldout)
+    for row, program, hole in chain(_accepted_rows(accepted), _cut(pairs, policy, rows)):
+        rows.seen += 1
+        if lines.holds(program, hole):
+            rows.dropped[InfillDrop.HELD_OUT_LINES] += 1
+        elif row.digest in seen:
+            rows.dropped[InfillDrop.DUPLICATE] += 1
+        else:
+            seen.add(row.digest)
+            rows.rows.append(row)
+            rows.kept += 1
+    rows.check()
+    return rows
+
+
+def _accepted_rows(accepted: Iterable[TrainingPair]) -> Iterator[tuple[TrainingPair, str, Hole]]:
+    """Yield infill rows, each with as much of its program as it holds, and its hole there."""
+    for row in accepted:
+        assert row.infill is not None, "an infill row"  # noqa: S101 - our own impossibility
+        program = row.prompt + row.response + row.infill.suffix
+        yield row, program, Hole(len(row.prompt), len(row.prompt + row.response), row.infill.kind)
+
+
+def _cut(
+    pairs: Iterable[TrainingPair], policy: InfillPolicy, rows: InfillRows
+) -> Iterator[tuple[TrainingPair, str, Hole]]:
+    """Yield new rows, each with its program and its hole there."""
+    for pair in _programs(pairs, policy, rows):
+        for hole in _holes_of(pair, policy, rows):
+            yield make_row(pair, hole), pair.response, hole
+
+
+def make_row(pair: TrainingPair, hole: Hole) -> TrainingPair:
+    """Return the row that asks for a piece of the program of a pair."""
+    source = pair.response
+    context = InfillContext(kind=hole.kind, suffix=source[hole.end : hole.end + _SUFFIX_CHARACTERS])
+    return pair.model_copy(
+        update={
+            "prompt": source[max(0, hole.start - _PREFIX_CHARACTERS) : hole.start],
+            "response": source[hole.start : hole.end],
+            "task_family": INFILL,
+            "tests": None,
+            "infill": context,
+        }
+    )
+
+
+class HeldoutLines:
+    """The lines of held-out programs that are too long to stand in several files by chance."""
+
+    def __init__(self, heldout: Iterable[TrainingPair]) -> None:
+        """Take up the lines of all programs."""
+        self._lines = {
+            line for pair in heldout for line in map(_collapse, pair.response.splitlines()) if _is_rare(line)
+        }
+
+    def holds(self, source: str, hole: Hole) -> bool:
+        """Check whether a whole line that a hole touches, or the piece itself, stands in a held-out program."""
+        start = source.rfind("\n", 0, hole.start) + 1
+        end = source.find("\n", hole.end)
+        whole = source[start : end if end >= 0 else len(source)].splitlines()
+        return any(_collapse(line) in self._lines for line in (*whole, source[hole.start : hole.end]))
+
+
+def _is_rare(line: str) -> bool:
+    return len(line.replace(" ", "")) >= _COMMON_CHARACTERS
+
+
+def _collapse(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _programs(pairs: Iterable[TrainingPair], policy: InfillPolicy, rows: InfillRows) -> Iterator[TrainingPair]:
+    """Yield the programs to cut, each once: whole files before declarations; count the others by reason."""
+    by_file: defaultdict[str, list[TrainingPair]] = defaultdict(list)
+    for number, pair in enumerate(pairs):
+        if pair.infill is None:
+            by_file[pair.source.path if pair.source is not None else f"row {number}"].append(pair)
+    for path, found in by_file.items():
+        whole = [pair for pair in found if pair.source is None or pair.source.kind in _WHOLE]
+        rows.seen += len(found) - len(whole) if whole else 0
+        rows.dropped[InfillDrop.PART_OF_FILE] += len(found) - len(whole) if whole else 0
+        texts = set[str]()
+        for pair in whole or found:
+            if pair.response in texts:
+                continue
+            texts.add(pair.response)
+            if _is_synthetic(pair) and _dice(policy, path, pair).random() >= policy.synthetic_share:
+                rows.seen += 1
+                rows.dropped[InfillDrop.SAMPLED_OUT] += 1
+            else:
+                yield pair
+
+
+def _holes_of(pair: TrainingPair, policy: InfillPolicy, rows: InfillRows) -> Sequence[Hole]:
+    """Draw the holes of a program; one that has none is counted with its reason."""
+    code = parsed_code(pair)
+    module = analyze(*code).module if code is not None else None
+    if module is None:
+        rows.seen += 1
+        rows.dropped[InfillDrop.NO_PROGRAM] += 1
+        return ()
+    number = 1 if _is_synthetic(pair) else policy.per_file
+    holes = draw_holes(pair.response, module, number, _dice(policy, "holes", pair))
+    if not holes:
+        rows.seen += 1
+        rows.dropped[InfillDrop.NO_HOLE] += 1
+    return holes
+
+
+def _is_synthetic(pair: TrainingPair) -> bool:
+    return pair.source is not None and pair.source.kind is SourceKind.SYNTHETIC
+
+
+def _dice(policy: InfillPolicy, purpose: str, pair: TrainingPair) -> Random:
+    digest = hashlib.sha256(pair.response.encode("utf-8", "surrogatepass")).hexdigest()
+    return Random(f"{policy.seed}:{purpose}:{digest}")  # noqa: S311 - a reproducible draw, no secret

@@ -1,0 +1,69 @@
+"""Pieces that were accepted at a cursor, as rows of a telemetry table: redacted before they are written.
+
+The table is an SQLite file of its own, named to `mens serve`; the night reads it like any other telemetry.
+"""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from mens_pipeline.corpus.telemetry.redaction import redact
+from mens_pipeline.errors import ConfigurationError
+
+_REPLACEMENT: Final = "\ufffd"
+"""The replacement character: a decoder writes it for bytes that are not valid UTF-8."""
+_SECONDS: Final = 5.0
+"""Timeout of SQLite while another process holds the lock."""
+_COLUMNS: Final = ("query", "optimal_response", "suffix")
+_CREATE: Final = (
+    "CREATE TABLE IF NOT EXISTS AgentTelemetry (id INTEGER PRIMARY KEY, query TEXT, optimal_response TEXT, suffix TEXT)"
+)
+_INSERT: Final = "INSERT INTO AgentTelemetry (query, optimal_response, suffix) VALUES (?, ?, ?)"
+
+
+class AcceptedPieces:
+    """The table; each call opens the file by itself, so any thread may call."""
+
+    def __init__(self, path: Path) -> None:
+        """Make the table where it is not there.
+
+        Raises:
+            ConfigurationError: The file cannot be written, or holds another table of that name.
+        """
+        self._path = path
+        try:
+            # It holds code: nobody else reads it.
+            path.touch(mode=0o600)
+            with closing(self._connect()) as connection, connection:
+                connection.execute(_CREATE)
+                found = {row[1] for row in connection.execute("PRAGMA table_info(AgentTelemetry)")}
+        except (OSError, sqlite3.Error) as error:
+            message = f"{path}: accepted pieces cannot be written there ({error}). Name another file."
+            raise ConfigurationError(message) from error
+        if missing := [column for column in _COLUMNS if column not in found]:
+            lacks = f"its table AgentTelemetry has no column {', '.join(missing)}"
+            raise ConfigurationError(f"{path}: {lacks}. Name a file of its own.")
+
+    def add(self, prefix: str, piece: str, suffix: str) -> bool:
+        """Add a piece with what stands around it, redacted.
+
+        Returns:
+            False, and nothing is written, where nothing stands before the piece, a part of it is no character, or
+            something that must not be told reaches over one of its edges.
+
+        Raises:
+            sqlite3.Error: The file cannot be written any more.
+        """
+        before, behind = redact(prefix).text, redact(suffix).text
+        whole = redact(prefix + piece + suffix).text
+        rest = whole.removeprefix(before)
+        middle = rest.removesuffix(behind) if behind else rest
+        if before + middle + behind != whole or not before.strip() or not middle.strip() or _REPLACEMENT in middle:
+            return False
+        with closing(self._connect()) as connection, connection:
+            connection.execute(_INSERT, (before, middle, behind))
+        return True
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, timeout=_SECONDS)

@@ -1,0 +1,344 @@
+"""The suite `infill`: holes in held-out programs, and what the pieces that models write into them are worth.
+
+The unit of every interval is the file, since holes of one file are alike.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from functools import cached_property
+from itertools import takewhile
+from math import exp
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from mens_pipeline.corpus.curate.validate import parsed_code
+from mens_pipeline.corpus.infill.holes import draw_holes
+from mens_pipeline.corpus.schema.records import SourceKind
+from mens_pipeline.corpus.schema.training_pair import HoleKind, TrainingPair, read_pairs
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.infill_results import Abstention, InfillModel, InfillResults, InsertRates, InsertScore
+from mens_pipeline.evaluation.judge import FEATURES, errors_beside
+from mens_pipeline.evaluation.ngram import NgramModel
+from mens_pipeline.evaluation.statistics import Paired, Rate, compare_paired, mean_rate
+from mens_pipeline.inference.generation import Completion, Decoding, EvaluationConfig, Request, Syntax, as_served
+from mens_pipeline.language import Mode, analyze
+from mens_pipeline.language.interpreter import Sandbox
+from mens_pipeline.models.adapter import TrainingManifest
+from mens_pipeline.storage.store import digest_of, key_of
+
+_SEED: Final = "infill suite"
+_AROUND: Final = 160
+"""Characters before and behind a hole that are kept with a score, for people."""
+INFILL: Final = "infill"
+LINE_MODELS: Final[Mapping[InfillModel, str]] = {"left_to_right": "infill_left_to_right", "base": "infill_base"}
+"""Models without a suffix -> their generations."""
+CHAMPION: Final = "infill_champion"
+
+
+@dataclass(frozen=True)
+class InfillTask:
+    """A hole in a held-out program.
+
+    Attributes:
+        id: Its name, `infill/0007`.
+        file: The source file.
+        kind: What was cut out.
+        prefix: All that stands before the hole.
+        middle: What was cut out.
+        suffix: All that stands behind it.
+        mode: How the program is read.
+        has_tests: Whether the program has tests of its own, which it passes.
+    """
+
+    id: str
+    file: str
+    kind: HoleKind
+    prefix: str
+    middle: str
+    suffix: str
+    mode: Mode
+    has_tests: bool
+
+    def insert(self, piece: str) -> str:
+        """Return the program with a piece in the hole."""
+        return self.prefix + piece + self.suffix
+
+    @cached_property
+    def known_errors(self) -> int:
+        """Errors in names and types that the program has as it is."""
+        return len(errors_beside("", self.insert(self.middle), self.mode, frozenset()))
+
+    def request(self, window: int, *, is_prefix_alone: bool = False) -> Request:
+        """Return the request to a model that is shown so many tokens."""
+        suffix = None if is_prefix_alone else self.suffix
+        return Request(task=self.id, prompt=self.prefix, mode=self.mode, suffix=suffix, window=window)
+
+
+def infill_tasks(
+    pairs: Iterable[TrainingPair], number: int, fits: Callable[[str], bool] = lambda _text: True
+) -> tuple[InfillTask, ...]:
+    """Cut holes in held-out programs, spread evenly over the files; the same ones every time.
+
+    Args:
+        pairs: Held-out pairs; of each file the whole program is taken, and no program twice.
+        number: Holes at most.
+        fits: Whether a piece is short enough to be written.
+    """
+    programs: dict[tuple[str, str], Mode] = {}
+    for pair in pairs:
+        is_whole = pair.source is not None and pair.source.kind is SourceKind.VOX_FILE
+        code = parsed_code(pair) if is_whole else None
+        if code is not None and pair.source is not None and analyze(*code).ok:
+            programs.setdefault((pair.source.path, code[0]), code[1])
+    tested = _pass_their_tests([source for (_, source), mode in programs.items() if mode is Mode.SOURCE])
+    per_file = -(-number // max(1, len(programs)))
+    tasks: list[InfillTask] = []
+    for (path, source), mode in sorted(programs.items()):
+        module = analyze(source, mode).module
+        assert module is not None, "accepted above"  # noqa: S101 - our own impossibility
+        dice = Random(f"{_SEED}:{hashlib.sha256(source.encode()).hexdigest()}")  # noqa: S311 - a reproducible draw
+        for hole in draw_holes(source, module, per_file, dice):
+            middle = source[hole.start : hole.end]
+            if fits(middle):
+                parts = (source[: hole.start], middle, source[hole.end :])
+                tasks.append(InfillTask(f"infill/{len(tasks):04}", path, hole.kind, *parts, mode, source in tested))
+    # What is over the number is left out by chance, not from the last files alone.
+    kept = sorted(tasks, key=lambda task: hashlib.sha256(task.id.encode()).digest())[:number]
+    return tuple(sorted(kept, key=lambda task: task.id))
+
+
+def _pass_their_tests(programs: Sequence[str]) -> frozenset[str]:
+    """Return the programs that have tests and pass them."""
+    with Sandbox(2, features=FEATURES) as sandbox:
+        reports = zip(programs, sandbox.map(programs), strict=True)
+        return frozenset(program for program, report in reports if report.passed)
+
+
+@dataclass(frozen=True)
+class InfillSuite:
+    """What an adapter is asked at cursors.
+
+    Attributes:
+        tasks: All holes; `lines` are those that models without a suffix are asked for.
+        window: Tokens around a cursor that are shown, as in training.
+        decoding: How pieces are written; the adapter alone gets a second try.
+        ngram: What an n-gram over the train set writes.
+    """
+
+    tasks: tuple[InfillTask, ...]
+    lines: tuple[InfillTask, ...]
+    window: int
+    decoding: Decoding
+    ngram: tuple[Completion, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what is asked, and how."""
+        holes = [[task.file, str(task.kind), len(task.prefix), task.middle] for task in self.tasks]
+        asked = {"holes": holes, "lines": [task.id for task in self.lines], "window": self.window}
+        ngram = [completion.text for completion in self.ngram]
+        return key_of({**asked, "ngram": ngram, "decoding": self.decoding.model_dump(mode="json")})
+
+
+def infill_suite(
+    heldout: Path, train: Path, manifest: TrainingManifest, config: EvaluationConfig, fits: Callable[[str], bool]
+) -> InfillSuite | None:
+    """Build the suite for an adapter.
+
+    Args:
+        heldout: Held-out pairs, JSON lines.
+        train: The train set of the adapter, of which the n-gram is made.
+        manifest: Of the adapter.
+        config: How many holes there are, and how pieces are written.
+        fits: Whether a text is short enough for a piece.
+
+    Returns:
+        None where no holes are asked for, or the adapter was never shown one.
+
+    Raises:
+        RefusedError: The train set is gone or changed.
+    """
+    shown, window = (manifest.result.kinds or {}).get(INFILL), manifest.recipe.infill_window
+    if not config.infill_holes or window is None or shown is None or not shown.tokens_shown:
+        return None
+    if not train.is_file() or digest_of(train) != manifest.train_sha256:
+        found = "changed since" if train.is_file() else "gone"
+        advice = "Restore it, or set infill_holes: 0 in config/evaluation.yaml."
+        raise RefusedError(f"{train}: the train set of this run is {found}; the n-gram is made of it. {advice}")
+    tasks = infill_tasks(read_pairs(heldout), config.infill_holes, fits)
+    if not tasks:
+        return None
+    lines = tuple(task for task in tasks if task.kind is HoleKind.LINE)[: config.infill_lines]
+    model = NgramModel(dict.fromkeys(pair.response for pair in read_pairs(train) if pair.infill is None))
+    texts = ((task, model.complete_line(task.prefix)) for task in lines)
+    ngram = tuple(Completion(task=task.id, sample=0, text=text, num_tokens=1, stopped=True) for task, text in texts)
+    return InfillSuite(tasks, lines, window, infill_decoding(config), ngram)
+
+
+def infill_decoding(config: EvaluationConfig) -> Decoding:
+    """Return how pieces are written: the most likely one, written again where it does not stand."""
+    return Decoding(
+        max_new_tokens=config.infill_tokens, syntax=Syntax.FALLBACK, batch_tokens=config.batch_tokens, seed=config.seed
+    )
+
+
+def score_suite(
+    suite: InfillSuite, completions: Mapping[str, Sequence[Completion]], champion: str | None
+) -> tuple[InfillResults, list[InsertScore]]:
+    """Score what all models wrote into the holes.
+
+    Args:
+        suite: What was asked.
+        completions: By the names of the generations; of the adapter, second tries come behind all others.
+        champion: Key of the adapter in use, if there is one.
+    """
+    own = completions[INFILL]
+    scores: dict[InfillModel, list[InsertScore]] = {
+        "adapter": score_inserts("adapter", suite.tasks, [each for each in own if not each.constrained]),
+        "served": [each for each in score_inserts("served", suite.tasks, as_served(own)) if each.parses],
+        "ngram": score_inserts("ngram", suite.lines, suite.ngram),
+    }
+    for model, name in LINE_MODELS.items():
+        scores[model] = score_inserts(model, suite.lines, completions[name])
+    if champion is not None:
+        first = [each for each in completions[CHAMPION] if not each.constrained]
+        scores["champion"] = score_inserts("champion", suite.tasks, first)
+    return infill_results(scores, suite.window, champion), [score for some in scores.values() for score in some]
+
+
+def score_inserts(
+    model: InfillModel, tasks: Sequence[InfillTask], completions: Iterable[Completion]
+) -> list[InsertScore]:
+    """Score pieces of a model; programs that parse and have tests are run in a sandbox."""
+    by_id = {task.id: task for task in tasks}
+    scores = [_score(model, by_id[each.task], each) for each in completions]
+    tested = [place for place, score in enumerate(scores) if score.parses and by_id[score.task].has_tests]
+    programs = [by_id[scores[place].task].insert(scores[place].piece) for place in tested]
+    if programs:
+        with Sandbox(2, features=FEATURES) as sandbox:
+            for place, report in zip(tested, sandbox.map(programs), strict=True):
+                scores[place] = scores[place].model_copy(update={"passes_tests": report.passed})
+    return scores
+
+
+def _score(model: InfillModel, task: InfillTask, completion: Completion) -> InsertScore:
+    is_line = model in {*LINE_MODELS, "ngram"}
+    piece = completion.text.split("\n", 1)[0] if is_line else completion.text
+    parses = analyze(task.insert(piece), task.mode).ok
+    resolves = parses and len(errors_beside("", task.insert(piece), task.mode, frozenset())) <= task.known_errors
+    return InsertScore(
+        model=model,
+        task=task.id,
+        kind=str(task.kind),
+        file=task.file,
+        piece=piece,
+        exact=piece.split() == task.middle.split(),
+        kept=_num_kept(piece, task.middle) / len(task.middle),
+        similarity=SequenceMatcher(None, piece, task.middle, autojunk=False).ratio(),
+        parses=parses,
+        resolves=resolves,
+        passes_tests=False if task.has_tests else None,
+        stopped=completion.stopped or (is_line and "\n" in completion.text),
+        likelihood=completion.likelihood,
+        before=task.prefix[-_AROUND:],
+        reference=task.middle,
+        after=task.suffix[:_AROUND],
+    )
+
+
+def _num_kept(piece: str, middle: str) -> int:
+    """Return the characters of the longest beginning that two texts share."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(piece, middle, strict=False)))
+
+
+def insert_rates(scores: Sequence[InsertScore]) -> InsertRates:
+    """Compute the figures over some holes, at least one."""
+
+    def rate(share: Callable[[InsertScore], bool], some: Sequence[InsertScore] = scores) -> Rate:
+        return mean_rate([float(share(score)) for score in some], [score.file for score in some])
+
+    return InsertRates(
+        num_holes=len(scores),
+        exact=rate(lambda score: score.exact),
+        parses=rate(lambda score: score.parses),
+        resolves=rate(lambda score: score.resolves),
+        tests=rate(lambda score: bool(score.passes_tests), [s for s in scores if s.passes_tests is not None]),
+        stopped=rate(lambda score: score.stopped),
+        kept=sum(score.kept for score in scores) / max(1, len(scores)),
+        similarity=sum(score.similarity for score in scores) / max(1, len(scores)),
+    )
+
+
+def infill_results(
+    scores: Mapping[InfillModel, Sequence[InsertScore]], window: int, champion: str | None = None
+) -> InfillResults:
+    """Compute the figures of the suite; the adapter is among the models."""
+    own = scores["adapter"]
+    adapter = {score.task: score for score in own}
+    shown = {score.task for score in scores.get("served", ())}
+
+    def compare(others: Sequence[InsertScore]) -> Paired:
+        both = [(other, adapter[other.task]) for other in others]
+        return compare_paired([a.exact for a, _ in both], [b.exact for _, b in both], [a.file for a, _ in both])
+
+    others = {name: some for name, some in scores.items() if name not in {"adapter", "served"} and some}
+    return InfillResults(
+        window=window,
+        shown=mean_rate([float(score.task in shown) for score in own], [score.file for score in own]),
+        models={name: rates_by_kind(some) for name, some in scores.items() if some},
+        champion=champion,
+        exact_difference={name: compare(some) for name, some in others.items()},
+        abstention=abstention_of(own),
+    )
+
+
+def rates_by_kind(scores: Sequence[InsertScore]) -> dict[str, InsertRates]:
+    """Return the figures of all holes, and of each kind that is there."""
+    kinds = [str(kind) for kind in HoleKind if any(score.kind == kind for score in scores)]
+    parts = {kind: insert_rates([score for score in scores if score.kind == kind]) for kind in kinds}
+    return {"all": insert_rates(scores), **parts}
+
+
+_LEAST: Final = 20
+"""Holes of each half that a threshold needs."""
+
+
+def abstention_of(scores: Sequence[InsertScore]) -> Abstention | None:
+    """Choose the threshold that shows half of the holes of one half of the files; measure it on the other half."""
+    measured = [score for score in scores if score.likelihood is not None]
+    files = sorted({score.file for score in measured}, key=lambda file: hashlib.sha256(file.encode()).digest())
+    first = set(files[: len(files) // 2])
+    chosen = sorted(score.likelihood or 0.0 for score in measured if score.file in first)
+    rest = [score for score in measured if score.file not in first]
+    if min(len(chosen), len(rest)) < _LEAST:
+        return None
+    threshold = chosen[len(chosen) // 2]
+    shown = [score for score in rest if (score.likelihood or 0.0) >= threshold]
+    if not shown:
+        return None
+    return Abstention(
+        threshold=threshold,
+        coverage=len(shown) / len(rest),
+        exact_shown=insert_rates(shown).exact,
+        exact_all=insert_rates(rest).exact,
+        calibration_error=_calibration_error(rest),
+    )
+
+
+def _calibration_error(scores: Sequence[InsertScore], num_bins: int = 10) -> float:
+    """Return the expected calibration error of the mean probability of a token as the chance of an exact piece.
+
+    Source:
+        Naeini, Cooper and Hauskrecht 2015, with bins of equal numbers.
+    """
+    ordered = sorted((exp(score.likelihood or 0.0), score.exact) for score in scores)
+    error = 0.0
+    for place in range(num_bins):
+        part = ordered[place * len(ordered) // num_bins : (place + 1) * len(ordered) // num_bins]
+        if part:
+            stated = sum(chance for chance, _ in part) / len(part)
+            error += abs(stated - sum(exact for _, exact in part) / len(part)) * len(part) / len(ordered)
+    return error

@@ -1,0 +1,131 @@
+"""The one place where a cursor in a program becomes the tokens that a model sees: training, evaluation, serving.
+
+A model is shown a window of what stands before and behind the cursor, between marks that its tokenizer has for this
+purpose; where it has none, between special tokens that its chat format does not use, or between words.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, takewhile
+from typing import Final, Literal
+
+from mens_pipeline.models.chat import Encoded, Tokenizer, control_tokens, escape, format_for
+
+Order = Literal["suffix_first", "prefix_first"]
+"""Which side of the cursor is shown first. With the suffix first, what is typed extends what was read already."""
+
+_NATIVE: Final = (
+    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
+    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
+    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
+    ("<\uff5cfim\u2581begin\uff5c>", "<\uff5cfim\u2581hole\uff5c>", "<\uff5cfim\u2581end\uff5c>"),
+    ("▁<PRE>", "▁<SUF>", "▁<MID>"),
+    ("[PREFIX]", "[SUFFIX]", "[MIDDLE]"),
+)
+"""Of Qwen2.5-Coder and Qwen3, of StarCoder and CodeGemma, of Granite, DeepSeek, Code Llama and Codestral."""
+_IDLE: Final = ("<issue_start>", "<issue_closed>", "<issue_comment>")
+"""Special tokens of SmolLM2 that neither its chat format nor programs use."""
+_WORDS: Final = ("<prefix>", "<suffix>", "<middle>")
+
+_TOKEN_CHARACTERS: Final = 16
+"""Characters of a token at most, in a text that is worth reading."""
+_SUFFIX_SHARE: Final = 0.25
+"""Of a window, for what stands behind the cursor."""
+_SUFFIX_FIRST: Final = 0.7
+"""Share of training rows with the suffix first; the others keep a model able to read both orders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Texts that stand before the prefix, the suffix and the middle; each is one token unless `are_words`."""
+
+    prefix: str
+    suffix: str
+    middle: str
+    are_words: bool = False
+
+
+def marks_of(tokenizer: Tokenizer) -> Marks:
+    """Return the marks of a tokenizer: its own, else idle special tokens, else words."""
+    known = {token.content for token in tokenizer.added_tokens_decoder.values()}
+    for marks in (*_NATIVE, _IDLE):
+        if known.issuperset(marks):
+            return Marks(*marks)
+    return Marks(*_WORDS, are_words=True)
+
+
+def split_at_marks(text: str) -> tuple[str, str] | None:
+    """Return what stands before and behind the cursor of a prompt that a client has put between marks itself.
+
+    The marks are those of any base that has some, in the order of prefix, suffix, middle; None where there are none.
+    """
+    for before, behind, middle in _NATIVE:
+        if text.startswith(before) and text.endswith(middle) and behind in text:
+            prefix, _, suffix = text[len(before) : -len(middle)].partition(behind)
+            return prefix, suffix
+    return None
+
+
+def order_of(prefix: str, middle: str) -> Order:
+    """Return the order in which a training row is shown, the same one every time."""
+    digest = hashlib.sha256(f"{prefix}\0{middle}".encode("utf-8", "surrogatepass")).digest()
+    return "suffix_first" if int.from_bytes(digest[:8], "big") < _SUFFIX_FIRST * 2**64 else "prefix_first"
+
+
+def encode_infill_prompt(
+    tokenizer: Tokenizer, prefix: str, suffix: str, window: int, order: Order = "suffix_first"
+) -> tuple[int, ...]:
+    """Encode a cursor: the ids up to where the piece between prefix and suffix begins.
+
+    Args:
+        tokenizer: Of the base.
+        prefix: What stands before the cursor.
+        suffix: What stands behind it.
+        window: Tokens of both that are shown at most; they are cut at line ends.
+        order: Which side is shown first.
+    """
+    marks, chat, control = marks_of(tokenizer), format_for(tokenizer), control_tokens(tokenizer)
+    behind = _cut(tokenizer, escape(suffix, control), int(window * _SUFFIX_SHARE), is_suffix=True)
+    before = _cut(tokenizer, escape(prefix, control), window - len(behind), is_suffix=False)
+    shown = [(marks.suffix, behind), (marks.prefix, before)]
+    if order == "prefix_first":
+        shown.reverse()
+    ids = _encode(tokenizer, chat.bos)
+    for mark, side in shown:
+        ids += [*_encode(tokenizer, mark), *side]
+    return (*ids, *_encode(tokenizer, marks.middle))
+
+
+def encode_infill(  # noqa: PLR0913, PLR0917 - the parts of a row
+    tokenizer: Tokenizer, prefix: str, suffix: str, middle: str, window: int, order: Order
+) -> Encoded:
+    """Encode a cursor and the piece that stands there, with the end of the turn."""
+    text = escape(middle, control_tokens(tokenizer)) + format_for(tokenizer).end
+    return Encoded(encode_infill_prompt(tokenizer, prefix, suffix, window, order), tuple(_encode(tokenizer, text)))
+
+
+def encode_prefix(tokenizer: Tokenizer, prefix: str, window: int) -> tuple[int, ...]:
+    """Encode what stands before a cursor alone, for a model that goes on from there."""
+    text = escape(prefix, control_tokens(tokenizer))
+    return (*_encode(tokenizer, format_for(tokenizer).bos), *_cut(tokenizer, text, window, is_suffix=False))
+
+
+def _encode(tokenizer: Tokenizer, text: str) -> list[int]:
+    return tokenizer.encode(text, add_special_tokens=False) if text else []
+
+
+def _cut(tokenizer: Tokenizer, text: str, room: int, *, is_suffix: bool) -> Sequence[int]:
+    """Return the tokens next to the cursor, whole lines as far as there is room; of a longer line a part."""
+    most = room * _TOKEN_CHARACTERS
+    text = text[:most] if is_suffix else text[max(0, len(text) - most) :]
+    ids = _encode(tokenizer, text)
+    if len(ids) <= room:
+        return ids
+    lines = text.splitlines(keepends=True)
+    near = lines if is_suffix else lines[::-1]
+    lengths = accumulate(len(_encode(tokenizer, line)) for line in near)
+    shown = near[: max(1, sum(1 for _ in takewhile(lambda length: length <= room, lengths)))]
+    ids = _encode(tokenizer, "".join(shown if is_suffix else shown[::-1]))
+    # A line that is too long by itself, or lines that are a few tokens more together than one by one.
+    return ids[:room] if is_suffix else ids[max(0, len(ids) - room) :]

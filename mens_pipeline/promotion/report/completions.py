@@ -1,0 +1,206 @@
+"""Each prompt with the completions of all models: what failed and why, and what passed."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mens_pipeline.corpus.schema.prompts import noun_of
+from mens_pipeline.evaluation.results import ScoredCompletion
+from mens_pipeline.evaluation.scores import Score
+from mens_pipeline.language import SourceText
+
+LONGEST: Final = 3_000
+"""Characters that are shown; a page of two hundred tasks stays below two megabytes."""
+
+_PLACE: Final = re.compile(r"(\d+):(\d+): ")
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A text in five pieces, around the marked line and in it around the marked character, which may be its end.
+
+    Where nothing is marked all is `before`. `num_left_out` characters are not shown.
+    """
+
+    before: str
+    line_before: str = ""
+    marked: str = ""
+    line_after: str = ""
+    after: str = ""
+    has_mark: bool = False
+    num_left_out: int = 0
+
+
+def excerpt(text: str, error: str | None = None) -> Excerpt:
+    """Cut a text to what is shown of it, around the place of its first error, `line:column: code: message`."""
+    place, lines = _PLACE.match(error or ""), text.split("\n")
+    if place is None or int(place[1]) > len(lines):
+        return Excerpt(text[:LONGEST], num_left_out=max(0, len(text) - LONGEST))
+    number, column = int(place[1]), int(place[2])
+    line = SourceText(text).line(number)
+    start = sum(len(before) + 1 for before in lines[: number - 1])
+    at, end = start + min(column, len(line)), start + len(line)
+    first = max(0, min(at - LONGEST // 2, len(text) - LONGEST))
+    last = min(len(text), first + LONGEST)
+    return Excerpt(
+        before=text[first : max(first, start)],
+        line_before=text[max(first, start) : at],
+        marked=text[at : min(at + 1, end, last)],
+        line_after=text[min(at + 1, end, last) : min(end, last)],
+        after=text[min(end, last) : last],
+        has_mark=True,
+        num_left_out=len(text) - (last - first),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionView:
+    """The first completion of a prompt by a model.
+
+    Attributes:
+        program: What was evaluated.
+        faults: Why it does not pass, a sentence each.
+        num_passed: Of all completions of the prompt.
+        num_samples: Likewise.
+    """
+
+    program: Excerpt
+    faults: tuple[str, ...]
+    num_tokens: int
+    num_passed: int
+    num_samples: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether there is nothing against it."""
+        return not self.faults
+
+    @property
+    def word(self) -> str:
+        """Outcome in a word or two; of several completions how many pass."""
+        if self.num_samples > 1:
+            return f"{self.num_passed}/{self.num_samples} pass"
+        return "passes" if self.passed else "fails"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """A prompt, and the first completion of each model to it, by the name of the model."""
+
+    id: str
+    suite: str
+    construct: str
+    difficulty: str
+    prompt: Excerpt
+    reference: Excerpt
+    completions: dict[str, CompletionView]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Prompts of which the same is to be said; `is_open` says whether their completions are shown at once."""
+
+    title: str
+    tasks: tuple[TaskView, ...]
+    is_open: bool = True
+
+
+def task_views(models: Mapping[str, Iterable[ScoredCompletion]]) -> tuple[TaskView, ...]:
+    """Return the prompts that the first model was asked, in order, with what all models wrote."""
+    samples: dict[str, dict[str, list[ScoredCompletion]]] = {}
+    for model, completions in models.items():
+        for completion in completions:
+            samples.setdefault(completion.score.task, {}).setdefault(model, []).append(completion)
+    first = next(iter(models))
+    return tuple(_task_view(task, found) for task, found in samples.items() if first in found)
+
+
+def group_by_construct(tasks: Sequence[TaskView], *, is_open: bool) -> tuple[Group, ...]:
+    """Group prompts by the construct that they ask for; that with most of them first."""
+    groups: dict[str, list[TaskView]] = {}
+    for task in tasks:
+        groups.setdefault(task.construct, []).append(task)
+    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
+    return tuple(Group(construct, tuple(some), is_open) for construct, some in ordered)
+
+
+def group_by_passing(tasks: Sequence[TaskView]) -> tuple[Group, ...]:
+    """Group prompts by the models that pass them; where models differ first, then where none and where all pass."""
+    groups: dict[tuple[str, ...], list[TaskView]] = {}
+    for task in tasks:
+        groups.setdefault(tuple(name for name, completion in task.completions.items() if completion.passed), []).append(
+            task
+        )
+    all_pass = tuple(tasks[0].completions) if tasks else ()
+    ordered = sorted(groups.items(), key=lambda item: (item[0] == all_pass, item[0] == (), -len(item[1]), item[0]))
+    return tuple(
+        Group(_who_passes(names, all_pass), tuple(some), is_open=names not in {(), all_pass}) for names, some in ordered
+    )
+
+
+def _who_passes(names: tuple[str, ...], everyone: tuple[str, ...]) -> str:
+    if names == everyone:
+        return "All pass"
+    if not names:
+        return "None passes"
+    return f"Only {names[0]} passes" if len(names) == 1 else f"Only {' and '.join(names)} pass"
+
+
+def faults_of(score: Score, asked: str) -> Iterator[str]:
+    """Return why a completion does not pass, a sentence each; none exactly when it passes."""
+    if score.empty:
+        yield "The answer is empty."
+    elif not score.parses:
+        error = score.error or "it is no Vox"
+        yield _format_place(error) if error[0].isdecimal() else f"It does not pass the front end: {error}."
+    if score.refusal:
+        yield "It says that it cannot, and writes no program."
+    if not score.stopped:
+        # Of a completion that another program asked for, nobody counted.
+        yield f"It did not end within {score.num_tokens} tokens." if score.num_tokens else "It was cut off."
+    if score.parses and not score.has_construct:
+        found = ", ".join(map(noun_of, score.constructs))
+        yield f"Asked for {noun_of(asked)}; it declares {found}."
+    elif score.parses and score.has_name is False:
+        yield "What it declares does not have the name that was asked for."
+    yield from score.unmet
+    if score.stub:
+        yield "A placeholder stands where code should, or a function promises a value and has no body."
+    execution = score.execution
+    if execution is not None and not execution.passed:
+        passed = f"{execution.num_passed}/{execution.num_tests} hidden tests pass"
+        yield f"It was run: {passed} ({execution.error_class}). {execution.message}".strip()
+    if score.semantic_error is not None and not score.passed:
+        yield _format_place(score.semantic_error)
+
+
+def _format_place(error: str) -> str:
+    """Return a sentence about an error that stands somewhere."""
+    line, _, rest = error.partition(":")
+    column, _, message = rest.partition(": ")
+    return f"Line {line}, column {int(column) + 1}: {message.partition(': ')[2]} ({message.partition(': ')[0]})"
+
+
+def _task_view(task: str, models: Mapping[str, Sequence[ScoredCompletion]]) -> TaskView:
+    first = next(iter(models.values()))[0]
+    return TaskView(
+        id=task,
+        suite=first.suite,
+        construct=first.asked,
+        difficulty=first.difficulty,
+        prompt=excerpt(first.prompt),
+        reference=excerpt(first.reference),
+        completions={name: _completion_view(samples) for name, samples in models.items()},
+    )
+
+
+def _completion_view(samples: Sequence[ScoredCompletion]) -> CompletionView:
+    first = min(samples, key=lambda completion: completion.score.sample)
+    return CompletionView(
+        program=excerpt(first.score.program, first.score.error),
+        faults=tuple(faults_of(first.score, first.asked)),
+        num_tokens=first.score.num_tokens,
+        num_passed=sum(completion.score.passed for completion in samples),
+        num_samples=len(samples),
+    )

@@ -1,0 +1,158 @@
+"""A person typing forty lines of a held-out file: what each pause costs, by our engine and by llama.cpp.
+
+`python -m mens_pipeline_tests.bench.completion RUN [--file FILE.vox] [--lines 40] [--threads 2] [--window 512]`
+
+RUN is a run of `mens train` that was shown holes. A person pauses where a line begins, and at a space about one and two
+thirds into it; each pause asks for the rest of the line, with what stands behind the forty lines as the suffix. Asked
+in turns are `mens serve`, the same with `--engine llama.cpp`, and llama.cpp's own `/infill` with the same weights,
+which checks nothing. So other work on the machine meets all of them: compare rows of one run. CPU seconds are those of
+the server's process; they say what seconds would be where nothing else runs on that thread.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import httpx
+
+from mens_pipeline.language import analyze
+from mens_pipeline.models.adapter import MANIFEST, Adapter
+from mens_pipeline.models.base import find_recorded_base
+from mens_pipeline.models.infill import encode_infill_prompt
+from mens_pipeline.models.tokenizer_file import FileTokenizer
+from mens_pipeline_tests.bench.machine import machine_name
+from mens_pipeline_tests.bench.serving import Server, merged_folder, running
+
+_LINE_TOKENS: Final = 32
+_DEFAULT_FILE: Final = Path("data/golden/agentic/actor_auction_room.vox")
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A place where somebody waits: what stands before and behind, and the rest of the line."""
+
+    prefix: str
+    suffix: str
+    rest: str
+
+
+@dataclass(slots=True)
+class Measured:
+    """Latencies of one server, in seconds, and the cached share of each prompt."""
+
+    seconds: list[float] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
+    cached: list[float] = field(default_factory=list)
+    pieces: list[str] = field(default_factory=list)
+
+
+def main() -> None:
+    """Measure all servers, and print their figures side by side."""
+    options = _options()
+    pauses = [*choose_pauses(options.file.read_text(encoding="utf-8"), options.lines)]
+    print(machine_name(), f"{options.threads} threads, load {os.getloadavg()[0]:.1f}", sep=", ")
+    print(f"{options.file}: {len(pauses)} pauses in {options.lines} lines, a window of {options.window} tokens")
+    with tempfile.TemporaryDirectory(prefix="mens-bench-") as place, ExitStack() as stack:
+        run = _with_window(options.run, Path(place) / "run", options.window)
+        merged = merged_folder(run, Path(place) / "merged")
+        serve = f"mens_pipeline.cli serve --run-dir {run} --device cpu --show-all --port {{port}}"
+        llama = f"mens_pipeline_tests.inference.llama_server {merged} {{port}} --type q8_0 --slots 1 --context 2048"
+        servers = [
+            stack.enter_context(running("mens serve", serve, options.threads)),
+            stack.enter_context(running("--engine llama.cpp", f"{serve} --engine llama.cpp", options.threads)),
+            stack.enter_context(running("llama.cpp itself", f"{llama} --threads {options.threads}", options.threads)),
+        ]
+        shares = _shared_with_last(run, pauses, options.window)
+        measured = [Measured() for _ in servers]
+        for number, pause in enumerate(pauses):
+            for server, found in zip(servers, measured, strict=True):
+                _ask(server, pause, found, shares[number])
+        for server, found in zip(servers, measured, strict=True):
+            print(_row(server.name, pauses, found))
+
+
+def choose_pauses(program: str, num_lines: int) -> Iterator[Pause]:
+    """Yield the places where somebody pauses who types some lines in the middle of a program."""
+    lines = program.splitlines(keepends=True)
+    first = max(0, (len(lines) - num_lines) // 2)
+    typed = lines[first : first + num_lines]
+    suffix = "".join(lines[first + len(typed) :])
+    for number, line in enumerate(typed):
+        before, text = "".join(lines[: first + number]), line.rstrip("\n")
+        indent = len(text) - len(text.lstrip())
+        words = [place for place in range(indent + 1, len(text)) if text[place] == " "]
+        thirds = [word for third in (1, 2) if (word := _behind(words, third * len(text) // 3)) is not None]
+        for place in sorted({indent, *thirds} if text.strip() else ()):
+            yield Pause(before + text[:place], "\n" + suffix, text[place:])
+
+
+def _behind(words: list[int], place: int) -> int | None:
+    return next((word for word in words if word >= place), None)
+
+
+def _ask(server: Server, pause: Pause, found: Measured, shared: float) -> None:
+    body: dict[str, Any] = {"input_prefix": pause.prefix, "input_suffix": pause.suffix, "prompt": ""}
+    body |= {"n_predict": _LINE_TOKENS, "temperature": 0, "stop": ["\n"], "cache_prompt": True}
+    begin, cpu_begin = time.monotonic(), server.count_cpu_seconds()
+    reply = httpx.post(f"{server.url}/infill", json=body, timeout=600).raise_for_status().json()
+    found.seconds.append(time.monotonic() - begin)
+    found.cpu_seconds.append(server.count_cpu_seconds() - cpu_begin)
+    found.pieces.append(reply["content"])
+    num_cached = reply["timings"].get("cache_n")
+    found.cached.append(shared if num_cached is None else num_cached / reply["tokens_evaluated"])
+
+
+def _shared_with_last(run: Path, pauses: list[Pause], window: int) -> list[float]:
+    """Return which share of each prompt stands at the beginning of the one before it, which our engines keep."""
+    tokenizer = FileTokenizer(find_recorded_base(Adapter.open(run).manifest.base_model))
+    prompts = [encode_infill_prompt(tokenizer, pause.prefix, pause.suffix, window) for pause in pauses]
+    pairs = zip([(), *prompts], prompts, strict=False)
+    return [
+        sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*both, strict=False))) / len(both[1])
+        for both in pairs
+    ]
+
+
+def _row(name: str, pauses: list[Pause], found: Measured) -> str:
+    seconds, num = sorted(found.seconds), len(pauses)
+    answered = [*zip(pauses, found.pieces, strict=True)]
+    stand = sum(analyze(pause.prefix + piece + pause.suffix).ok for pause, piece in answered if piece)
+    exact = sum(pause.rest.split() == piece.split() for pause, piece in answered)
+    return (
+        f"{name:<20} p50 {median(seconds):.2f} s, p95 {seconds[int(0.95 * num)]:.2f} s; CPU p50 "
+        f"{median(found.cpu_seconds):.2f} s, p95 {sorted(found.cpu_seconds)[int(0.95 * num)]:.2f} s; cached "
+        f"{sum(found.cached) / num:.0%}; shown {sum(map(bool, found.pieces))}/{num}, stand {stand}, exact {exact}"
+    )
+
+
+def _with_window(run: Path, folder: Path, window: int) -> Path:
+    """Return a copy of a run whose adapter is shown so many tokens around a cursor."""
+    shutil.copytree(run, folder, ignore=shutil.ignore_patterns("checkpoints"))
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    manifest["recipe"]["infill_window"] = window
+    (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    return folder
+
+
+def _options() -> Any:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, help="a run of `mens train` that was shown holes")
+    parser.add_argument("--file", type=Path, default=_DEFAULT_FILE, help="a program that did not train")
+    parser.add_argument("--lines", type=int, default=40)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--window", type=int, default=512, help="tokens around the cursor")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Tests of what trains and what judges: validated, split, mixed."""

@@ -1,0 +1,319 @@
+"""The validated pairs as an artifact."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.behaviour.observe import passes
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
+from mens_pipeline.corpus.curate.validated_pairs import (
+    PAIRS,
+    QUARANTINE,
+    STAGE,
+    ValidationParams,
+    behaviour_report,
+    make_pairs,
+)
+from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
+from mens_pipeline.corpus.extract.extractors import PageExtraction, extract_docs
+from mens_pipeline.corpus.schema.account import Account
+from mens_pipeline.corpus.schema.reasons import NoBehaviour
+from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, SourceFile, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language import analyze
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline_tests.corpus.rows import pair_at, records_of
+from mens_pipeline_tests.language.examples import golden_programs
+
+
+def _pairs_of(record: ExtractedRecord, workers: BehaviourWorkers) -> tuple[TrainingPair, ...]:
+    return tuple(make_pairs((record,), workers))
+
+
+_FETCH = "type T { a: int }\n\n// Fetches it.\n@endpoint(kind: query) fn fetch(n: int) to T { }\n\nlet x = 1\n"
+
+
+def test_a_stated_prompt_is_taken_as_it_stands(workers: BehaviourWorkers) -> None:
+    """`@training_prompt` is the request, the program without it the answer."""
+    (record,) = records_of("// @training_prompt: Double a number.\nfn f(n: int) to int { return n * 2 }\n")
+    (pair,) = _pairs_of(record, workers)
+
+    assert pair.prompt.startswith("Double a number. For example, `f(")
+    assert pair.response == "fn f(n: int) to int { return n * 2 }\n"
+    assert (pair.rating, pair.category, pair.difficulty, pair.schema_version) == (5, "function", 2, "vox_dogfood_v1")
+    assert pair.source == record.source
+
+
+def test_an_answer_holds_declarations_without_the_comments_above_them(workers: BehaviourWorkers) -> None:
+    """What they say stands in the request; comments inside a body belong to it."""
+    function = "fn double(n: int) to int {\n    // Twice.\n    return n * 2\n}\n"
+    (record,) = records_of(f"// A file.\n\n// Returns `n` times two.\n{function}\n// The end.\n")
+    (pair,) = _pairs_of(record, workers)
+
+    assert "Returns `n` times two." in pair.prompt
+    assert pair.response == function
+
+
+@pytest.mark.seed_row(6)
+def test_a_request_names_what_the_answer_declares(workers: BehaviourWorkers) -> None:
+    """Construct, name, shape and doc comment of the very declaration."""
+    fetch = records_of(_FETCH)[2]
+    prompt = _pairs_of(fetch, workers)[0].prompt
+
+    assert "a query endpoint `fetch` with the signature `(n: int) to T`" in prompt
+    assert prompt.endswith("Fetches it.")
+    assert "`T`" not in prompt
+
+
+def test_a_declaration_that_needs_others_is_asked_for_once_more_with_these_given(workers: BehaviourWorkers) -> None:
+    """The second request shows them; both answers are the declaration alone."""
+    _, alone, fetch, _ = records_of(_FETCH)
+    whole, given = _pairs_of(fetch, workers)
+
+    assert whole.response == given.response == "@endpoint(kind: query) fn fetch(n: int) to T { }\n"
+    assert given.prompt.startswith(whole.prompt)
+    assert given.prompt.endswith("\n\ntype T { a: int }")
+    assert (given.source, given.lane, given.rating) == (whole.source, whole.lane, whole.rating)
+    assert len(_pairs_of(alone, workers)) == 1
+
+
+def test_what_does_not_fit_into_a_request_is_not_given(workers: BehaviourWorkers) -> None:
+    """The declaration is still asked for."""
+    long = f'fn long() to str {{ return "{"x" * 16_000}" }}'
+    source = f"fn f() to str {{ return long() }}\n\n{long}\n\nfn g() {{ }}\n"
+    cut = next(record for record in records_of(source) if record.name == "f")
+    record = cut.model_copy(update={"context": "x" * (MAX_TEXT - 16_000)})
+
+    assert [pair.response for pair in _pairs_of(record, workers)] == ["fn f() to str { return long() }\n"]
+
+
+def test_a_file_without_words_is_asked_for_by_all_it_declares(workers: BehaviourWorkers) -> None:
+    """Nothing else says what the answer is."""
+    (pair,) = _pairs_of(records_of("let x: int = 1\n\nroutes { }\n")[0], workers)
+
+    assert "a module-level constant `x` of the type `int` and a routes block" in pair.prompt
+
+
+def test_a_file_with_many_declarations_is_not_asked_for_by_all_of_them(workers: BehaviourWorkers) -> None:
+    """A dozen are named, the others counted."""
+    prompt = _pairs_of(records_of("".join(f"let x{n} = {n}\n\n" for n in range(15)))[0], workers)[0].prompt
+
+    assert prompt.count("`x") == 12
+    assert "and 3 more declarations" in prompt
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        f"fn {'a' * 65_500}() {{ }}\n",
+        f"fn f({', '.join(f'argument{n}: int' for n in range(3_000))}) {{ }}\n",
+        "\n\n".join(f"fn {letter * 5_000}({letter * 300}: int) {{ }}" for letter in "abcdefghijkl") + "\n",
+    ],
+    ids=["name", "signature", "names"],
+)
+def test_a_request_is_never_too_long(source: str, workers: BehaviourWorkers) -> None:
+    """Long names and lists are left out of it."""
+    assert all(len(pair.prompt) < 16_000 for record in records_of(source) for pair in _pairs_of(record, workers))
+
+
+def test_prose_is_asked_for_as_prose(workers: BehaviourWorkers) -> None:
+    """The documentation lane has its own mode, family and rating."""
+    body = "word " * 40
+    page = f"---\ntraining_eligible: true\n---\n## Actors\n\n{body}\n"
+    found = extract_docs(SourceFile("p.md", page.encode()), PROJECT_ROOT, lambda _: True)
+    assert isinstance(found, PageExtraction)
+    (pair,) = make_pairs(found.records, workers)
+
+    assert '"Actors"' in pair.prompt
+    assert (pair.response_mode, pair.task_family, pair.lane, pair.rating) == ("prose_only", "docs_qa", "vox_docs_qa", 3)
+
+
+@pytest.mark.seed_row(6)
+def test_a_pair_comes_once(workers: BehaviourWorkers) -> None:
+    """The same request with the same answer is one row."""
+    records = records_of("fn f() { }\n")
+
+    assert len(list(make_pairs([*records, *records], workers))) == 1
+
+
+def test_seed_programs_give_enough_distinct_pairs(workers: BehaviourWorkers) -> None:
+    """At least 1,400 answers from programs alone, and hardly a request that comes twice."""
+    records = [record for name, source in golden_programs().items() for record in records_of(source, name)]
+    pairs = list(make_pairs(records, workers))
+
+    assert len({pair.response for pair in pairs}) >= 1400
+    assert len({pair.prompt for pair in pairs}) >= 0.99 * len(pairs)
+    assert all(analyze(pair.response).ok for pair in pairs if str(pair.source and pair.source.path).endswith(".vox"))
+
+
+@pytest.mark.parametrize("source", ["fn f() { }\n", "fn g(n: int) to int { return n }\n"])
+def test_the_wording_depends_on_the_text_alone(source: str, workers: BehaviourWorkers) -> None:
+    """The same record gives the same pair, today and tomorrow."""
+    assert _pairs_of(records_of(source)[0], workers) == _pairs_of(records_of(source)[0], workers)
+
+
+def test_a_record_that_the_front_end_rejects_is_refused(workers: BehaviourWorkers) -> None:
+    """A file of records may come from anywhere."""
+    record = records_of("fn f() { }\n")[0].model_copy(update={"text": "fn ("})
+
+    with pytest.raises(RefusedError, match=r"a\.vox: the text of a record is rejected\. Run `mens corpus validate`"):
+        _pairs_of(record, workers)
+
+
+def test_a_record_of_another_kind_gets_the_usual_rating(workers: BehaviourWorkers) -> None:
+    """Extraction makes no such records, but a file of records may hold them."""
+    record = records_of("fn f() { }\n")[0]
+    source = record.source.model_copy(update={"kind": SourceKind.TELEMETRY})
+
+    assert _pairs_of(record.model_copy(update={"source": source}), workers)[0].rating == 3
+
+
+_SHAPES = """type Shape = | Circle(r: int) | Rect(w: int, h: int)
+
+fn square(n: int) to int { return n * n }
+
+// The area of a shape, circles roughly.
+fn area(s: Shape) to int {
+    return match s {
+        Circle(r) => 3 * square(r)
+        Rect(w, h) => w * h
+    }
+}
+
+fn now(n: int) to int { return std.time.now_ms() + n }
+"""
+
+
+def test_a_function_is_asked_for_with_examples_and_tested_without(workers: BehaviourWorkers) -> None:
+    """The comment above it and what it was seen to give are in the request, other calls are hidden tests."""
+    records = {record.name: record for record in records_of(_SHAPES)}
+    (pair,) = _pairs_of(records["square"], workers)
+
+    assert "`square` with the signature `(n: int) to int`" in pair.prompt
+    assert "For example, `square(" in pair.prompt
+    assert pair.tests is not None
+    assert pair.tests.count("@test") >= 5
+    hidden = [line.partition("assert(")[2].partition(" is ")[0] for line in pair.tests.splitlines()]
+    assert not any(f"`{call}`" in pair.prompt for call in hidden)
+    assert passes(pair.response, pair.tests)
+    assert not passes(pair.response.replace("n * n", "n + n"), pair.tests)
+
+
+def test_hidden_tests_bring_what_an_answer_need_not_repeat(workers: BehaviourWorkers) -> None:
+    """Types and helpers that the record shows beside the function: an answer is judged as it was asked for."""
+    area = next(record for record in records_of(_SHAPES) if record.name == "area")
+    alone, given = _pairs_of(area, workers)
+
+    assert "The area of a shape, circles roughly. For example, `area(" in alone.prompt
+    assert given.prompt.startswith(alone.prompt)
+    assert "type Shape" in given.prompt
+    assert alone.tests == given.tests
+    assert alone.tests is not None
+    assert "type Shape" not in alone.response
+    assert passes(alone.response, alone.tests)
+    assert passes(f"{_SHAPES}", alone.tests)
+    assert not passes(alone.response.replace("3 *", "4 *"), alone.tests)
+
+
+def test_functions_without_behaviour_are_counted_with_a_reason(workers: BehaviourWorkers) -> None:
+    """The counts add up; a request for something else is not counted."""
+    account = Account[NoBehaviour]()
+    pairs = list(make_pairs(records_of(_SHAPES), workers, account))
+    plain = next(pair for pair in pairs if "`now`" in pair.prompt and "`area`" not in pair.prompt)
+
+    without = {"several_functions": 1, "nondeterministic": 1}
+    assert behaviour_report(account) == {"functions": 4, "observed": 2, "without": without}
+    assert plain.tests is None
+    assert "For example" not in plain.prompt
+
+
+def test_what_needs_the_function_itself_is_not_taken_apart_from_it(workers: BehaviourWorkers) -> None:
+    """Hidden tests that the answer itself does not pass are none."""
+    source = """fn even(n: int) to bool { if n < 1 { return n is 0 } return odd(n - 1) }
+
+fn odd(n: int) to bool { if n < 1 { return false } return even(n - 1) }
+
+fn other(n: int) to int { return n }
+"""
+    account = Account[NoBehaviour]()
+    pairs = list(make_pairs([r for r in records_of(source) if r.name == "odd"], workers, account))
+
+    assert behaviour_report(account)["without"] == {"entangled": 1}
+    assert all(pair.tests is None for pair in pairs)
+
+
+def test_modules_of_user_interfaces_are_not_observed(workers: BehaviourWorkers) -> None:
+    """Hidden tests are read as a plain program is."""
+    record = records_of("fn f(n: int) to int { return n * 2 }\n", "a.vox.ui")
+    account = Account[NoBehaviour]()
+
+    assert all(pair.tests is None for pair in make_pairs(record, workers, account))
+    assert behaviour_report(account) == {"functions": 0, "observed": 0, "without": {}}
+
+
+_POLICY = ValidatePolicy(near_duplicate_threshold=0.9, max_per_source=9, max_per_template=9)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, store: ArtifactStore) -> Artifact:
+    """Three records of a program, one of which needs another, and a page of prose."""
+    root = tmp_path / "workspace"
+    root.mkdir()
+    (root / "a.vox").write_text("fn a(n: int) to int { return n * 7 }\n@table type T { n: int }\n")
+    (root / "p.md").write_text("---\ntraining_eligible: true\n---\n## Heading\n\n" + "word " * 40 + "\n")
+    return build_extracted_corpus(root, store)[0]
+
+
+def test_pairs_are_made_once_and_counted(corpus: Artifact, store: ArtifactStore) -> None:
+    """Every record gives a pair, each is judged again, and an unchanged corpus gives the same folder."""
+    params = ValidationParams(corpus=corpus, others={}, policy=_POLICY)
+    first, first_reused = STAGE.build(store, params)
+    second, second_reused = STAGE.build(store, params)
+    pairs = list(read_pairs(first.path / PAIRS))
+
+    assert (first_reused, second_reused, second) == (False, True, first)
+    assert first.manifest["num_pairs"] == {PAIRS: len(pairs)} == {PAIRS: corpus.manifest["num_records"]} == {PAIRS: 4}
+    assert first.manifest["lanes"] == {"vox_codegen": 3, "vox_docs_qa": 1}
+    assert first.manifest["categories"] == {"documentation": 1, "function": 1, "table": 2}
+    assert first.manifest["validation"]["records.jsonl"]["rejected"]["compiler_rejected"] == 0
+    assert (first.path / QUARANTINE).read_text() == ""
+    assert all(pair.source is not None for pair in pairs)
+
+
+def test_records_that_are_too_many_are_quarantined(corpus: Artifact, store: ArtifactStore) -> None:
+    """Another policy makes other pairs; what is not kept is there with its reason."""
+    policy = _POLICY.model_copy(update={"max_per_source": 1})
+    pairs, was_there = STAGE.build(store, ValidationParams(corpus=corpus, others={}, policy=policy))
+    quarantine = [json.loads(line) for line in (pairs.path / QUARANTINE).read_text().splitlines()]
+
+    assert not was_there
+    assert pairs.manifest["num_pairs"] == {PAIRS: 2}
+    assert [(row["line"], row["reason"]) for row in quarantine] == [(2, "source_cap"), (3, "source_cap")]
+    assert pairs.manifest["validation"]["records.jsonl"]["rejected"]["source_cap"] == 2
+
+
+def test_pairs_from_elsewhere_are_validated_beside_them(corpus: Artifact, store: ArtifactStore, tmp_path: Path) -> None:
+    """Under their own names; exact repetition and rejected code go, likeness is looked at later."""
+    rows = [pair_at(None, f"p{number}", "fn f() { }", SourceKind.SYNTHETIC, template="t") for number in (1, 2, 2)]
+    write_jsonl(tmp_path / "synthetic.jsonl", [*rows, pair_at(None, "bad", "fn (")])
+    write_jsonl(tmp_path / "telemetry.jsonl", [])
+    others = {name: tmp_path / name for name in ("synthetic.jsonl", "telemetry.jsonl")}
+    params = ValidationParams(corpus=corpus, others=others, policy=_POLICY)
+    first, _ = STAGE.build(store, params)
+    again, was_there = STAGE.build(store, params)
+    write_jsonl(tmp_path / "telemetry.jsonl", rows[:1])
+    changed, was_the_same = STAGE.build(store, params)
+
+    assert first.manifest["num_pairs"] == {PAIRS: 4, "synthetic.jsonl": 2, "telemetry.jsonl": 0}
+    assert list(read_pairs(first.path / "synthetic.jsonl")) == rows[:2]
+    rejected = first.manifest["validation"]["synthetic.jsonl"]["rejected"]
+    assert (rejected["duplicate"], rejected["compiler_rejected"]) == (1, 1)
+    assert len((first.path / QUARANTINE).read_text().splitlines()) == 2
+    assert (was_there, again) == (True, first)
+    assert (was_the_same, changed.manifest["num_pairs"]["telemetry.jsonl"]) == (False, 1)
+    assert sum(first.manifest["lanes"].values()) == sum(first.manifest["num_pairs"].values())

@@ -1,0 +1,186 @@
+"""Pages to records."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.extract.extractors import MAX_PAGE_LINES, PageExtraction, extract_docs
+from mens_pipeline.corpus.extract.page import parse_page
+from mens_pipeline.corpus.schema.account import Drop, Unit
+from mens_pipeline.corpus.schema.reasons import DropReason
+from mens_pipeline.corpus.schema.records import MAX_CONTEXT, MAX_TEXT, Lane, SourceFile, SourceKind
+
+_HEADER = '---\ntitle: "Actors"\ntraining_eligible: true\ndifficulty: beginner\n---\n'
+_PAGE = (
+    _HEADER
+    + """
+# Actors in Vox
+
+Above all sections.
+
+## Handlers
+
+A handler is a function of its own. It takes a message and answers it, one at a time, and nothing else of the actor runs
+meanwhile.
+
+```vox
+# not a heading
+actor A {
+    on e() { }
+}
+```
+
+- a list counts as prose, too
+
+## Short
+
+Few words.
+
+```python
+print("not Vox")
+```
+
+> ```vox
+> fn quoted() { }
+> ```
+"""
+)
+
+
+def _extract(page: str, root: Path) -> PageExtraction:
+    found = extract_docs(SourceFile("docs/page.md", page.encode()), root, lambda path: "negative" not in path.parts)
+
+    assert isinstance(found, PageExtraction)
+    return found
+
+
+@pytest.mark.seed_row(3)
+def test_blocks_and_sections_become_records(tmp_path: Path) -> None:
+    """Code in one lane with what stands above it, prose in another without the code."""
+    actor, quoted, section = _extract(_PAGE, tmp_path).records
+
+    assert (actor.lane, actor.category, actor.source.kind) == (Lane.CODEGEN, "actor", SourceKind.DOC_BLOCK)
+    assert actor.text == "# not a heading\nactor A {\n    on e() { }\n}\n"
+    assert _PAGE[slice(*actor.source.span)] == actor.text
+    assert str(actor.context).startswith("Actors: Handlers: A handler is a function")
+    assert quoted.text == "fn quoted() { }\n"
+    assert (section.lane, section.verdict, section.name) == (Lane.DOCS_QA, "prose", "Handlers")
+    assert "actor A" not in section.text
+    assert section.text.endswith("- a list counts as prose, too")
+    assert section.metadata["difficulty"] == "beginner"
+
+
+def test_a_short_section_is_counted(tmp_path: Path) -> None:
+    """It is dropped with a reason."""
+    (drop,) = _extract(_PAGE, tmp_path).drops
+
+    assert (drop.unit, drop.reason, drop.line) == (
+        Unit.SECTION,
+        DropReason.TOO_SHORT,
+        _PAGE.split("\n").index("## Short") + 1,
+    )
+
+
+def test_title_comes_from_the_first_heading_when_the_header_has_none(tmp_path: Path) -> None:
+    """A page names itself one way or the other; a page without any name is fine, too."""
+    page = "---\ntraining_eligible: true\n---\n# Named\n\n```vox\nfn f() { }\n```\n"
+    bare = "---\ntraining_eligible: true\n---\n```vox\nfn f() { }\n```\n"
+
+    assert _extract(page, tmp_path).records[0].context == "Named"
+    assert _extract(bare, tmp_path).records[0].context is None
+
+
+@pytest.mark.parametrize(
+    ("info", "block", "reason", "line"),
+    [
+        ("vox", "// vox:skip (why)\nfn f() { }", DropReason.SKIP_MARKER, 8),
+        ("vox,ignore", "fn f() { }", DropReason.SKIP_MARKER, 8),
+        ("vox", "fn f() { }\n\nfn g(", DropReason.REJECTED, 10),
+        ("vox", "// only a comment", DropReason.NO_DECLARATION, 8),
+        ("vox", "// ---\nfn f() { }", DropReason.BAD_FRONTMATTER, 8),
+        ("vox", "{{#include ../missing.vox}}", DropReason.BAD_INCLUDE, 8),
+        ("vox", "{{#include ../../outside.vox}}", DropReason.BAD_INCLUDE, 8),
+        ("vox", "{{#include ../negative/bad.vox}}", DropReason.NEGATIVE_ROOT, 8),
+        ("vox", "{{#include ../private.vox}}", DropReason.OPTED_OUT, 8),
+    ],
+)
+def test_each_reason_to_drop_a_block(tmp_path: Path, info: str, block: str, reason: DropReason, line: int) -> None:
+    """An included program must be free to train itself."""
+    root = tmp_path / "root"
+    (root / "docs").mkdir(parents=True)
+    (root / "negative").mkdir()
+    (root / "negative" / "bad.vox").write_text("fn f() { }\n")
+    (root / "private.vox").write_text("// ---\n// training_eligible: false\n// ---\nfn f() { }\n")
+    (tmp_path / "outside.vox").write_text("fn f() { }\n")
+    (drop,) = _extract(f"{_HEADER}\n```{info}\n{block}\n```\n", root).drops
+
+    assert (drop.unit, drop.reason, drop.line) == (Unit.BLOCK, reason, line)
+
+
+def test_what_is_too_long_is_counted(tmp_path: Path) -> None:
+    """A block and a section beyond the limit are dropped, and what stands beside them is kept."""
+    block = f"```vox\nfn f() to str {{ return '{'x' * MAX_TEXT}' }}\n```\n"
+    page = f"{_HEADER}\n## Long\n\n{block}\n{'word ' * (MAX_TEXT // 4)}\n\n## {'T' * 900}\n\n{'word ' * 40}\n"
+    found = _extract(page, tmp_path)
+
+    assert [(drop.unit, drop.reason) for drop in found.drops] == [
+        (Unit.BLOCK, DropReason.TOO_LARGE),
+        (Unit.SECTION, DropReason.TOO_LARGE),
+    ]
+    assert [len(str(record.context)) for record in found.records] == [MAX_CONTEXT]
+
+
+def test_an_include_brings_in_the_part_without_its_metadata(tmp_path: Path) -> None:
+    """The answer is the program, not its header."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "a.vox").write_text("// ---\n// title: x\n// ---\n// @training_prompt: y\nfn f() { }\n")
+    (record,) = _extract(f"{_HEADER}\n```vox\n{{{{#include ../a.vox}}}}\n```\n", tmp_path).records
+
+    assert record.text == "fn f() { }\n"
+
+
+@pytest.mark.seed_row(3)
+@pytest.mark.parametrize(
+    ("page", "reason"),
+    [
+        (b"# No header\n", DropReason.NOT_OPTED_IN),
+        (b"---\ntitle: x\n---\n", DropReason.NOT_OPTED_IN),
+        (b"---\ntraining_eligible: false\n---\n", DropReason.OPTED_OUT),
+        (b"---\ntraining_eligible: true\nstatus: deprecated\n---\n", DropReason.DEPRECATED),
+        (b"---\n- a\n---\n", DropReason.BAD_FRONTMATTER),
+        (b"---\ntraining_eligible: true\n\n# Never closed\n", DropReason.BAD_FRONTMATTER),
+        (b"\n---\ntraining_eligible: true\n---\n", DropReason.BAD_FRONTMATTER),
+        (b"\xef\xbb\xbf---\r\ntraining_eligible: true\r\n\r\n", DropReason.BAD_FRONTMATTER),
+        (b"---\n\nA line, and no header.\n", DropReason.NOT_OPTED_IN),
+        (b"---\ntraining_eligible: true\ntraining_weight: 0\n---\n", DropReason.BAD_FRONTMATTER),
+        (b"\xff", DropReason.NOT_TEXT),
+    ],
+)
+def test_each_reason_to_drop_a_page(tmp_path: Path, page: bytes, reason: DropReason) -> None:
+    """A page that does not train says why."""
+    drop = extract_docs(SourceFile("docs/page.md", page), tmp_path, lambda _: True)
+
+    assert isinstance(drop, Drop)
+    assert (drop.unit, drop.reason) == (Unit.PAGE, reason)
+
+
+@pytest.mark.threat("W7")
+def test_a_page_of_too_many_lines_is_dropped_by_name(tmp_path: Path) -> None:
+    """Before it is parsed; one line less is taken."""
+    most = _HEADER + "x\n" * (MAX_PAGE_LINES - _HEADER.count("\n") - 1)
+    found = extract_docs(SourceFile("docs/page.md", f"{most}x\nx".encode()), tmp_path, lambda _: True)
+
+    detail = f"{MAX_PAGE_LINES + 1} lines, more than {MAX_PAGE_LINES}"
+    assert found == Drop(Unit.PAGE, "docs/page.md", 1, DropReason.TOO_LARGE, detail)
+    assert _extract(most, tmp_path).drops == ()
+
+
+@pytest.mark.threat("W7")
+@pytest.mark.parametrize("text", ["[" * 1_000_000, "*_a" * 300_000, "<a " * 300_000], ids=["links", "stress", "tags"])
+def test_what_stands_inside_of_a_line_is_not_parsed(text: str) -> None:
+    """A page of a megabyte took half a minute; its blocks alone are there at once."""
+    begun = time.process_time()
+
+    assert parse_page(f"# {text}\n\n{text}\n").title == text.strip()
+    assert time.process_time() - begun < 1

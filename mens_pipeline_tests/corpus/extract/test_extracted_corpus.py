@@ -1,0 +1,321 @@
+"""The extracted corpus as an artifact."""
+
+import json
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.corpus.extract.extracted_corpus import (
+    FILES,
+    KIND,
+    RECORDS,
+    REPORT,
+    STAGE,
+    TELEMETRY,
+    ExtractionParams,
+    Reuse,
+    build_extracted_corpus,
+)
+from mens_pipeline.corpus.extract.sources import tree_fingerprint
+from mens_pipeline.corpus.telemetry.table import TelemetryQuery
+from mens_pipeline.errors import RefusedError, SourceNotFoundError
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore, Draft
+from mens_pipeline_tests.corpus.large_program import write_large_program
+
+_PAGE = "---\ntraining_eligible: true\n---\n```vox\n{}\n```\n"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """Two programs, one of them rejected, and three pages, one of which includes a program."""
+    root = tmp_path / "workspace"
+    root.mkdir()
+    (root / "a.vox").write_text('fn a() to str { return "ä" }\n\nfn b() { a() }\n\nfn c() { }\n')
+    (root / "bad.vox").write_text("fn (\n")
+    (root / "i.md").write_text(_PAGE.format("{{#include a.vox}}"))
+    (root / "p.md").write_text(_PAGE.format("fn p() { }"))
+    (root / "q.md").write_text("# Not opted in\n")
+    return root
+
+
+def _contents(corpus: Artifact) -> dict[str, bytes]:
+    return {name: (corpus.path / name).read_bytes() for name in (RECORDS, FILES, REPORT)}
+
+
+def _cold(root: Path, folder: Path) -> dict[str, bytes]:
+    """What a build without any earlier corpus gives."""
+    return _contents(build_extracted_corpus(root, ArtifactStore(folder))[0])
+
+
+def _rows(corpus: Artifact, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (corpus.path / name).read_text(encoding="utf-8").splitlines()]
+
+
+def _commit(root: Path, *options: str) -> str:
+    git = ["git", "-C", str(root), "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "-A"], check=True)
+    subprocess.run([*git, "commit", "-q", "-m", " ".join(("x", *options)), *options], check=True)
+    result = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    return result.stdout.strip()
+
+
+def test_an_unchanged_workspace_is_not_extracted_again(workspace: Path, store: ArtifactStore) -> None:
+    """The second build is the first one, and says so."""
+    first, first_reuse = build_extracted_corpus(workspace, store)
+    second, second_reuse = build_extracted_corpus(workspace, store)
+
+    assert (first_reuse, second_reuse) == (Reuse(extracted=5), Reuse(is_whole=True))
+    assert second == first
+    assert store.read_pointer("extracted_corpus", "latest") == first.key
+    assert first.manifest["num_records"] == len(_rows(first, RECORDS)) == 6
+    assert json.loads((first.path / REPORT).read_text())["units"] == first.manifest["units"]
+    assert first.manifest["units"]["vox_file"] == {"seen": 2, "kept": 1, "dropped": {"rejected": 1}}
+
+
+def test_the_index_says_where_the_records_of_each_file_lie(workspace: Path, store: ArtifactStore) -> None:
+    """In bytes, one file behind the other; a file without records takes no room."""
+    corpus, _ = build_extracted_corpus(workspace, store)
+    data = (corpus.path / RECORDS).read_bytes()
+    position = 0
+    for account in _rows(corpus, FILES):
+        records = data[account["start"] : account["end"]].decode().splitlines()
+        assert account["start"] == position
+        assert {json.loads(record)["source"]["path"] for record in records} == ({account["path"]} if records else set())
+        position = account["end"]
+
+    assert position == len(data)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_the_corpus_does_not_depend_on_the_number_of_workers(tmp_path: Path, workers: int) -> None:
+    """The same bytes, with several processes and without."""
+    root = shutil.copytree(PROJECT_ROOT / "data" / "docs" / "tutorials", tmp_path / "workspace")
+    for name in ("a.vox", "b.vox"):
+        write_large_program(root / name)
+    corpus, _ = build_extracted_corpus(root, ArtifactStore(tmp_path / "store"), workers)
+
+    assert _contents(corpus) == _cold(root, tmp_path / "cold")
+
+
+def test_only_an_edited_file_is_extracted(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
+    """And the page that includes another, in any case; the corpus is as if all were new."""
+    (workspace / "i.md").unlink()
+    build_extracted_corpus(workspace, store)
+    (workspace / "p.md").write_text(_PAGE.format("fn edited() { }"))
+    corpus, reuse = build_extracted_corpus(workspace, store)
+
+    assert reuse == Reuse(known=3, extracted=1)
+    assert _contents(corpus) == _cold(workspace, tmp_path / "cold")
+    assert "fn edited() { }\n" in {row["text"] for row in _rows(corpus, RECORDS)}
+
+
+@pytest.mark.seed_row(35)
+def test_a_new_file_is_extracted_and_a_deleted_one_vanishes(
+    workspace: Path, store: ArtifactStore, tmp_path: Path
+) -> None:
+    """No stale row stays, and what was dropped stays dropped."""
+    build_extracted_corpus(workspace, store)
+    (workspace / "i.md").unlink()
+    (workspace / "p.md").unlink()
+    (workspace / "b.vox").write_text("fn new() { }\n")
+    corpus, reuse = build_extracted_corpus(workspace, store)
+
+    assert reuse == Reuse(known=3, extracted=1)
+    assert _contents(corpus) == _cold(workspace, tmp_path / "cold")
+    assert [row["path"] for row in _rows(corpus, FILES)] == ["a.vox", "b.vox", "bad.vox", "q.md"]
+
+
+def test_a_renamed_file_is_extracted(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
+    """Its records name it by its path."""
+    build_extracted_corpus(workspace, store)
+    (workspace / "p.md").rename(workspace / "r.md")
+    corpus, reuse = build_extracted_corpus(workspace, store)
+
+    assert reuse.extracted == 2
+    assert _contents(corpus) == _cold(workspace, tmp_path / "cold")
+
+
+def test_a_page_follows_what_it_includes(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
+    """Its own content is the same, and its records are new."""
+    build_extracted_corpus(workspace, store)
+    (workspace / "a.vox").write_text("fn other() { }\n")
+    corpus, reuse = build_extracted_corpus(workspace, store)
+
+    assert reuse == Reuse(known=3, extracted=2)
+    assert _contents(corpus) == _cold(workspace, tmp_path / "cold")
+    assert {row["text"] for row in _rows(corpus, RECORDS) if row["source"]["path"] == "i.md"} == {"fn other() { }\n"}
+
+
+def test_another_commit_is_stamped_on_known_records(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
+    """None to a first, and a first to a second; nothing is extracted but the page that includes."""
+    build_extracted_corpus(workspace, store)
+    for options in ((), ("--amend",)):
+        commit = _commit(workspace, *options)
+        corpus, reuse = build_extracted_corpus(workspace, store)
+        assert reuse == Reuse(known=4, extracted=1)
+        assert _contents(corpus) == _cold(workspace, tmp_path / commit)
+        assert {row["source"]["commit"] for row in _rows(corpus, RECORDS)} == {commit}
+
+
+def test_a_commit_of_something_else_changes_nothing(workspace: Path, store: ArtifactStore) -> None:
+    """Its records name the newest commit that changed a program or a page, so nothing downstream is made again."""
+    commit = _commit(workspace)
+    first, _ = build_extracted_corpus(workspace, store)
+    (workspace / "lib.rs").write_text("fn main() {}")
+    newer = _commit(workspace)
+    second, reuse = build_extracted_corpus(workspace, store)
+
+    assert newer != commit
+    assert second == first
+    assert reuse.is_whole
+    assert {row["source"]["commit"] for row in _rows(first, RECORDS)} == {commit}
+
+
+def _inputs(root: Path, store: ArtifactStore) -> dict[str, Any]:
+    return STAGE.inputs(ExtractionParams.of(root, store=store, reuse=Reuse()))
+
+
+@pytest.mark.parametrize(
+    ("differing", "reuse"),
+    [
+        *((rule, Reuse(extracted=5)) for rule in ("code", "roots")),
+        ("sources", Reuse(known=4, extracted=1)),
+    ],
+)
+def test_other_rules_extract_everything(
+    workspace: Path, store: ArtifactStore, tmp_path: Path, differing: str, reuse: Reuse
+) -> None:
+    """What another grammar or another extractor gave is not taken over; what the same ones gave of other files is."""
+    before, _ = build_extracted_corpus(workspace, ArtifactStore(tmp_path / "before"))
+    with store.writing(KIND, {**_inputs(workspace, store), differing: "another"}) as draft:
+        shutil.copytree(before.path, draft.path, ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True)
+    (made,) = (path for path in (store.root / KIND).iterdir() if path.is_dir())
+    latest = store.get(KIND, made.name)
+    assert latest is not None
+    store.point("latest", latest)
+
+    assert build_extracted_corpus(workspace, store)[1] == reuse
+
+
+@pytest.mark.seed_row(42)
+def test_another_negative_root_extracts_everything(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
+    """What lies below it goes, and the page that includes it."""
+    (workspace / "sub").mkdir()
+    (workspace / "a.vox").rename(workspace / "sub" / "a.vox")
+    (workspace / "i.md").write_text(_PAGE.format("{{#include sub/a.vox}}"))
+    before, _ = build_extracted_corpus(workspace, store)
+    (workspace / "examples.ssot.v1.yaml").write_text("negative_roots: [sub]\n")
+    corpus, reuse = build_extracted_corpus(workspace, store)
+
+    assert reuse == Reuse(extracted=4)
+    assert _contents(corpus) == _cold(workspace, tmp_path / "cold")
+    assert (before.manifest["num_records"], corpus.manifest["num_records"]) == (6, 1)
+    assert {drop["reason"] for drop in json.loads((corpus.path / REPORT).read_text())["drops"]} == {
+        *("negative_root", "rejected", "not_opted_in"),
+    }
+
+
+def test_a_corpus_that_is_gone_is_not_missed(workspace: Path, store: ArtifactStore) -> None:
+    """The pointer may name a folder that was deleted, or one that an interrupted build left."""
+    corpus, _ = build_extracted_corpus(workspace, store)
+    (corpus.path / "manifest.json").unlink()
+    again, reuse = build_extracted_corpus(workspace, store)
+
+    assert (again, reuse) == (corpus, Reuse(extracted=5))
+
+
+class _SlowStore(ArtifactStore):
+    """A store that takes its time: meanwhile somebody edits the workspace below it."""
+
+    @contextmanager
+    def writing(
+        self, kind: str, inputs: Mapping[str, Any], parents: Sequence[Artifact] = (), seen: Any = None
+    ) -> Iterator[Draft]:
+        with super().writing(kind, inputs, parents, seen) as draft:
+            (self.root.parent / "workspace" / "a.vox").write_text("fn edited() { }\n")
+            yield draft
+
+
+def test_a_workspace_that_changes_while_it_is_read_is_refused(workspace: Path, tmp_path: Path) -> None:
+    """The inputs would not say what the corpus holds; nothing is left."""
+    store = _SlowStore(tmp_path / "store")
+    with pytest.raises(RefusedError, match=r"changed while it was read\. Run again"):
+        build_extracted_corpus(workspace, store)
+    assert store.read_pointer("extracted_corpus", "latest") is None
+    assert list((store.root / "extracted_corpus").iterdir()) == []
+
+
+def test_a_missing_workspace_is_an_error(store: ArtifactStore, tmp_path: Path) -> None:
+    """It is never an empty one, and nothing is left."""
+    with pytest.raises(SourceNotFoundError, match="Name a Vox workspace"):
+        build_extracted_corpus(tmp_path / "nowhere", store)
+    assert list((store.root / "extracted_corpus").iterdir()) == []
+
+
+@pytest.mark.seed_row(60)
+def test_telemetry_is_taken_up_beside_the_workspace(workspace: Path, store: ArtifactStore, tmp_path: Path) -> None:
+    """Redacted pairs in a file of their own, counted; new rows make a new corpus, in which all files are known."""
+    database = tmp_path / "telemetry.db"
+    query = TelemetryQuery.model_validate({"url": f"sqlite:///{database}"})
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("CREATE TABLE AgentTelemetry (query, optimal_response)")
+        connection.execute("INSERT INTO AgentTelemetry VALUES ('Write f for ada@firm.de', 'fn f() { }')")
+        connection.commit()
+        (workspace / "i.md").unlink()
+        without, _ = build_extracted_corpus(workspace, store)
+        corpus, reuse = build_extracted_corpus(workspace, store, telemetry=query)
+        _, again = build_extracted_corpus(workspace, store, telemetry=query)
+        connection.execute("INSERT INTO AgentTelemetry VALUES ('Write g', 'fn g() { }')")
+        connection.commit()
+        more, _ = build_extracted_corpus(workspace, store, telemetry=query)
+
+    assert (without.path / TELEMETRY).read_bytes() == b""
+    assert without.manifest["telemetry"] is None
+    assert [row["prompt"] for row in _rows(corpus, TELEMETRY)] == ["Write f for REDACTED_EMAIL"]
+    assert (corpus.manifest["telemetry"]["table"], corpus.manifest["telemetry"]["kept"]) == ("AgentTelemetry", 1)
+    assert (reuse, again) == (Reuse(known=4), Reuse(is_whole=True))
+    assert len(_rows(more, TELEMETRY)) == 2
+    assert len({without.key, corpus.key, more.key}) == 3
+
+
+def test_links_and_unreadable_files_count_as_what_they_are(workspace: Path) -> None:
+    """The key changes with them, and none is followed or fatal."""
+    program = workspace / "a.vox"
+    keys = [tree_fingerprint(workspace, [program])]
+    content = program.read_text()
+    program.unlink()  # after it was listed
+    keys.append(tree_fingerprint(workspace, [program]))
+    (workspace / "elsewhere").write_text(content)
+    program.symlink_to(workspace / "elsewhere")
+    keys.append(tree_fingerprint(workspace, [program]))
+
+    assert len(set(keys)) == 3
+
+
+def test_a_full_extraction_gives_the_same_bytes(workspace: Path, store: ArtifactStore) -> None:
+    """Nothing is taken over, and nothing is different."""
+    first, _ = build_extracted_corpus(workspace, store)
+    before = _contents(first)
+    again, reuse = build_extracted_corpus(workspace, store, full=True)
+
+    assert reuse == Reuse(extracted=5)
+    assert _contents(again) == before
+    assert again == first
+
+
+def test_a_full_extraction_mends_what_was_wrong_and_says_so(workspace: Path, store: ArtifactStore) -> None:
+    """An earlier corpus that holds something else gives way."""
+    with store.writing(KIND, _inputs(workspace, store)) as draft:
+        (draft.path / TELEMETRY).write_text("wrong\n")
+    corpus, reuse = build_extracted_corpus(workspace, store, full=True)
+
+    assert reuse == Reuse(extracted=5, differs=True)
+    assert (corpus.path / TELEMETRY).read_bytes() == b""

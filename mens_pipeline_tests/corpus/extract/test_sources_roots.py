@@ -1,0 +1,83 @@
+"""Which folders of a workspace never train."""
+
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.extract.sources import find_source_roots
+from mens_pipeline.errors import ConfigurationError
+
+_FILE = "examples.ssot.v1.yaml"
+
+
+@pytest.mark.seed_row(42)
+def test_roots_govern_the_folders_below_them(tmp_path: Path) -> None:
+    """A folder deep in a workspace obeys its file, also one in `examples/`; without a file nothing is negative."""
+    workspace = tmp_path / "workspace"
+    examples = tmp_path / "repository" / "examples"
+    (workspace / "golden").mkdir(parents=True)
+    (examples / "inventory" / "deep").mkdir(parents=True)
+    (workspace / _FILE).write_text("golden_roots: [golden]\nnegative_roots: [negative]\n")
+    (examples / _FILE).write_text("schema_version: 1\nnegative_roots: [examples/inventory]\n")
+
+    assert find_source_roots(workspace / "golden").is_negative(workspace / "negative" / "n.vox")
+    assert not find_source_roots(workspace / "golden").is_negative(workspace / "negatives" / "n.vox")
+    assert find_source_roots(examples / "inventory" / "deep").is_negative(examples / "inventory" / "deep" / "x.vox")
+    assert not find_source_roots(tmp_path).is_negative(workspace / "negative" / "n.vox")
+
+
+@pytest.mark.seed_row(42)
+def test_golden_roots_say_which_programs_judge(tmp_path: Path) -> None:
+    """Programs below a golden root and below no negative one are golden; without golden roots all are; pages always."""
+    for name, golden in (("given", "[golden, more]"), ("none", "[]")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / _FILE).write_text(f"golden_roots: {golden}\nnegative_roots: [golden/bad]\n")
+    given, none = (find_source_roots(tmp_path / name) for name in ("given", "none"))
+    paths = ("golden/a.vox", "more/b/c.vox.ui", "page.md", "sandbox/a.vox", "goldens/a.vox", "golden/bad/a.vox")
+
+    assert [given.is_golden(tmp_path / "given" / path) for path in paths] == [True, True, True, False, False, False]
+    assert [none.is_golden(tmp_path / "none" / path) for path in paths] == [True, True, True, True, True, False]
+
+
+def test_other_roots_decide_nothing(tmp_path: Path) -> None:
+    """Roots of sandboxes and pages may hold anything; programs below them train like any other."""
+    (tmp_path / _FILE).write_text("sandbox_roots: 3\ndoc_roots: {a: 1}\nnegative_roots: [negative]\n")
+    roots = find_source_roots(tmp_path)
+
+    assert roots.fingerprint() == "negative; golden "
+    assert not roots.is_negative(tmp_path / "elsewhere" / "a.vox")
+
+
+def test_the_fingerprint_is_that_of_the_roots_wherever_they_lie(tmp_path: Path) -> None:
+    """The order does not matter, another root does, and so does none."""
+    fingerprints = []
+    for name, roots in (("a", "[x, y/z]"), ("b", "[y/z, x]"), ("c", "[x]"), ("d", "[]\ngolden_roots: [g, f]")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / _FILE).write_text(f"negative_roots: {roots}\n")
+        fingerprints.append(find_source_roots(tmp_path / name).fingerprint())
+    (tmp_path / "e").mkdir()
+
+    assert fingerprints == ["x y/z; golden ", "x y/z; golden ", "x; golden ", "; golden f g"]
+    assert find_source_roots(tmp_path / "e").fingerprint() == "none"
+
+
+@pytest.mark.parametrize(
+    "content", [b"a: [", b"negative_roots: 3\n", b"- a\n", b"\xff", b"a: 2001-13-45\n", b"[" * 1200]
+)
+def test_a_roots_file_that_does_not_fit_is_an_error(tmp_path: Path, content: bytes) -> None:
+    """The rule that keeps negative examples out is never skipped quietly."""
+    (tmp_path / _FILE).write_bytes(content)
+
+    with pytest.raises(ConfigurationError, match="Correct the file"):
+        find_source_roots(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "key", ["negative", "negatives", "negative_root", "Negative_Roots", "negatve_roots", "golden", "goldn_roots"]
+)
+def test_a_key_that_may_be_meant_for_roots_that_decide_is_an_error(tmp_path: Path, key: str) -> None:
+    """The folders that it names would train, or judge nothing."""
+    (tmp_path / _FILE).write_text(f"{key}: [negative]\n")
+
+    with pytest.raises(ConfigurationError, match=f"{key}: nothing reads this. Did you mean `(negative|golden)_roots`"):
+        find_source_roots(tmp_path)

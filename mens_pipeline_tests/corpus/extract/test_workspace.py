@@ -1,0 +1,256 @@
+"""A workspace to records, with an account of everything that was seen."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.extract.workspace import (
+    MAX_FILE_BYTES,
+    FileOutcome,
+    extract_workspace,
+    extraction_report,
+    outcome_of,
+    page_records,
+    with_commit,
+)
+from mens_pipeline.corpus.schema.account import Account, Drop, Unit
+from mens_pipeline.corpus.schema.reasons import DropReason
+from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceFile
+from mens_pipeline.errors import SourceNotFoundError
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.corpus.large_program import write_large_program
+from mens_pipeline_tests.corpus.rows import records_of
+from mens_pipeline_tests.speed import assert_below, assert_linear
+
+
+def _accounts() -> dict[Unit, Account[DropReason]]:
+    return {unit: Account() for unit in Unit}
+
+
+def _extract(root: Path) -> tuple[list[ExtractedRecord], list[Drop], dict[Unit, Account[DropReason]]]:
+    accounts = _accounts()
+    outcomes = list(extract_workspace(root))
+    for outcome in outcomes:
+        outcome.count(accounts)
+    records = [ExtractedRecord.model_validate_json(line) for outcome in outcomes for line in outcome.lines]
+    return records, [drop for outcome in outcomes for drop in outcome.drops], accounts
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A workspace with one of everything."""
+    root = tmp_path / "workspace"
+    for folder in ("golden", "negative", "docs", "cache"):
+        (root / folder).mkdir(parents=True)
+    (root / "examples.ssot.v1.yaml").write_text("golden_roots: [golden]\nnegative_roots: [negative]\n")
+    (root / "golden" / "a.vox").write_text("fn a() { }\nfn b() { }\n")
+    (root / "golden" / "bad.vox").write_text("fn (")
+    (root / "golden" / "large.vox").write_text(" " * (MAX_FILE_BYTES + 1))
+    (root / "golden" / "nul.vox").write_bytes(b"fn a() { }\0")
+    (root / "golden" / "link.vox").symlink_to(root / "golden" / "a.vox")
+    (root / "golden" / "folder.vox").mkdir()
+    (root / "golden" / "broken.vox").symlink_to(root / "nowhere")
+    (root / "negative" / "n.vox").write_text("fn a() { }\n")
+    (root / "docs" / "in.md").write_text("---\ntraining_eligible: true\n---\n## S\n\nw\n\n```vox\nfn a() { }\n```\n")
+    (root / "docs" / "out.md").write_text("# Page\n")
+    (root / "cache" / "CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55\n")
+    (root / "cache" / "c.vox").write_text("fn c() { }\n")
+    return root
+
+
+@pytest.mark.seed_row(2)
+def test_everything_seen_is_kept_or_dropped_with_a_reason(workspace: Path) -> None:
+    """Counts add up for each unit, and caches are not entered."""
+    records, drops, accounts = _extract(workspace)
+    programs = accounts[Unit.VOX_FILE]
+
+    for account in accounts.values():
+        account.check()
+    assert {(drop.path.split("/")[-1], drop.reason) for drop in drops} == {
+        ("bad.vox", DropReason.REJECTED),
+        ("large.vox", DropReason.TOO_LARGE),
+        ("nul.vox", DropReason.NOT_TEXT),
+        ("link.vox", DropReason.LINK),
+        ("broken.vox", DropReason.LINK),
+        ("n.vox", DropReason.NEGATIVE_ROOT),
+        ("out.md", DropReason.NOT_OPTED_IN),
+        ("in.md", DropReason.TOO_SHORT),
+    }
+    assert (programs.seen, programs.kept) == (7, 1)
+    assert [record.source.path for record in records] == ["golden/a.vox"] * 3 + ["docs/in.md"]
+    assert extraction_report(accounts, 4)["units"]["vox_file"]["dropped"]["link"] == 2
+
+
+def test_an_unreadable_file_is_counted(workspace: Path) -> None:
+    """A file that vanishes after it was listed is dropped, not fatal."""
+
+    def lose_the_next(file: SourceFile) -> None:
+        if file.path == "golden/a.vox":
+            (workspace / "golden" / "bad.vox").unlink()
+
+    accounts = _accounts()
+    outcomes = {outcome.path: outcome for outcome in extract_workspace(workspace, known=lose_the_next)}
+    for outcome in outcomes.values():
+        outcome.count(accounts)
+    (drop,) = outcomes["golden/bad.vox"].drops
+
+    assert (drop.reason, drop.detail) == (DropReason.UNREADABLE, "No such file or directory")
+    accounts[Unit.VOX_FILE].check()
+
+
+def test_a_page_that_includes_does_not_stand_alone(workspace: Path) -> None:
+    """Whatever its fate; programs and other pages do."""
+    (workspace / "docs" / "out.md").write_text("# Page\n\n```vox\n{{#include ../golden/a.vox}}\n```\n")
+    outcomes = {outcome.path: outcome.stands_alone for outcome in extract_workspace(workspace)}
+
+    assert {path for path, stands_alone in outcomes.items() if not stands_alone} == {"docs/out.md"}
+
+
+def test_what_is_known_is_not_extracted(workspace: Path) -> None:
+    """It takes its place among the others."""
+    found = list(extract_workspace(workspace))
+    known = FileOutcome("golden/bad.vox", "00", ("known",), {Unit.VOX_FILE: 1}, ())
+    again = list(extract_workspace(workspace, known=lambda file: known if file.path == known.path else None))
+
+    assert [known if outcome.path == known.path else outcome for outcome in found] == again
+
+
+def test_the_seed_data_is_the_same_whatever_the_number_of_workers(tmp_path: Path) -> None:
+    """Several batches, one process or more: the same outcomes in the same order, and every seed record is there."""
+    for folder in ("golden", "docs"):
+        shutil.copytree(PROJECT_ROOT / "data" / folder, tmp_path / folder)
+    for folder in ("agentic", "core"):
+        write_large_program(tmp_path / "golden" / folder / "large.vox")
+    alone, *others = (list(extract_workspace(tmp_path, "c0ffee", workers=workers)) for workers in (1, 2, 3))
+
+    assert [alone, alone] == others
+    assert sum(len(outcome.lines) for outcome in alone) > 1000
+
+
+def test_a_large_workspace_is_worked_on_by_several_processes(tmp_path: Path) -> None:
+    """More than two batches of the real size."""
+    for number in range(4):
+        write_large_program(tmp_path / f"{number}.vox")
+
+    alone, together = (list(extract_workspace(tmp_path, workers=workers)) for workers in (1, 2))
+
+    assert alone == together
+    assert [len(outcome.lines) for outcome in alone] == [1] * 4
+
+
+def test_a_program_with_very_many_declarations_is_extracted_in_linear_time(tmp_path: Path) -> None:
+    """Each has a record of its own; where all have one name each would need all others, which is too much."""
+
+    def write(line: str, num_declarations: int) -> Path:
+        folder = tmp_path / f"{line[:7]} {num_declarations}"
+        folder.mkdir()
+        (folder / "a.vox").write_text("".join(line.format(number) for number in range(num_declarations)))
+        return folder
+
+    found = {}
+
+    def extract(folder: Path) -> None:
+        (outcome,) = extract_workspace(folder)
+        found[folder] = (len(outcome.lines), len(outcome.drops))
+
+    many, same = (write(line, 10_000) for line in ("fn f{0}() {{ }}\n", "fn f() {{ }}\n"))
+
+    assert_linear(extract, lambda size: many if size == 10_000 else write("fn f{0}() {{ }}\n", size), 10_000)
+    assert_below(lambda: extract(same), 2, lambda: extract(many))
+    assert (found[many], found[same]) == ((10_000, 0), (0, 1))
+
+
+def test_a_missing_workspace_is_an_error(tmp_path: Path) -> None:
+    """It is never an empty one."""
+    with pytest.raises(SourceNotFoundError, match="Name a Vox workspace"):
+        _extract(tmp_path / "nowhere")
+
+
+_OUTCOME = FileOutcome(
+    path="p.md",
+    blob="00",
+    lines=('{"a": 1}', '{"b": 2}'),
+    kept={Unit.PAGE: 1, Unit.BLOCK: 2},
+    drops=(Drop(Unit.SECTION, "p.md", 4, DropReason.TOO_SHORT, "few words"),),
+    stands_alone=False,
+)
+
+
+def test_an_outcome_survives_json() -> None:
+    """Its account and its lines are all there is to it."""
+    assert outcome_of(json.loads(json.dumps(_OUTCOME.account())), _OUTCOME.lines) == _OUTCOME
+
+
+def test_an_outcome_is_counted_with_what_it_dropped() -> None:
+    """Kept and dropped, each by unit."""
+    accounts = {unit: Account[DropReason]() for unit in Unit}
+    _OUTCOME.count(accounts)
+
+    assert (accounts[Unit.BLOCK].kept, accounts[Unit.SECTION].seen, accounts[Unit.SECTION].kept) == (2, 1, 0)
+    for account in accounts.values():
+        account.check()
+
+
+def test_only_the_commit_of_the_source_is_exchanged() -> None:
+    """A text or a header that looks like one stays as it is."""
+    header = '// ---\n// commit: null\n// title: "\\"commit\\":null"\n// ---\n'
+    (record,) = records_of(f'{header}fn f() to str {{ return "\\"commit\\":null" }}\n')
+    line = record.model_dump_json()
+    stamped = type(record).model_validate_json(with_commit(line, None, "c0ffee"))
+
+    assert stamped.source.commit == "c0ffee"
+    assert (stamped.text, stamped.metadata) == (record.text, record.metadata)
+    assert with_commit(with_commit(line, None, "c0ffee"), "c0ffee", None) == line
+    assert with_commit(line, None, None) is line
+
+
+_PAGE = "---\ntraining_eligible: true\n---\n```vox\nfn {name}() {{ }}\n```\n"
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    """A workspace with pages in a folder and in a folder below it."""
+    root = tmp_path / "workspace" / "docs"
+    (root / "adr").mkdir(parents=True)
+    (root.parent / "examples.ssot.v1.yaml").write_text("doc_roots: [docs]\n")
+    (root.parent / "a.vox").write_text("fn included() { }\n")
+    (root / "one.md").write_text(_PAGE.format(name="one"))
+    (root / "adr" / "two.md").write_text(_PAGE.format(name="two"))
+    (root / "adr" / "three.md").write_text("---\ntraining_eligible: true\n---\n```vox\n{{#include ../../a.vox}}\n```\n")
+    (root / "out.md").write_text("# Not opted in\n")
+    (root / "link.md").symlink_to(root / "one.md")
+    return root
+
+
+@pytest.mark.seed_row(7)
+def test_overlapping_folders_give_each_page_once(docs: Path) -> None:
+    """Paths are relative to the workspace, and includes reach into it."""
+    records = page_records([docs, docs / "adr"], set())
+
+    assert [(record.source.path, record.text) for record in records] == [
+        ("docs/one.md", "fn one() { }\n"),
+        ("docs/adr/three.md", "fn included() { }\n"),
+        ("docs/adr/two.md", "fn two() { }\n"),
+    ]
+
+
+def test_a_page_that_is_known_is_not_taken_again(docs: Path) -> None:
+    """What the records hold already does not come twice."""
+    known = [record.source.blob for record in page_records([docs], set())]
+
+    assert page_records([docs], known) == []
+
+
+def test_a_folder_on_its_own_is_its_own_workspace(tmp_path: Path) -> None:
+    """Without a roots file the folder governs itself."""
+    (tmp_path / "p.md").write_text(_PAGE.format(name="p"))
+
+    assert [record.source.path for record in page_records([tmp_path], set())] == ["p.md"]
+
+
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    """It is never an empty one."""
+    with pytest.raises(SourceNotFoundError, match="Name a folder of pages"):
+        page_records([tmp_path / "nowhere"], set())

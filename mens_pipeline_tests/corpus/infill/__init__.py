@@ -1,0 +1,1 @@
+"""Tests of what is cut out of programs."""

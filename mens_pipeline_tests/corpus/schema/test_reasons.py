@@ -1,0 +1,68 @@
+"""Every reason why something does not train stands in one file, is given somewhere, and is listed by itself."""
+
+import ast
+import inspect
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+import mens_pipeline
+from mens_pipeline.corpus.schema import reasons
+from mens_pipeline.corpus.schema.reasons import NotShown, RejectReason, SplitReason
+from mens_pipeline.training.recipe import Recipe
+
+_PACKAGE = Path(mens_pipeline.__file__).parent
+_REASONS = Path(reasons.__file__)
+_CLASSES = {
+    name: kind
+    for name, kind in inspect.getmembers(reasons, inspect.isclass)
+    if issubclass(kind, StrEnum) and kind is not StrEnum
+}
+
+
+@cache
+def _nodes() -> tuple[tuple[Path, ast.AST], ...]:
+    """The syntax of every module but that of the reasons, and of the language, which knows of no corpus."""
+    paths = (path for path in _PACKAGE.rglob("*.py") if path != _REASONS and _PACKAGE / "language" not in path.parents)
+    return tuple((path, node) for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def test_no_other_module_declares_reasons_to_drop() -> None:
+    """Neither by what it says of an enumeration, nor by what it counts in an account."""
+    elsewhere = [
+        f"{path.name}: {node.name}"
+        for path, node in _nodes()
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(base, ast.Name) and base.id == "StrEnum" for base in node.bases)
+        and (ast.get_docstring(node) or "").startswith("Why ")
+    ]
+    counted = {
+        node.slice.id
+        for _, node in _nodes()
+        if isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "Account"
+        and isinstance(node.slice, ast.Name)
+    }
+
+    assert not elsewhere
+    assert counted - {"Reason"} <= _CLASSES.keys()
+    assert len(counted) > 8
+
+
+def test_every_reason_is_given_where_something_is_dropped() -> None:
+    """Repetition is found for rows and for pairs by the same code, which speaks of rows."""
+    given = {
+        (node.value.id, node.attr)
+        for _, node in _nodes()
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in _CLASSES
+    }
+    given |= {("SplitReason", reason.name) for reason in RejectReason if str(reason) in set(map(str, SplitReason))}
+    idle = [f"{name}.{reason.name}" for name, kind in _CLASSES.items() for reason in kind]
+
+    assert [reason for reason in idle if tuple(reason.split(".")) not in given] == []
+
+
+def test_rows_that_are_not_shown_name_the_setting_that_leaves_them_out() -> None:
+    """So that the advice of the preflight speaks of fields that there are."""
+    assert {reason.setting for reason in NotShown} <= Recipe.model_fields.keys()

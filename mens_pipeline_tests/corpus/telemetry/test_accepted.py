@@ -1,0 +1,154 @@
+"""Pieces that were accepted at a cursor: written redacted, read as rows that train."""
+
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.curate.mix import MixConfig, MixSource, SourceRows, mix_sources
+from mens_pipeline.corpus.curate.mixed_train_set import add_infill_rows
+from mens_pipeline.corpus.infill.rows import INFILL, ROWS
+from mens_pipeline.corpus.schema.reasons import InfillDrop, TelemetryDrop
+from mens_pipeline.corpus.schema.records import MAX_TEXT
+from mens_pipeline.corpus.schema.training_pair import HoleKind, TrainingPair
+from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
+from mens_pipeline.corpus.telemetry.redaction import SensitiveKind
+from mens_pipeline.corpus.telemetry.table import (
+    TelemetryAccount,
+    TelemetryRow,
+    read_telemetry,
+    telemetry_fingerprint,
+    telemetry_pairs,
+)
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline_tests.corpus.rows import pair_at
+from mens_pipeline_tests.corpus.telemetry_databases import query_of, write_database
+
+_PREFIX, _SUFFIX = "fn double(n: int) to int {\n    return n ", "\n}\n"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Path of the table of accepted pieces."""
+    return tmp_path / "accepted.db"
+
+
+def _pairs(table: Path) -> list[TrainingPair]:
+    return list(telemetry_pairs(read_telemetry(query_of(table)), TelemetryAccount(), "AgentTelemetry"))
+
+
+def test_an_accepted_piece_is_a_row_at_a_cursor(table: Path) -> None:
+    """With the white space around it, in a file that others cannot read; it never evaluates."""
+    assert AcceptedPieces(table).add(_PREFIX, "* 2 ", _SUFFIX)
+    assert AcceptedPieces(table).add(_PREFIX, "* 3\n    return 0", "\n")
+    line, body = sorted(_pairs(table), key=lambda pair: pair.response)
+
+    assert stat.S_IMODE(table.stat().st_mode) == 0o600
+    assert (line.prompt, line.response, line.task_family, line.rating) == (_PREFIX, "* 2 ", INFILL, 4)
+    assert line.infill is not None
+    assert (line.infill.kind, line.infill.suffix) == (HoleKind.LINE, _SUFFIX)
+    assert body.infill is not None
+    assert (body.infill.kind, body.infill.suffix) == (HoleKind.STATEMENTS, "\n")
+    assert line.source is not None
+    assert not line.source.golden
+
+
+def test_secrets_are_not_written(table: Path) -> None:
+    """Before, in and behind the piece; one that reaches over its edge keeps all of it from being written."""
+    pieces = AcceptedPieces(table)
+    assert pieces.add("// ada@firm.de\nlet a = ", '"eve@firm.de"', "\n// bob@firm.de\n")
+    assert not pieces.add('let password = "hunter', '2secret"', "\n")
+    assert not pieces.add("let a = ", '"ada@fi', 'rm.de"\n')
+    assert not pieces.add(" ", "let a = 1", "")
+    assert not pieces.add("let a = ", " ", "\n")
+    assert not pieces.add("let a = ", '"\ufffd"', "\n")
+    (pair,) = _pairs(table)
+
+    assert pair.infill is not None
+    assert "firm.de" not in pair.prompt + pair.response + pair.infill.suffix
+    assert b"hunter" not in table.read_bytes()
+    assert b"firm.de" not in table.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("row", "drop"),
+    [
+        (TelemetryRow("a", "b", None, 3), TelemetryDrop.NOT_TEXT),
+        (TelemetryRow("a", " ", None, "c"), TelemetryDrop.EMPTY),
+        (TelemetryRow("a", "b", None, "c" * (MAX_TEXT + 1)), TelemetryDrop.TOO_LONG),
+        # What it becomes is longer than it is.
+        (TelemetryRow("a", "b", None, " ada@firm.de" * (MAX_TEXT // 12)), TelemetryDrop.TOO_LONG),
+    ],
+)
+def test_a_piece_that_cannot_train_is_counted(row: TelemetryRow, drop: TelemetryDrop) -> None:
+    """As any other row."""
+    account = TelemetryAccount()
+
+    assert list(telemetry_pairs([row], account, "t")) == []
+    account.check()
+    assert account.dropped == {drop: 1}
+
+
+def test_what_is_redacted_behind_a_cursor_is_counted() -> None:
+    """Of a table that others wrote."""
+    account = TelemetryAccount()
+    list(telemetry_pairs([TelemetryRow("a", "b", None, "// ada@firm.de")], account, "t"))
+
+    assert account.redactions == {SensitiveKind.EMAIL: 1}
+
+
+def test_a_suffix_changes_the_fingerprint(table: Path) -> None:
+    """And a row without one has that of a table without the column."""
+    plain = write_database(
+        table.with_name("plain.db"), "CREATE TABLE AgentTelemetry (query, optimal_response)", [("a", "b")]
+    )
+    schema = "CREATE TABLE AgentTelemetry (query, optimal_response, suffix)"
+    without = write_database(table.with_name("without.db"), schema, [("a", "b", None)])
+    with_suffix = write_database(table, schema, [("a", "b", "c")])
+    prints = [telemetry_fingerprint(query_of(path)) for path in (plain, without, with_suffix)]
+
+    assert prints[0] == prints[1] != prints[2]
+    assert telemetry_fingerprint(query_of(table, suffix_column=None)) == prints[0]
+
+
+def test_a_file_that_cannot_take_them_is_refused(tmp_path: Path) -> None:
+    """Before anything is served."""
+    other = write_database(tmp_path / "other.db", "CREATE TABLE AgentTelemetry (query, optimal_response)", [])
+    (tmp_path / "text").write_text("no database " * 100)
+    with pytest.raises(ConfigurationError, match=r"has no column suffix\. Name a file of its own"):
+        AcceptedPieces(other)
+    with pytest.raises(ConfigurationError, match=r"not a database\)\. Name another file"):
+        AcceptedPieces(tmp_path / "text")
+    with pytest.raises(ConfigurationError, match="cannot be written there"):
+        AcceptedPieces(tmp_path / "nowhere" / "x.db")
+    pieces = AcceptedPieces(tmp_path / "gone.db")
+    (tmp_path / "gone.db").write_bytes(b"x" * 5_000)
+    with pytest.raises(sqlite3.DatabaseError):
+        pieces.add("a", "b", "c")
+
+
+def test_accepted_pieces_come_before_those_that_are_cut(table: Path) -> None:
+    """None with a line of a held-out program, and none where no holes are asked for."""
+    pieces = AcceptedPieces(table)
+    rare = "    return first_of_the_items + second_of_the_items"
+    assert pieces.add(_PREFIX, "* 2", "")
+    assert pieces.add("fn sum() to int {\n    return first_of_", rare.split("first_of_")[1], _SUFFIX)
+    program = "fn f{n}(a: int) to int {{\n    let b = a + {n}\n    return b * {n} + a\n}}\n"
+    files = [pair_at(f"{n}.vox", f"p{n}", program.format(n=n)) for n in range(20)]
+    heldout = [pair_at("held.vox", "h", f"fn h() to int {{\n{rare}\n}}\n")]
+    config = MixConfig(sources=(MixSource(path="pairs.jsonl"), MixSource(path="telemetry.jsonl", optional=True)))
+
+    def mix_with(share: float) -> list[TrainingPair]:
+        sources = {"pairs.jsonl": SourceRows(list(files)), "telemetry.jsonl": SourceRows(_pairs(table))}
+        wanted = config.with_infill_share(share)
+        report = add_infill_rows(sources, heldout, wanted)
+        assert (report is None) == (share == 0)
+        assert report is None or report["dropped"][InfillDrop.HELD_OUT_LINES] == 1
+        return mix_sources(wanted, sources).rows
+
+    asked = [row for row in mix_with(0.1) if row.infill is not None]
+    assert len(asked) == 2
+    assert [row.response for row in asked].count("* 2") == 1
+    assert not [row for row in mix_with(0) if row.infill is not None]
+    assert ROWS not in {source.path for source in config.sources}

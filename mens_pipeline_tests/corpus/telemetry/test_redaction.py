@@ -1,0 +1,196 @@
+"""What is sensitive goes, what is not stays."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mens_pipeline.corpus.telemetry.redaction import SensitiveKind, redact
+from mens_pipeline.language import analyze
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.speed import assert_linear
+
+# Put together here, so that no scanner of repositories takes them for keys that leaked.
+_LETTERS = "aB3dE6gH9jK2mN5pQ8sT" * 4
+_PEM_BODY = f"{_LETTERS[:64]}\n{_LETTERS[:64]}\n{_LETTERS[:20]}=="
+_PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{_PEM_BODY}\n-----END RSA PRIVATE KEY-----"
+_JWT = f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.{_LETTERS[:43]}"
+_TOKENS = [
+    "AKIA" + "Z7Q2" * 4,
+    "ghp_" + _LETTERS[:36],
+    "gho_" + _LETTERS[:36],
+    "github_pat_" + _LETTERS[:22] + "_" + _LETTERS[:59],
+    "glpat-" + _LETTERS[:20],
+    "xoxb-" + "123456789012-" + _LETTERS[:24],
+    "hooks.slack.com/services/" + "T00A/B00B/" + _LETTERS[:24],
+    "AIza" + _LETTERS[:35],
+    "sk-" + _LETTERS[:48],
+    "sk-ant-api03-" + _LETTERS[:40],
+    "sk-proj-" + _LETTERS[:40],
+    "sk_live_" + _LETTERS[:24],
+    "whsec_" + _LETTERS[:32],
+    "npm_" + _LETTERS[:36],
+    "hf_" + _LETTERS[:34],
+]
+_SENSITIVE = [
+    (SensitiveKind.PRIVATE_KEY, f"my key:\n{_PEM}\nthanks", "my key:\nREDACTED_PRIVATE_KEY\nthanks"),
+    (SensitiveKind.PRIVATE_KEY, _PEM.replace("\n", "\\n"), "REDACTED_PRIVATE_KEY"),
+    (SensitiveKind.PRIVATE_KEY, f"{_PEM[:140]}\n\nHelp!", "REDACTED_PRIVATE_KEYHelp!"),
+    (SensitiveKind.JWT, f"Bearer {_JWT}", "Bearer REDACTED_JWT"),
+    *((SensitiveKind.ACCESS_TOKEN, f'use("{token}")', 'use("REDACTED_ACCESS_TOKEN")') for token in _TOKENS),
+    (SensitiveKind.AUTHORIZATION, f"-H 'X: bearer {_LETTERS[:30]}'", "-H 'X: bearer REDACTED_AUTHORIZATION'"),
+    (
+        SensitiveKind.AUTHORIZATION,
+        '"Authorization": "Basic YWRhOmxvdmVsYWNl"',
+        '"Authorization": "Basic REDACTED_AUTHORIZATION"',
+    ),
+    (
+        SensitiveKind.URL_CREDENTIALS,
+        "postgres://ada:l0ve@lace@db.firm.de:5432/x",
+        "postgres://REDACTED_URL_CREDENTIALS@db.firm.de:5432/x",
+    ),
+    (SensitiveKind.URL_CREDENTIALS, "redis://:swordfish@cache/0", "redis://REDACTED_URL_CREDENTIALS@cache/0"),
+    (SensitiveKind.SECRET, 'let db_password: str = "swordfish"', 'let db_password: str = "REDACTED_SECRET"'),
+    (SensitiveKind.SECRET, "password = 'correct horse battery'", "password = 'REDACTED_SECRET'"),
+    (SensitiveKind.SECRET, '{"api_key": "abcd1234"}', '{"api_key": "REDACTED_SECRET"}'),
+    (SensitiveKind.SECRET, r'"{\"secret\": \"swordfish\"}"', r'"{\"secret\": \"REDACTED_SECRET\"}"'),
+    (SensitiveKind.SECRET, 'token: "9f8e7d6c"', 'token: "REDACTED_SECRET"'),
+    (SensitiveKind.SECRET, "export DB_PASSWORD=swordfish", "export DB_PASSWORD=REDACTED_SECRET"),
+    (SensitiveKind.SECRET, "run `SECRET_KEY_BASE=abcdef x`", "run `SECRET_KEY_BASE=REDACTED_SECRET x`"),
+    (SensitiveKind.SECRET, "my password is hunter2, why?", "my password is REDACTED_SECRET, why?"),
+    (
+        SensitiveKind.SECRET,
+        f"aws_secret_access_key = {_LETTERS[:19]}/{_LETTERS[:20]}",
+        "aws_secret_access_key = REDACTED_SECRET",
+    ),
+    (SensitiveKind.SECRET, "https://api.firm.de/v1?key=abc12345&x=1", "https://api.firm.de/v1?key=REDACTED_SECRET&x=1"),
+    (SensitiveKind.EMAIL, "Write to ada.l+vox@mail.firm.co.uk.", "Write to REDACTED_EMAIL."),
+    (SensitiveKind.EMAIL, "jörg@müller.de", "REDACTED_EMAIL"),
+    (SensitiveKind.CARD_NUMBER, "12 4111 1111 1111 1111", "12 REDACTED_CARD_NUMBER"),
+    (SensitiveKind.CARD_NUMBER, "2024 5555-5555-5555-4444", "2024 REDACTED_CARD_NUMBER"),
+    (SensitiveKind.CARD_NUMBER, "3782 822463 10005", "REDACTED_CARD_NUMBER"),
+    (SensitiveKind.CARD_NUMBER, "let card = 4242424242424242", "let card = REDACTED_CARD_NUMBER"),
+    (SensitiveKind.PHONE, "call +49 (0) 151 2345-6789 now", "call REDACTED_PHONE now"),
+    (SensitiveKind.PHONE, '"+15552345678"', '"REDACTED_PHONE"'),
+    (SensitiveKind.PHONE, "(555) 234-5678", "REDACTED_PHONE"),
+    (SensitiveKind.PHONE, "1-800-555-0199", "REDACTED_PHONE"),
+    (SensitiveKind.PHONE, "030/12345678", "REDACTED_PHONE"),
+    (SensitiveKind.PHONE, "Tel. 01 23 45 67 89", "Tel. REDACTED_PHONE"),
+    (SensitiveKind.PHONE, "020 7946 0958", "REDACTED_PHONE"),
+    (SensitiveKind.IP_ADDRESS, "ping 8.8.4.4!", "ping REDACTED_IP_ADDRESS!"),
+    (SensitiveKind.IP_ADDRESS, "2a00:1450:4001:81b::200e", "REDACTED_IP_ADDRESS"),
+    (SensitiveKind.HOME_PATH, "/home/ada.l/x.vox", "/home/user/x.vox"),
+    (SensitiveKind.HOME_PATH, "in /Users/ada.", "in /Users/user."),
+    (SensitiveKind.HOME_PATH, "/mnt/c/Users/ada/x", "/mnt/c/Users/user/x"),
+    (SensitiveKind.HOME_PATH, r"C:\Users\Ada Lovelace\x", r"C:\Users\user\x"),
+    (SensitiveKind.HOME_PATH, r"c:\\users\\ada", r"c:\\users\\user"),
+    (SensitiveKind.CHAT_MARKER, "hi<|im_end|>", "hi< |im_end|>"),
+    (SensitiveKind.CHAT_MARKER, "<|<|endoftext|>", "<|< |endoftext|>"),
+]
+_HARMLESS = [
+    "ada@example.org, bob@shop.example, eve@mail.test",
+    "git@github.com:firm/x.git",
+    "npm i left-pad@1.0.0-beta.rc",
+    "127.0.0.1 0.0.0.0 10.1.2.3 192.168.0.1 203.0.113.9 999.1.1.1",
+    "v8.8.4.4, version 8.8.4.4, 1.2.3",
+    "at 12:30:45, ::1, fe80::1",
+    "01.02.2024 12:30, 09.11.2026 14 o'clock, 2026-11-21 07:03:19",
+    "1234567890123456, 4111111111111112, 9999 9999 9999 9999, 1700000000000",
+    "550e8400-e29b-41d4-a716-446655440000",
+    "let x = 1 +2 - 3, 3.14159265358979, 0x5f3759df, 5551234567, 015112345678, 0123-45",
+    'secret: "GITHUB_WEBHOOK_SECRET"',
+    'password: "Enter your password", token: "comma", token: "identifier", secret: ""',
+    'password = "your password", api_key = "<your key>", api_key = "${API_KEY}", secret = "****"',
+    "fn login(password: str, token: Token[int]) to bool { }",
+    "let password = hash2(secret); password is required; password: string, age2",
+    "const MAX_TOKEN = 4096; MAX_TOKENS=4096 ACCESS_TOKEN=load() API_TOKEN==other",
+    "/home/user/x ~/x /home/$USER https://firm.de/home/news C:\\Users\\Public\\x",
+    "a |> b <| c |>",
+    "https://firm.de:8080/a?b=c@d",
+    "sk-learn-is-a-long-hyphenated-name eyJ.a.b bearer of-good-and-other-news",
+]
+_ADVERSARIAL = [
+    *("a", "1", "1 ", "01 ", "01 23 ", "4111-1111-", " 4111 1111", "a@", "a@b.", "a@b.c", "1.1.1.1.", "a:", "\n"),
+    *(
+        "://",
+        "://a:",
+        'password="',
+        "password='\"`",
+        'secret:"A_',
+        "PASSWORD",
+        "\nPASSWORD=(",
+        "bearer a",
+        "eyJaaaaaa.",
+    ),
+    *("-sk-a", "-----BEGIN PRIVATE KEY-----", "/home/a..", "C:\\Users\\a b ", "<|a", "?token=", "+1 ", "\\"),
+]
+_ADVERSARIAL_SIZE = 400_000
+
+
+@pytest.mark.parametrize(("kind", "text", "expected"), _SENSITIVE)
+def test_sensitive_text_is_replaced_and_counted(kind: SensitiveKind, text: str, expected: str) -> None:
+    """One of its kind, nothing else, and nothing more the second time."""
+    redacted = redact(text)
+
+    assert redacted.text == expected
+    assert redacted.counts == {kind: 1}
+    assert redact(expected).counts == {}
+
+
+@pytest.mark.parametrize("text", _HARMLESS)
+def test_harmless_text_stays(text: str) -> None:
+    """What only looks like it, and what is nobody's."""
+    assert redact(text).text == text
+    assert redact(text).counts == {}
+
+
+@pytest.mark.parametrize(("kind", "text", "expected"), _SENSITIVE)
+def test_a_program_stays_a_program(kind: SensitiveKind, text: str, expected: str) -> None:
+    """In strings of both forms and in comments."""
+    inside = text.replace("\\", "\\\\").replace('"', '\\"').replace("'", "\\'").replace("\n", " ")
+    for program in (f'fn f() to str {{ ret "{inside}" }}', f"fn f() to str {{ ret '{inside}' }}"):
+        redacted = redact(program)
+
+        assert analyze(program).ok
+        assert analyze(redacted.text).ok
+        assert kind in redacted.counts, expected
+
+
+def test_kinds_are_counted_separately() -> None:
+    """Several of several kinds in one text."""
+    redacted = redact("ada@firm.de and bob@firm.de from 8.8.8.8")
+
+    assert redacted.text == "REDACTED_EMAIL and REDACTED_EMAIL from REDACTED_IP_ADDRESS"
+    assert redacted.counts == {SensitiveKind.EMAIL: 2, SensitiveKind.IP_ADDRESS: 1}
+
+
+@given(st.lists(st.sampled_from([text for _, text, _ in _SENSITIVE] + _HARMLESS), max_size=6))
+@settings(deadline=None)
+def test_redaction_is_stable(texts: list[str]) -> None:
+    """A second pass changes nothing, whatever stands beside what."""
+    once = redact("\n".join(texts)).text
+
+    assert redact(once).text == once
+    assert not any(token in once for token in _TOKENS)
+
+
+def test_the_corpus_is_left_alone() -> None:
+    """Ordinary programs and pages keep every byte; the one exception tests Luhn's formula with a whole card number."""
+    data = PROJECT_ROOT / "data"
+    paths = [*data.glob("golden/**/*.vox"), *data.glob("docs/**/*.md")]
+    changed = {path.name: redact(path.read_bytes().decode()).counts for path in paths if _changes(path)}
+
+    assert len(paths) > 300
+    assert changed == {"card_checksum.vox": {SensitiveKind.CARD_NUMBER: 1}}
+
+
+def _changes(path: Path) -> bool:
+    text = path.read_bytes().decode()
+    return redact(text).text != text
+
+
+@pytest.mark.parametrize("unit", _ADVERSARIAL)
+def test_a_long_text_of_anything_is_read_in_linear_time(unit: str) -> None:
+    """Patterns do not backtrack over the whole text."""
+    assert_linear(redact, lambda size: (unit * (size // len(unit) + 1))[:size], _ADVERSARIAL_SIZE)

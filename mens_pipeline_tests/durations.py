@@ -1,0 +1,132 @@
+"""A plugin of pytest: how long each test file takes, in a committed table that runs write when asked.
+
+The table also says in which order workers take test files: whoever begins with the slowest ends with the others.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+TABLE: Final = Path(__file__).with_name("durations.tsv")
+_HEADER: Final = "seconds\tslowest\tcoverage\tfile\tslowest test"
+_SAME: Final = 0.25
+"""A line stays as it is if both figures changed by no more than this share, or a second."""
+
+Key = tuple[str, bool]
+"""A test file, and whether its tests ran with coverage: `make check` runs tests that are measured by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What the tests of a file took.
+
+    Attributes:
+        seconds: All of them, with fixtures.
+        slowest: The slowest, seconds.
+        test: Its name.
+    """
+
+    seconds: int
+    slowest: int
+    test: str
+
+    def is_about(self, other: "Line") -> bool:
+        """Say whether two lines differ by no more than two runs do."""
+        pairs = ((self.seconds, other.seconds), (self.slowest, other.slowest))
+        return all(abs(one - two) <= max(1, _SAME * max(one, two)) for one, two in pairs)
+
+
+def read_table(path: Path) -> dict[Key, Line]:
+    """Read a table; one that does not exist yet is empty."""
+    rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]] if path.is_file() else []
+    return {
+        (file, coverage == "yes"): Line(int(seconds), int(slowest), test)
+        for seconds, slowest, coverage, file, test in rows
+    }
+
+
+def merge_tables(old: dict[Key, Line], new: dict[Key, Line], root: Path) -> dict[Key, Line]:
+    """Merge what a run took into what others took: files that are gone leave, figures that are about the same stay.
+
+    Args:
+        old: The table so far.
+        new: Of each file that ran.
+        root: The folder that names of files begin at.
+
+    Returns:
+        The lines of a second and more.
+    """
+    kept = {key: line for key, line in old.items() if (root / key[0]).is_file()}
+    changed = {key: line for key, line in new.items() if key not in kept or not line.is_about(kept[key])}
+    return {key: line for key, line in (kept | changed).items() if line.seconds >= 1}
+
+
+def write_table(path: Path, lines: dict[Key, Line]) -> None:
+    """Write a table, the slowest file first."""
+    ordered = sorted(lines.items(), key=lambda found: (-found[1].seconds, found[0]))
+    rows = [
+        f"{line.seconds}\t{line.slowest}\t{'yes' if is_measured else 'no'}\t{file}\t{line.test}"
+        for (file, is_measured), line in ordered
+    ]
+    path.write_text("\n".join([_HEADER, *rows, ""]), encoding="utf-8")
+
+
+def slowest_first(items: list[pytest.Item], root: Path, lines: dict[Key, Line]) -> None:
+    """Sort tests by what their files take, in place; those of one file stay together, and in order.
+
+    Args:
+        items: The tests.
+        root: The folder that names of files begin at.
+        lines: Of the table.
+    """
+    seconds: dict[str, int] = defaultdict(int)
+    for (file, _), line in lines.items():
+        seconds[file] += line.seconds
+    items.sort(key=lambda item: -seconds[item.path.relative_to(root).as_posix()])
+
+
+class Recorder:
+    """Adds up what tests took, and writes the table once all have passed."""
+
+    def __init__(self, table: Path, root: Path) -> None:
+        self._table = table
+        self._root = root
+        self._seconds: dict[Key, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add a phase of a test: with several workers, the process that started them hears of all."""
+        file, _, test = report.nodeid.partition("::")
+        self._seconds[file, "measured" in report.keywords][test] += report.duration
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """Write the table, unless a test failed: it may have ended early."""
+        if exitstatus == pytest.ExitCode.OK:
+            new = {key: _line_of(tests.items()) for key, tests in self._seconds.items()}
+            write_table(self._table, merge_tables(read_table(self._table), new, self._root))
+
+
+def _line_of(tests: Iterable[tuple[str, float]]) -> Line:
+    found = list(tests)
+    test, slowest = max(found, key=lambda one: one[1])
+    return Line(round(sum(seconds for _, seconds in found)), round(slowest), test.partition("[")[0])
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a run ask for the table."""
+    parser.addoption("--durations-table", type=Path, help="write there how long test files take, if all tests pass")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Record where reports of all workers arrive, if the table was asked for."""
+    if (table := config.getoption("durations_table")) is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(table, config.rootpath))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Have workers begin with the slowest files, so that none is alone with one in the end."""
+    if hasattr(config, "workerinput"):
+        slowest_first(items, config.rootpath, read_table(TABLE))

@@ -1,0 +1,177 @@
+"""Holes of held-out programs, and what a piece is worth in one."""
+
+from collections import Counter
+
+import pytest
+
+from mens_pipeline.corpus.schema.records import SourceKind
+from mens_pipeline.corpus.schema.training_pair import HoleKind, TrainingPair
+from mens_pipeline.evaluation.infill import (
+    InfillTask,
+    abstention_of,
+    infill_results,
+    infill_tasks,
+    insert_rates,
+    score_inserts,
+)
+from mens_pipeline.evaluation.infill_results import InfillModel, InsertScore
+from mens_pipeline.inference.generation import Completion
+from mens_pipeline.language import Mode
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.corpus.rows import pair_at
+
+_TESTED = """\
+fn double(n: int) to int {
+    return n * 2
+}
+
+@test
+fn doubles() {
+    assert(double(2) is 4)
+}
+"""
+_BROKEN_TEST = _TESTED.replace("is 4", "is 5")
+
+
+def _task(middle: str = "n * 2", source: str = _TESTED) -> InfillTask:
+    prefix, suffix = source.split(middle, 1)
+    return InfillTask("infill/0000", "a.vox", HoleKind.EXPRESSION, prefix, middle, suffix, Mode.SOURCE, has_tests=True)
+
+
+def _score(*texts: str, model: InfillModel = "adapter") -> list[InsertScore]:
+    completions = [
+        Completion(task="infill/0000", sample=0, text=text, num_tokens=3, stopped=True, likelihood=-0.5)
+        for text in texts
+    ]
+    return score_inserts(model, [_task()], completions)
+
+
+@pytest.fixture(scope="module")
+def pairs() -> list[TrainingPair]:
+    """Whole files of the seed data."""
+    paths = sorted((PROJECT_ROOT / "data/golden").rglob("*.vox"))[::20]
+    return [pair_at(path.name, "Write it.", path.read_text(encoding="utf-8")) for path in paths]
+
+
+def test_the_suite_is_spread_over_the_files(pairs: list[TrainingPair]) -> None:
+    """The same holes every time, no more than asked for, each the hole that it says."""
+    first, second = (infill_tasks(pairs, 100) for _ in range(2))
+    holes = Counter(task.file for task in first)
+
+    assert first == second
+    assert len(first) <= 100
+    assert len(holes) > len(pairs) / 2
+    assert max(holes.values()) <= -(-100 // len(pairs))
+    sources = {pair.source.path: pair.response for pair in pairs if pair.source is not None}
+    assert all(task.insert(task.middle) == sources[task.file] for task in first)
+    assert all(len(task.middle) < 30 for task in infill_tasks(pairs, 100, lambda text: len(text) < 30))
+
+
+def test_only_whole_programs_are_cut() -> None:
+    """Neither declarations, which stand in their files, nor what the front end rejects; of tests those that pass."""
+    part = pair_at("a.vox", "Write.", _TESTED, SourceKind.VOX_DECLARATION)
+    wrong = pair_at("b.vox", "Write.", "fn {")
+    passing, failing = pair_at("c.vox", "Write.", _TESTED), pair_at("d.vox", "Write.", _BROKEN_TEST)
+
+    tasks = infill_tasks([part, wrong, passing, failing], 40)
+
+    assert {task.file: task.has_tests for task in tasks} == {"c.vox": True, "d.vox": False}
+    assert infill_tasks([], 40) == ()
+
+
+def test_a_piece_is_right_or_wrong_by_degrees() -> None:
+    """White space aside; it may be another that does the same, one that fails, one with an unknown name, or none."""
+    texts = ("n * 2", "n *  2", "2 * n", "n * 3", "m * 2", "n *", "")
+    scores = _score(*texts)
+
+    found = {s.piece: (s.exact, s.parses, s.resolves, s.passes_tests) for s in scores}
+    assert found == {
+        "n * 2": (True, True, True, True),
+        "n *  2": (True, True, True, True),
+        "2 * n": (False, True, True, True),
+        "n * 3": (False, True, True, False),
+        "m * 2": (False, True, False, False),
+        "n *": (False, False, False, False),
+        "": (False, True, False, False),
+    }
+    assert [score.kept for score in scores] == [1, 0.8, 0, 0.8, 0, 0.6, 0]
+    assert 0.8 < scores[1].similarity < scores[0].similarity == 1
+
+
+def test_a_model_without_a_suffix_is_cut_at_the_line_end() -> None:
+    """What it writes behind it is not shown."""
+    text = "n * 2\n}\nfn more() {"
+
+    assert [_score(text, model=model)[0].exact for model in ("left_to_right", "adapter")] == [True, False]
+
+
+_WRONG = InsertScore(
+    model="adapter",
+    task="infill/0000",
+    kind="line",
+    file="a.vox",
+    piece="n",
+    exact=False,
+    kept=0,
+    similarity=0.5,
+    parses=True,
+    resolves=True,
+    passes_tests=False,
+    stopped=True,
+    likelihood=-0.5,
+    before="",
+    reference="n + 1",
+    after="",
+)
+_RIGHT = _WRONG.model_copy(update={"exact": True, "kept": 1, "passes_tests": True})
+
+
+def _scores(number: int, chance: int, likelihood: float = -0.5) -> list[InsertScore]:
+    return [
+        (_RIGHT if place % 10 < chance else _WRONG).model_copy(
+            update={
+                "task": f"infill/{place:04}",
+                "file": f"{place // 10}.vox",
+                "likelihood": likelihood if place % 10 < chance else 4 * likelihood,
+                "kind": ("line", "body")[place % 2],
+            }
+        )
+        for place in range(number)
+    ]
+
+
+def test_models_are_compared_on_the_holes_that_both_filled() -> None:
+    """With figures for every kind that is there."""
+    adapter, ngram = _scores(100, 4), _scores(100, 1)[:50]
+
+    results = infill_results({"adapter": adapter, "served": adapter[:90], "ngram": ngram}, 192)
+
+    assert results.models["adapter"]["all"].exact.short == "40/100 (40.0 %)"
+    assert results.shown.short == "90/100 (90.0 %)"
+    assert set(results.models["adapter"]) == {"all", "line", "body"}
+    assert results.models["ngram"]["all"].num_holes == 50
+    difference = results.exact_difference["ngram"]
+    assert (difference.num_tasks, difference.only_second, difference.only_first) == (50, 15, 0)
+    assert difference.p_better < 0.05
+
+
+def test_abstaining_shows_what_is_more_often_right() -> None:
+    """The threshold is of one half of the files, the figures of the other."""
+    found = abstention_of(_scores(200, 5))
+
+    assert found is not None
+    assert found.exact_shown.value is not None
+    assert found.exact_all.value == 0.5
+    assert found.exact_shown.value > 0.9
+    assert 0.3 < found.coverage < 0.7
+    assert 0 <= found.calibration_error < 0.6
+    assert abstention_of(_scores(30, 5)) is None
+    assert abstention_of([]) is None
+
+
+def test_rates_over_nothing_are_none() -> None:
+    """As where no file has tests."""
+    rates = insert_rates([score.model_copy(update={"passes_tests": None}) for score in _scores(10, 5)])
+
+    assert rates.tests.value is None
+    assert rates.exact.value == 0.5

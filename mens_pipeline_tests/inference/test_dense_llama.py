@@ -1,0 +1,128 @@
+"""The fast forward pass of a Llama on the CPU, and linear layers whose weights lie otherwise."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.inference.dense_llama import DenseLlama, FewRowsLinear, PackedLinear, replace_linear, speed_up
+from mens_pipeline.inference.engine import complete_plainly, complete_staggered, random_prompts, tiny_model
+
+_MANY, _FEW = 32, 4
+
+
+@pytest.mark.parametrize("rows", [(1,), (3, 1), (2, 70)])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("linear", [PackedLinear, FewRowsLinear])
+@pytest.mark.parametrize("outputs", [80, 24])
+def test_a_product_is_that_of_the_plain_layer(linear: Any, rows: tuple[int, ...], bias: bool, outputs: int) -> None:  # noqa: FBT001 - pytest's way
+    """Within the rounding of float32, for few rows and for many, where a layer widens and where it does not."""
+    import torch
+
+    torch.manual_seed(1)
+    plain = torch.nn.Linear(48, outputs, bias=bias)
+    given = torch.randn(*rows, 48)
+    with torch.inference_mode():
+        torch.testing.assert_close(linear(plain)(given), plain(given), rtol=1e-5, atol=1e-5)
+
+
+def test_a_packed_model_gives_the_logits_of_the_library_bit_for_bit(tiny_base: Path) -> None:
+    """What is evaluated stays as it is: the library's modules with packed weights, and ours, differ in no bit."""
+    import torch
+
+    packed = _loaded(tiny_base)
+    replace_linear(packed, PackedLinear)
+    fast = speed_up(_loaded(tiny_base), _MANY)
+
+    assert isinstance(fast, DenseLlama)
+    assert not any(type(module) is torch.nn.Linear for module in packed.modules())
+    for ours, theirs in zip(_logits(fast), _logits(packed), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_a_model_for_few_rows_gives_the_logits_of_the_library(tiny_base: Path) -> None:
+    """Within rounding, whichever of the weights' two places is read."""
+    import torch
+
+    for ours, theirs in zip(_logits(speed_up(_loaded(tiny_base), _FEW)), _logits(_loaded(tiny_base)), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_rows", [_MANY, _FEW])
+def test_the_engine_writes_the_tokens_of_the_plain_loop(num_rows: int) -> None:
+    """Through its cache: completions that come and go, prompts that are read in pieces and begin alike."""
+    plain = tiny_model("llama")
+    prompts = random_prompts(plain)
+    expected = [complete_plainly(plain, prompt, 16) for prompt in prompts]
+
+    assert complete_staggered(speed_up(plain, num_rows), prompts, 16) == expected
+
+
+def test_another_architecture_keeps_its_own_forward_pass() -> None:
+    """Its linear layers are replaced, and nothing else."""
+    import torch
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    config = Qwen2Config(
+        vocab_size=50, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1,
+    )  # fmt: skip
+    model = Qwen2ForCausalLM(config).eval()
+    ids = torch.arange(12)[None]
+    with torch.inference_mode():
+        before = model(ids).logits
+        after = speed_up(model, _FEW)
+        assert after is model
+        assert isinstance(model.model.layers[0].mlp.up_proj, FewRowsLinear)
+        torch.testing.assert_close(model(ids).logits, before, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("changed", [{"hidden_act": "gelu"}, {"attention_bias": True}, {"mlp_bias": True}])
+def test_a_llama_that_computes_otherwise_keeps_its_own_forward_pass(changed: dict[str, Any]) -> None:
+    """Nothing is taken for granted that the configuration denies."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=50, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, **changed
+    )
+    assert not isinstance(speed_up(LlamaForCausalLM(config).eval(), _FEW), DenseLlama)
+
+
+@pytest.mark.parametrize("linear", [PackedLinear, FewRowsLinear])
+def test_other_kinds_of_numbers_stay(linear: Any) -> None:
+    """What is not float32 is not replaced."""
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4).bfloat16(), torch.nn.Linear(4, 4))
+    replace_linear(model, linear)
+
+    assert [type(module) for module in model] == [torch.nn.Linear, linear]
+
+
+def _loaded(base: Path) -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32).eval()
+
+
+def _logits(model: Any) -> list[Any]:
+    """Logits of a prompt in pieces, of a step behind it, and of rows that are padded on the left."""
+    import torch
+    from transformers import DynamicCache
+
+    ids = torch.arange(60) % model.config.vocab_size
+    alone, together = DynamicCache(config=model.config), DynamicCache(config=model.config)
+    mask = torch.ones(3, 10, dtype=torch.long)
+    mask[1, :4] = 0
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    longer = torch.nn.functional.pad(mask, (0, 1), value=1)
+    passes = [
+        {"input_ids": ids[None, :20], "past_key_values": alone, "logits_to_keep": 1},
+        {"input_ids": ids[None, 20:40], "attention_mask": torch.ones(1, 40).long(), "past_key_values": alone},
+        {"input_ids": ids[None, 40:41], "past_key_values": alone, "position_ids": torch.tensor([[40]])},
+        {"input_ids": ids[:30].view(3, 10), "attention_mask": mask, "position_ids": positions},
+        {"input_ids": ids[30:33, None], "attention_mask": longer, "position_ids": positions[:, -1:] + 1},
+    ]
+    with torch.inference_mode():
+        return [model(**{"past_key_values": together, "use_cache": True, **each}).logits for each in passes]

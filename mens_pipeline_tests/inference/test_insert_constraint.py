@@ -1,0 +1,102 @@
+"""A piece that is held to its hole stands there, or is given up."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.inference.generate import Row, complete_rows
+from mens_pipeline.inference.insert_constraint import InsertConstraint
+from mens_pipeline.inference.sampling import Sampler
+from mens_pipeline.language import Mode, Viability, ViableText, analyze
+
+_HOLES = (
+    ("fn double(n: int) to int {\n    return n ", "\n}\n"),
+    ("let x = ", "\nlet y = x\n"),
+    ("type Pair {\n    left: i", "\n    right: int\n}\n"),
+    ("fn none() ", ""),
+    ("fn broken( {\n", "\n}\n"),
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_base: Path) -> Any:
+    """Of single bytes."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(tiny_base)
+
+
+@pytest.fixture(scope="module")
+def model(tiny_base: Path) -> Any:
+    """A model of random weights, which knows nothing of Vox."""
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(tiny_base).eval()
+
+
+def _complete(model: Any, tokenizer: Any, temperature: float) -> list[tuple[Row, str]]:
+    stop = frozenset({tokenizer.eos_token_id})
+    rows = [
+        Row(
+            tuple(tokenizer.encode(prefix)),
+            Sampler(temperature, 1.0, f"{number}:{sample}"),
+            24,
+            InsertConstraint(tokenizer, stop, Mode.SOURCE, prefix, suffix),
+            name=str(number),
+            sample=sample,
+        )
+        for number, (prefix, suffix) in enumerate(_HOLES)
+        for sample in range(6)
+    ]
+    complete_rows(model, rows, stop, 4_096, lambda _row: None)
+    return [(row, tokenizer.decode(row.tokens, skip_special_tokens=True)) for row in rows]
+
+
+def test_what_ends_by_itself_stands(model: Any, tokenizer: Any) -> None:
+    """With what stands around it; of a broken prefix every piece is given up at once."""
+    kinds = Counter[tuple[bool, bool]]()
+    for row, piece in _complete(model, tokenizer, 1.0):
+        prefix, suffix = _HOLES[int(row.name)]
+        constraint = row.constraint
+        assert constraint is not None
+        stands = analyze(prefix + piece + suffix).ok
+        kinds[row.stopped, constraint.is_forced] += 1
+        if row.stopped and not constraint.is_forced:
+            assert stands
+        if prefix.startswith("fn broken"):
+            assert constraint.is_forced
+            assert not stands
+
+    assert kinds[True, False] > 0
+
+
+def test_no_piece_leads_nowhere(model: Any, tokenizer: Any) -> None:
+    """Also one that its limit cuts off could still become a program; the likeliest tokens are the same each time."""
+    first, second = (_complete(model, tokenizer, 0.0) for _ in range(2))
+
+    assert [piece for _, piece in first] == [piece for _, piece in second]
+    for row, piece in first:
+        prefix, _ = _HOLES[int(row.name)]
+        text = ViableText()
+        if not prefix.startswith("fn broken"):
+            assert text.append(prefix + piece) is not Viability.DEAD
+
+
+def test_a_piece_whose_search_takes_long_is_given_up(tokenizer: Any) -> None:
+    """Parsing for one piece is bounded: a statement without an end would be parsed again for each token."""
+    import torch
+
+    stop = frozenset({tokenizer.eos_token_id})
+    scores = torch.zeros(len(tokenizer))
+    scores[tokenizer.encode(")")] = 9.0
+    for prefix, most in (("let a = 1" + " + 1" * 4_000, 12), ("let a = 1" + " + 1" * 40, 170)):
+        constraint = InsertConstraint(tokenizer, stop, Mode.SOURCE, prefix, "\n")
+        num_taken = 0
+        while not constraint.is_forced and num_taken < most:
+            constraint.choose(scores, Sampler(0.0, 1.0, ""))
+            num_taken += 1
+
+        assert constraint.is_forced, len(prefix)
+        assert num_taken < most

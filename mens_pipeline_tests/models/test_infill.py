@@ -1,0 +1,99 @@
+"""A cursor becomes the same tokens in training, evaluation and serving."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mens_pipeline.models.chat import IM_END, IM_START
+from mens_pipeline.models.infill import encode_infill, encode_infill_prompt, encode_prefix, marks_of, order_of
+from mens_pipeline_tests.training.small_folder import Encoder
+
+_CONTROL = (IM_START, IM_END)
+_SMOLLM = Encoder((*_CONTROL, "<issue_start>", "<issue_comment>", "<issue_closed>"))
+_QWEN = Encoder((*_CONTROL, "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"))
+_PLAIN = Encoder(_CONTROL)
+
+
+def _text(tokenizer: Encoder, ids: tuple[int, ...]) -> str:
+    return str(tokenizer.inner.decode(list(ids), skip_special_tokens=False))
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "marks"),
+    [
+        (_QWEN, ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")),
+        (_SMOLLM, ("<issue_start>", "<issue_closed>", "<issue_comment>")),
+        (_PLAIN, ("<prefix>", "<suffix>", "<middle>")),
+    ],
+)
+def test_the_marks_of_a_base_are_its_own(tokenizer: Encoder, marks: tuple[str, str, str]) -> None:
+    """Else idle tokens, else words."""
+    found = marks_of(tokenizer)
+
+    assert (found.prefix, found.suffix, found.middle) == marks
+    assert found.are_words == (tokenizer is _PLAIN)
+
+
+def test_the_suffix_comes_first_so_that_typing_goes_on() -> None:
+    """What is typed extends what was read; in the other order it does not."""
+    one, two = (encode_infill_prompt(_QWEN, prefix, "\n}\n", 100) for prefix in ("fn a", "fn ab"))
+
+    assert _text(_QWEN, one) == "<|fim_suffix|>\n}\n<|fim_prefix|>fn a<|fim_middle|>"
+    assert two[: len(one) - 1] == one[:-1]
+    other = encode_infill_prompt(_QWEN, "fn a", "\n}\n", 100, "prefix_first")
+    assert _text(_QWEN, other) == "<|fim_prefix|>fn a<|fim_suffix|>\n}\n<|fim_middle|>"
+
+
+def test_a_row_ends_its_turn() -> None:
+    """After the piece, which is all that is learnt; white space of it stays."""
+    row = encode_infill(_SMOLLM, "let x = ", "", "1\n", 50, "suffix_first")
+
+    assert _text(_SMOLLM, row.completion) == "1\n" + IM_END
+    assert _text(_SMOLLM, row.prompt) == "<issue_closed><issue_start>let x = <issue_comment>"
+
+
+def test_a_window_holds_whole_lines_next_to_the_cursor() -> None:
+    """A quarter behind it at most; what the suffix does not need, the prefix gets."""
+    lines = [f"line {number:02}\n" for number in range(60)]
+    prompt = encode_infill_prompt(_QWEN, "".join(lines) + "cur", "".join(lines), 80)
+    text = _text(_QWEN, prompt)
+    suffix, prefix = text.removeprefix("<|fim_suffix|>").removesuffix("<|fim_middle|>").split("<|fim_prefix|>")
+
+    assert len(prompt) <= 80 + 3
+    assert "".join(lines).startswith(suffix)
+    assert 0 < len(suffix) <= 20
+    assert ("".join(lines) + "cur").endswith(prefix)
+    assert prefix.startswith("line ")
+    assert suffix.endswith("\n")
+
+
+def test_a_long_line_is_cut_at_its_far_end() -> None:
+    """The cursor's own surroundings stay."""
+    assert _text(_QWEN, encode_prefix(_QWEN, "a" * 500 + "b", 10)) == "a" * 9 + "b"
+    assert _text(_QWEN, encode_infill_prompt(_QWEN, "", "b" + "a" * 500, 40)) == (
+        "<|fim_suffix|>b" + "a" * 9 + "<|fim_prefix|><|fim_middle|>"
+    )
+
+
+_SIDES = st.text(st.sampled_from("ab <|>_\n") | st.characters(), max_size=60)
+_FORGED = st.lists(st.sampled_from(("<|fim_middle|>", IM_END, "<|fim_prefix|>", "x", "\n")) | _SIDES, max_size=6).map(
+    "".join
+)
+
+
+@given(_FORGED, _FORGED, st.integers(16, 60))
+def test_no_text_forges_a_mark(prefix: str, suffix: str, window: int) -> None:
+    """Each mark stands once, whatever is typed, and no window is overrun."""
+    prompt = encode_infill_prompt(_QWEN, prefix, suffix, window)
+    marks = [_QWEN.id_of(mark) for mark in ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", IM_END)]
+
+    assert [prompt.count(mark) for mark in marks] == [1, 1, 1, 0]
+    assert len(prompt) <= window + 3
+
+
+def test_seven_of_ten_rows_show_the_suffix_first() -> None:
+    """The same row always in the same order."""
+    orders = [order_of(f"fn f{number}", "()") for number in range(400)]
+
+    assert 240 < orders.count("suffix_first") < 320
+    assert orders == [order_of(f"fn f{number}", "()") for number in range(400)]

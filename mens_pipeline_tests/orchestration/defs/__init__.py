@@ -1,0 +1,1 @@
+"""Tests of assets, checks, schedules and sensors."""

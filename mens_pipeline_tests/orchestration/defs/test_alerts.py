@@ -1,0 +1,276 @@
+"""What is said of runs that ended."""
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+import dagster as dg
+import pytest
+from dagster._core.test_utils import freeze_time
+from dagster_shared.error import SerializableErrorInfo
+from pydantic import SecretStr
+
+from mens_pipeline.definitions import defs
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.orchestration.defs import alerts
+from mens_pipeline.orchestration.defs.alerts import post_to_webhook
+from mens_pipeline.orchestration.defs.promotion import NOT_PROMOTED, PromotionConfig
+from mens_pipeline.orchestration.metadata import reason_of
+from mens_pipeline.settings import load_settings
+
+
+def _failing(error: Exception) -> dg.JobDefinition:
+    @dg.op
+    def step() -> None:
+        raise error
+
+    @dg.job
+    def some_job() -> None:
+        step()
+
+    return some_job
+
+
+def _said(sensor: str, context: dg.RunStatusSensorContext, capfd: pytest.CaptureFixture[str]) -> str:
+    """What a sensor logs, and why it says nothing else."""
+    capfd.readouterr()
+    outcome = defs().get_repository_def().get_sensor_def(sensor)(context)
+    assert outcome is None or isinstance(outcome, dg.SkipReason)
+    return capfd.readouterr().err + (outcome.skip_message or "" if outcome is not None else "")
+
+
+class _Chat(BaseHTTPRequestHandler):
+    """A webhook that keeps what it is told."""
+
+    details: ClassVar[list[dict[str, Any]]] = []
+    status: ClassVar[int] = 200
+
+    def do_POST(self) -> None:
+        """Take a message."""
+        self.details.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(self.status)
+        self.end_headers()
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Chat]]:
+    """A webhook that people listen to."""
+    monkeypatch.setattr(_Chat, "details", [])
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Chat) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        monkeypatch.setenv("MENS_ALERT_URL", f"http://127.0.0.1:{server.server_port}/hook/secret")
+        yield _Chat
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (RefusedError("corpus: too small. Write more."), "step: corpus: too small. Write more."),
+        (dg.Failure("There is no adapter.\nTrain one."), "step: There is no adapter. Train one."),
+        (KeyError("x"), "step: KeyError: 'x'"),
+    ],
+    ids=["of ours", "of Dagster", "a defect"],
+)
+def test_a_failed_run_is_told_in_one_line(
+    chat: type[_Chat], error: Exception, reason: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Run, job, step and reason, in the log and to whoever listens."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = _failing(error).execute_in_process(instance=instance, raise_on_error=False)
+        context = dg.build_run_status_sensor_context(
+            sensor_name="run_failed",
+            dagster_instance=instance,
+            dagster_run=result.dagster_run,
+            dagster_event=result.get_run_failure_event(),
+        ).for_run_failure()
+        said = _said("run_failed", context, capfd)
+
+    (line,) = [line for line in said.splitlines() if "failed" in line]
+    (details,) = chat.details
+    assert line.endswith(f"run {result.run_id} of some_job failed: {reason}")
+    assert details == {
+        "text": f"run {result.run_id} of some_job failed: {reason}",
+        "event": "run_failed",
+        "run": result.run_id,
+        "job": "some_job",
+    }
+
+
+def test_a_run_that_failed_outside_of_a_step_has_a_reason(capfd: pytest.CaptureFixture[str]) -> None:
+    """That of the run: a worker that was killed."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = _failing(KeyError("x")).execute_in_process(instance=instance, raise_on_error=False)
+        run = instance.create_run_for_job(_failing(KeyError("x")))
+        context = dg.build_run_status_sensor_context(
+            sensor_name="run_failed",
+            dagster_instance=instance,
+            dagster_run=run,
+            dagster_event=result.get_run_failure_event(),
+        ).for_run_failure()
+
+        assert "of some_job failed: Execution of run" in _said("run_failed", context, capfd)
+
+
+def _ended_well(
+    promotes: bool,  # noqa: FBT001 - a column
+    selection: list[str] | None,
+    capfd: pytest.CaptureFixture[str],
+    config: dict[str, Any] | None = None,
+) -> str:
+    """What is said of a run of two assets, the second of which perhaps gives nothing."""
+
+    @dg.asset
+    def benchmark_gate() -> None:
+        pass
+
+    @dg.asset(deps=[benchmark_gate], output_required=False)
+    def promoted_adapter(config: PromotionConfig) -> Iterator[dg.MaterializeResult[Any]]:
+        if promotes and config.promote:
+            yield dg.MaterializeResult()
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize(
+            [benchmark_gate, promoted_adapter],
+            instance=instance,
+            selection=selection,
+            run_config={"ops": {"promoted_adapter": {"config": config}}} if config is not None else None,
+        )
+        context = dg.build_run_status_sensor_context(
+            sensor_name="run_without_promotion",
+            dagster_instance=instance,
+            dagster_run=result.dagster_run,
+            dagster_event=result.get_run_success_event(),
+        )
+        return _said("run_without_promotion", context, capfd)
+
+
+@pytest.mark.parametrize(
+    ("promotes", "selection", "words"),
+    [
+        (True, None, "promoted its adapter, or confirmed the one in use"),
+        (False, None, "promoted nothing: see its promoted_adapter"),
+        (False, ["benchmark_gate"], "was not asked for a promotion"),
+    ],
+    ids=["promoted", "refused", "not asked"],
+)
+def test_a_green_run_without_a_promotion_is_told(
+    promotes: bool,  # noqa: FBT001 - a column
+    selection: list[str] | None,
+    words: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A hole that nobody would see."""
+    assert words in _ended_well(promotes, selection, capfd)
+
+
+def test_nothing_is_told_of_a_run_that_was_to_judge_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    """It promotes nothing because a person said so."""
+    assert "was to judge and not to promote" in _ended_well(True, None, capfd, {"promote": False})  # noqa: FBT003
+
+
+def test_a_refusal_reaches_the_webhook_with_its_reasons(chat: type[_Chat], capfd: pytest.CaptureFixture[str]) -> None:
+    """In words and as facts."""
+
+    @dg.asset(output_required=False)
+    def promoted_adapter(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        context.log_event(dg.AssetObservation("promoted_adapter", metadata={NOT_PROMOTED: "parse_rate: 0.1 < 0.7"}))
+        yield from ()
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize([promoted_adapter], instance=instance, tags={"mens/verdict": "failed"})
+        context = dg.build_run_status_sensor_context(
+            sensor_name="run_without_promotion",
+            dagster_instance=instance,
+            dagster_run=result.dagster_run,
+            dagster_event=result.get_run_success_event(),
+        )
+        said = _said("run_without_promotion", context, capfd)
+
+    (details,) = chat.details
+    assert "promoted nothing: parse_rate: 0.1 < 0.7" in said
+    assert details["text"].endswith("promoted nothing: parse_rate: 0.1 < 0.7")
+    assert (details["event"], details["run"], details["verdict"]) == ("run_refused", result.run_id, "failed")
+
+
+@pytest.mark.parametrize(
+    ("status", "problem"), [(500, "answered 500"), (0, "cannot be reached (ConnectionRefusedError)")]
+)
+def test_who_cannot_be_told_is_named_without_the_address(
+    chat: type[_Chat], monkeypatch: pytest.MonkeyPatch, status: int, problem: str
+) -> None:
+    """It may hold a secret; a sensor does not fail for it."""
+    monkeypatch.setattr(chat, "status", status)
+    url = SecretStr("http://127.0.0.1:9/secret") if not status else load_settings().alert_url
+    found = post_to_webhook(url, "run_failed", "text", {})
+
+    assert found == f"MENS_ALERT_URL {problem}"
+
+
+def test_nobody_is_told_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And an address is one of the web."""
+    assert post_to_webhook(None, "run_failed", "text", {}) is None
+    monkeypatch.setenv("MENS_ALERT_URL", "file:///etc/passwd")
+    with pytest.raises(ConfigurationError, match=r"MENS_ALERT_URL: .*not an address of http or https"):
+        load_settings()
+
+
+@pytest.mark.parametrize(
+    ("now", "promoted", "said", "is_told"),
+    [
+        ("2026-01-02T07:59", "2026-01-01T05:00", "not before 08:00", False),
+        ("2026-01-02T08:00", "2026-01-02T04:30", "promoted or confirmed at 04:30", False),
+        ("2026-01-02T08:00", "2026-01-01T05:00", "last promoted or confirmed on 2026-01-01 at 05:00", True),
+        ("2026-01-02T08:00", None, "no adapter was promoted yet", False),
+    ],
+)
+def test_a_stale_adapter_is_told_once_a_day(  # noqa: PLR0913, PLR0917 - fixtures and columns
+    chat: type[_Chat],
+    monkeypatch: pytest.MonkeyPatch,
+    now: str,
+    promoted: str | None,
+    said: str,
+    is_told: bool,  # noqa: FBT001
+) -> None:
+    """Not before the deadline, and not when a run has confirmed it."""
+    monkeypatch.setattr(alerts, "_now", lambda: datetime.fromisoformat(now).replace(tzinfo=UTC))
+    sensor = defs().get_repository_def().get_sensor_def("adapter_stale")
+    with dg.DagsterInstance.ephemeral() as instance:
+        if promoted is not None:
+            with freeze_time(datetime.fromisoformat(promoted).replace(tzinfo=UTC)):
+                instance.report_runless_asset_event(dg.AssetMaterialization("promoted_adapter"))
+        cursor = None
+        found = []
+        for _ in range(2):
+            with dg.build_sensor_context(instance=instance, cursor=cursor) as context:
+                tick = sensor.evaluate_tick(context)
+            cursor = tick.cursor
+            found.append(tick.skip_message or "")
+
+    assert said in found[0]
+    assert [one["event"] for one in chat.details] == ["adapter_stale"] * is_told
+    assert not is_told or "once a day" in found[1]
+
+
+def test_a_reason_is_one_line() -> None:
+    """Of the error that was wrapped, without the names of classes that say nothing to people."""
+
+    def error(message: str, cause: SerializableErrorInfo | None = None) -> SerializableErrorInfo:
+        return SerializableErrorInfo(message, [], None, cause)
+
+    ours = error("mens_pipeline.errors.RefusedError: No.\n  Try again.\n")
+
+    assert reason_of(ours) == "No. Try again."
+    assert (
+        reason_of(error("dagster._core.errors.DagsterExecutionStepExecutionError: Error in step\n", ours))
+        == "No. Try again."
+    )
+    assert reason_of(error("KeyError: 'x'")) == "KeyError: 'x'"

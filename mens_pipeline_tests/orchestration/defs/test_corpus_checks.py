@@ -1,0 +1,129 @@
+"""The checks of the corpus stages: each of them can fail."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.curate.validated_pairs import KIND as PAIRS
+from mens_pipeline.corpus.schema.records import Source, SourceKind
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.synthesis.synthetic_corpus import KIND as SYNTHETIC
+from mens_pipeline.orchestration.defs.train_set import (
+    as_many_as_asked,
+    enough_pairs,
+    mixed_rows_accounted_for,
+    no_overlap,
+    pairs_accounted_for,
+    rows_accounted_for,
+    shares_as_asked,
+)
+from mens_pipeline.settings import PIPELINE_CONFIG
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline_tests.corpus.rows import mix_report, split_report
+from mens_pipeline_tests.orchestration.stores import artifact_in, store_with
+
+_ANSWER = (
+    "fn total(prices: List[int]) to int {\n    let mut sum = 0\n    for p in prices { sum += p }\n    return sum\n}\n"
+)
+
+
+def _result(result: object) -> dg.AssetCheckResult:
+    assert isinstance(result, dg.AssetCheckResult)
+    return result
+
+
+def _pair(prompt: str, response: str, path: str) -> TrainingPair:
+    source = Source(path=path, blob="0", span=(0, 1), lines=(1, 1), kind=SourceKind.VOX_FILE)
+    return TrainingPair(prompt=prompt, response=response, source=source)
+
+
+def _about_pairs(**counts: Any) -> dict[str, Any]:
+    behaviour = {"functions": 0, "observed": 0, "without": {}}
+    return {"num_pairs": {}, "validation": {}, "behaviour": behaviour, "lanes": {}, "categories": {}, **counts}
+
+
+@pytest.mark.parametrize(("missing", "passed"), [(0, True), (1, False)])
+def test_a_synthetic_corpus_with_fewer_rows_is_refused(tmp_path: Path, missing: int, *, passed: bool) -> None:
+    """Than config/pipeline.yaml asks for."""
+    asked = load_pipeline_config(PIPELINE_CONFIG).synthesize.limit
+    made = store_with(tmp_path, SYNTHETIC, {"num_pairs": asked - missing})
+
+    assert _result(as_many_as_asked(*made)).passed is passed
+
+
+def test_a_lost_row_is_refused(tmp_path: Path) -> None:
+    """Three were seen, two are told of."""
+    counts = {"seen": 3, "kept": 1, "rejected": {"schema": 1}, "warned": {"semantic_error": 1}}
+    validation = {"records.jsonl": counts}
+    result = _result(rows_accounted_for(*store_with(tmp_path, PAIRS, _about_pairs(validation=validation))))
+
+    assert not result.passed
+    assert result.metadata["unaccounted/records.jsonl"].value == 1
+    assert result.metadata["semantic_error/records.jsonl"].value == 1
+
+
+@pytest.mark.parametrize(("prompt", "passed"), [("Say hello", True), ("Sum prices", False)])
+def test_a_leak_into_training_is_refused(tmp_path: Path, prompt: str, *, passed: bool) -> None:
+    """Such as a prompt that is held out as well."""
+
+    def write(folder: Path) -> None:
+        write_jsonl(folder / "pairs.jsonl", [_pair(prompt, "fn hello() { }\n", "a.vox")])
+        write_jsonl(folder / HELDOUT, [_pair("Sum prices", _ANSWER, "held.vox")])
+
+    result = _result(no_overlap(*store_with(tmp_path, SPLIT, split_report(train={"pairs.jsonl": 1}), write)))
+
+    assert result.passed is passed
+    assert result.metadata["near_copies"].value == (0 if passed else 1)
+
+
+@pytest.mark.parametrize(("aside", "passed"), [(1, True), (0, False)])
+def test_a_pair_that_the_split_lost_is_refused(tmp_path: Path, aside: int, *, passed: bool) -> None:
+    """Five pairs, three train, one judges, one must be set aside."""
+    pairs = artifact_in(tmp_path, PAIRS, _about_pairs(num_pairs={"pairs.jsonl": 5}))
+    counts = split_report(train={"pairs.jsonl": 3}, heldout=1, aside={"too_small": aside})
+    split, store = store_with(tmp_path, SPLIT, counts)
+
+    assert _result(pairs_accounted_for(replace(split, parents=(pairs.ref(),)), store)).passed is passed
+
+
+@pytest.mark.parametrize(("num_pairs", "passed"), [(50, True), (49, False)])
+def test_too_few_pairs_are_refused(tmp_path: Path, num_pairs: int, *, passed: bool) -> None:
+    """Fifty are enough, forty-nine are not."""
+    mixed = store_with(tmp_path, MIXED, mix_report({"distinct_lines": num_pairs}))
+
+    assert _result(enough_pairs(*mixed)).passed is passed
+
+
+def _mixed(**changes: Any) -> dict[str, Any]:
+    source = {"path": "p", "input_lines": 3, "distinct_lines": 2, "dropped": {"lane": 1}, "emitted_lines": 2}
+    shares = {"requested_share": 1.0, "share_of_output": 1.0}
+    return {**mix_report({**source, **shares, **changes}), "total_emitted": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "passed"), [({}, True), ({"dropped": {"lane": 0}}, False), ({"emitted_lines": 3}, False)]
+)
+def test_a_mix_that_does_not_add_up_is_refused(tmp_path: Path, changes: dict[str, Any], *, passed: bool) -> None:
+    """A row neither used nor dropped, and a file with other rows than the report says."""
+    made = store_with(tmp_path, MIXED, _mixed(**changes), lambda folder: (folder / TRAIN).write_text("{}\n{}\n"))
+
+    assert _result(mixed_rows_accounted_for(*made)).passed is passed
+
+
+@pytest.mark.parametrize(("achieved", "passed"), [(0.96, True), (0.94, False)])
+def test_shares_far_from_what_was_asked_are_a_warning(tmp_path: Path, achieved: float, *, passed: bool) -> None:
+    """Five hundredths are allowed; more warns, since data may simply lack."""
+    result = _result(shares_as_asked(*store_with(tmp_path, MIXED, _mixed(share_of_output=achieved))))
+
+    assert result.passed is passed
+    assert result.severity is dg.AssetCheckSeverity.WARN
+    errors = [value.value for name, value in result.metadata.items() if name.startswith("error/")]
+    assert errors == [round(1 - achieved, 4)]

@@ -1,0 +1,180 @@
+"""Merging and handing on as Dagster sees them: what a check stops, and what the code stops when no check is asked."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from mens_pipeline.definitions import defs
+from mens_pipeline.delivery.agreement import MERGE_REPORT
+from mens_pipeline.delivery.merged_model import KIND, report_in
+from mens_pipeline.delivery.serving_handoff import HANDOFF, ServingHandoff
+from mens_pipeline.delivery.serving_handoff import KIND as HANDED
+from mens_pipeline.orchestration.defs.delivery import (
+    handed_files_as_written,
+    merged_model,
+    serving_handoff,
+    writes_what_was_evaluated,
+)
+from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.launchers import Generator
+from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, Compute
+from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.delivery.delivered import promoted_run
+
+_CHECKS = [writes_what_was_evaluated, handed_files_as_written]
+
+
+@pytest.fixture(scope="module")
+def champion(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> ArtifactStore:
+    """A store with a champion that can be merged."""
+    return promoted_run(trained, tmp_path_factory.mktemp("delivery"))[1]
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    """An instance of its own."""
+    with open_instance(tmp_path / "home") as found:
+        yield found
+
+
+def _run(
+    root: Path, instance: dg.DagsterInstance, *selection: str, config: dict[str, Any] | None = None
+) -> dg.ExecuteInProcessResult:
+    return dg.materialize(
+        [merged_model, serving_handoff, *_CHECKS],
+        instance=instance,
+        resources={
+            "store": ArtifactStoreResource(root=str(root)),
+            "compute": Compute(device="cpu"),
+            "merger": Generator(report_seconds=0.0),
+            "io_manager": ArtifactHandover(),
+        },
+        selection=list(selection) or None,
+        run_config={"ops": config or {}},
+        raise_on_error=False,
+    )
+
+
+def _failure(result: dg.ExecuteInProcessResult, step: str) -> str:
+    (event,) = [event for event in result.get_step_failure_events() if event.step_key == step]
+    data = event.step_failure_data.user_failure_data
+    return (data.description if data is not None else None) or str(event.step_failure_data.error)
+
+
+@pytest.mark.slow
+def test_a_champion_is_merged_and_handed_on(
+    champion: ArtifactStore, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both checks pass; a second run merges nothing; a merged model that is another one stops before the hand-off."""
+    monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
+    first, second = (_run(champion.root, instance) for _ in range(2))
+    merged = champion.get(KIND, champion.read_pointer(KIND, "latest") or "")
+    handed = champion.get(HANDED, champion.read_pointer(HANDED, "latest") or "")
+
+    assert first.success
+    assert second.success
+    assert [check.passed for check in first.get_asset_check_evaluations()] == [True, True]
+    assert handed is not None
+    assert ServingHandoff.model_validate_json((handed.path / HANDOFF).read_text()).mens.is_promoted
+    reused = [
+        run.asset_materializations_for_node("merged_model")[0].metadata["reused"].value for run in (first, second)
+    ]
+    assert reused == [False, True]
+    (shown,) = first.asset_materializations_for_node("serving_handoff")
+    assert "40/40 (100.0 %" in str(shown.metadata["card"].value)
+    assert shown.metadata["commit"].value == "not published"
+
+    named = ServingHandoff.model_validate_json((handed.path / HANDOFF).read_text()).mens.files[0]
+    path, resource = handed.path / named.path, ArtifactStoreResource(root=str(champion.root))
+    as_written = path.read_bytes()
+    for spoil in (lambda: path.write_bytes(as_written + b" "), path.unlink):
+        spoil()
+        check = handed_files_as_written(handed.ref(), resource)
+        assert isinstance(check, dg.AssetCheckResult)
+        assert not check.passed
+        assert check.metadata["changed"].value == named.path
+        path.write_bytes(as_written)
+
+    assert merged is not None
+    worse = report_in(merged.path).model_copy(update={"passed": False, "reasons": ("Other tokens.",)})
+    (merged.path / MERGE_REPORT).write_text(worse.model_dump_json())
+    stopped, alone = _run(champion.root, instance), _run(champion.root, instance, "serving_handoff")
+
+    assert not stopped.success
+    assert [check.passed for check in stopped.get_asset_check_evaluations()] == [False]
+    assert not stopped.asset_materializations_for_node("serving_handoff")
+    assert "not handed on. Other tokens." in _failure(alone, "serving_handoff")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("jobs_here")
+def test_publishing_needs_a_place_and_a_token(
+    champion: ArtifactStore, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Off until MENS_HUB_REPO is set; then a token is needed, before anything is merged, and when it is sent alone."""
+    monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "MENS_HUB_REPO"):
+        monkeypatch.delenv(name, raising=False)
+    merged = {"merged_model": {"config": {"num_prompts": 1}}}
+    asked = _run(champion.root, instance, config={**merged, "serving_handoff": {"config": {"publish": True}}})
+    monkeypatch.setenv("MENS_HUB_REPO", "vox/coder")
+    tokenless = _run(champion.root, instance, config=merged)
+    misnamed = _run(champion.root, instance, config={"serving_handoff": {"config": {"revision": "a b"}}})
+    off = _run(champion.root, instance, config={**merged, "serving_handoff": {"config": {"publish": False}}})
+    only_merged = _run(champion.root, instance, "merged_model", config=merged)
+    alone = _run(champion.root, instance, "serving_handoff")
+
+    assert "set MENS_HUB_REPO to OWNER/NAME" in _failure(asked, "merged_model")
+    assert "HF_TOKEN: not set" in _failure(tokenless, "merged_model")
+    assert "no name of a branch" in _failure(misnamed, "merged_model")
+    assert off.success
+    assert only_merged.success
+    assert "HF_TOKEN: not set" in _failure(alone, "serving_handoff")
+
+
+def test_without_a_champion_nothing_is_merged(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """The message says what comes first."""
+    result = _run(tmp_path / "store", instance, "merged_model")
+
+    assert "no champion. Promote an adapter" in _failure(result, "merged_model")
+
+
+def test_without_a_merged_model_nothing_is_handed_on(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """Likewise."""
+    result = _run(tmp_path / "store", instance, "serving_handoff")
+
+    assert "there is no merged_model. Materialise it first" in _failure(result, "serving_handoff")
+
+
+def test_the_nightly_run_does_not_merge() -> None:
+    """Delivery is a job of its own; together they are the whole graph."""
+    location = defs()
+    of_job = {name: _assets_of(location, name) for name in ("whole_graph", "deliver")}
+
+    assert of_job["deliver"] == {"merged_model", "serving_handoff"}
+    assert not of_job["deliver"] & of_job["whole_graph"]
+    assert "promoted_adapter" in of_job["whole_graph"]
+
+
+def _assets_of(location: dg.Definitions, job: str) -> set[str]:
+    return {key.to_user_string() for key in location.resolve_job_def(job).asset_layer.executable_asset_keys}
+
+
+@pytest.mark.parametrize(("changed", "starts"), [(True, True), (False, False)])
+def test_a_new_champion_starts_the_delivery(instance: dg.DagsterInstance, *, changed: bool, starts: bool) -> None:
+    """Not one that is confirmed."""
+    sensor = defs().get_repository_def().get_sensor_def("champion_changed")
+
+    @dg.asset
+    def promoted_adapter() -> dg.MaterializeResult[Any]:
+        return dg.MaterializeResult(metadata={"changed": changed})
+
+    dg.materialize([promoted_adapter], instance=instance)
+    context = dg.build_sensor_context(instance=instance, definitions=defs())
+    data = sensor.evaluate_tick(context)
+
+    assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
+    assert bool(data.run_requests) is starts

@@ -1,0 +1,136 @@
+"""What models are asked, as Dagster sees it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
+from mens_pipeline.evaluation.evaluate import evaluate_completions
+from mens_pipeline.evaluation.few_shot import FewShot
+from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.models.adapter import KIND as ADAPTER
+from mens_pipeline.models.adapter import MANIFEST
+from mens_pipeline.orchestration.defs.evaluation import beats_the_base, eval_results, figures_of, rows_of
+from mens_pipeline.orchestration.launchers import Generator
+from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, Compute
+from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
+from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained, trained
+from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, PROGRESS, SUBJECT, answers_to, task
+from mens_pipeline_tests.orchestration.stores import hand_over
+from mens_pipeline_tests.training.tiny_base import write_tiny_base
+
+_TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"
+
+
+def _split(store: ArtifactStore, share: float) -> ArtifactRef:
+    return store.build(SPLIT, {"share": share}, lambda folder: {"n": (folder / HELDOUT).write_text("")})[0].ref()
+
+
+def _adapter(store: ArtifactStore, split: ArtifactRef) -> ArtifactRef:
+    def write(folder: Path) -> dict[str, Any]:
+        fill_trained(folder, "weights")
+        path = folder / MANIFEST
+        base = write_tiny_base(store.root / "base")
+        manifest = json.loads(path.read_text())
+        manifest["base_model"]["path"] = str(base)
+        path.write_text(json.dumps(manifest))
+        return {}
+
+    return store.build(ADAPTER, {"beside": split.key}, write)[0].ref(ArtifactRef(MIXED, "0" * 64, (split,)))
+
+
+def _failure(store: ArtifactStore, adapter: ArtifactRef) -> str:
+    """What evaluating an adapter ends with; the held-out file is empty."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        hand_over(instance, adapter)
+        result = dg.materialize(
+            [dg.AssetSpec("qlora_adapter"), eval_results],
+            instance=instance,
+            resources={
+                "store": ArtifactStoreResource(root=str(store.root)),
+                "compute": Compute(device="cpu"),
+                "generator": Generator(),
+                "io_manager": ArtifactHandover(),
+            },
+            raise_on_error=False,
+        )
+    (event,) = result.get_step_failure_events()
+    return str(event.step_failure_data.error)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
+    """An empty store; the benchmark has no say."""
+    monkeypatch.setenv("VOX_BENCHMARK", "0")
+    return ArtifactStore(tmp_path / "store")
+
+
+def test_an_adapter_is_asked_what_was_held_out_of_its_own_training(store: ArtifactStore) -> None:
+    """Judged on its own split, also after a newer one; here it is refused for want of held-out prompts."""
+    split = _split(store, 0.06)
+    adapter = _adapter(store, split)
+    _split(store, 0.2)
+
+    assert f"{SPLIT}/{split.key}/{HELDOUT}: no held-out code" in _failure(store, adapter)
+
+
+@pytest.mark.parametrize(("num_good", "passed"), [(40, True), (6, True), (5, False), (0, False)])
+def test_a_gain_that_chance_would_give_is_a_warning(tmp_path: Path, num_good: int, *, passed: bool) -> None:
+    """The base answers none of forty; five good answers come by chance once in sixteen times."""
+    store = ArtifactStore(tmp_path / "store")
+    evaluation = evaluated(trained(tmp_path / "run"), store, num_good)
+    result = beats_the_base(evaluation.ref(), ArtifactStoreResource(root=str(store.root)))
+
+    assert isinstance(result, dg.AssetCheckResult)
+    assert result.passed is passed
+    assert result.severity is dg.AssetCheckSeverity.WARN
+    p_value: Any = result.metadata["p_value"].value
+    assert p_value == round(p_value, 4)
+    assert str(result.metadata["adapter"].value).startswith(f"{num_good}/40")
+
+
+def test_hidden_tests_are_shown_where_there_are_any() -> None:
+    """In the table, and as a figure of the suite that has them."""
+    tasks = [task(), task(1, Suite.BENCHMARK, tests=_TESTS)]
+    completions = {"base": answers_to(tasks, [BROKEN] * 2), "adapter": answers_to(tasks, [GOOD] * 2)}
+    results = evaluate_completions(tasks, completions, SUBJECT, Decoding(), PROGRESS, num_too_long=0).results
+    rows = {row["what"]: row for row in rows_of(results)}
+    figures = figures_of(results)
+
+    assert [*rows["hidden tests"]] == ["what", "adapter", "95 % interval", "base"], "the adapter is to be in view"
+    assert str(rows["hidden tests"]["base"]).startswith("0/1 (0.0 %")
+    assert rows["hidden tests"]["adapter"] == "1/1 (100.0 %)"
+    assert rows["hidden tests"]["95 % interval"] == results.adapter.overall.test_rate.interval == "14.7 to 100.0"
+    assert str(rows["pass@1"]["adapter"]).startswith("2/2 (100.0 %")
+    assert figures["eval/benchmark/test_rate"] == 1.0
+    assert "eval/heldout/test_rate" not in figures
+    assert str(figures["benchmark: hidden tests"]).startswith("1/1 (100.0 %")
+    assert "few_shot: parse rate" not in figures
+
+
+def test_examples_and_families_are_shown_where_they_were_asked() -> None:
+    """The base with examples beside the adapter on the same prompts; synthetic tasks by their hidden tests."""
+    tasks, known = [task(), task(1)], task(2, Suite.NEW_CONSTANTS, tests=_TESTS)
+    completions = {
+        "base": answers_to(tasks, [BROKEN] * 2),
+        "adapter": answers_to(tasks, [GOOD] * 2),
+        "few_shot": answers_to(tasks[:1], [BROKEN]),
+        "families": answers_to([known], [GOOD]),
+    }
+    few_shot = FewShot("Told.", (tasks[0],))
+    results = evaluate_completions(
+        tasks, completions, SUBJECT, Decoding(), PROGRESS, few_shot=few_shot, families=[known]
+    ).results
+    figures = figures_of(results)
+
+    assert str(figures["few_shot: parse rate"]).startswith("0/1 (0.0 %")
+    assert "adapter +100.0 points (p = 1.000) on the same prompts" in figures["few_shot: parse rate"]
+    assert figures["eval/new_constants/test_rate"] == 1.0
+    assert str(figures["new_constants: hidden tests"]).startswith("1/1 (100.0 %")
+    assert results.adapter.overall.num_tasks == 2

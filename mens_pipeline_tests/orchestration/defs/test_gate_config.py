@@ -1,0 +1,209 @@
+"""The gate and the adapter in use as Dagster sees them."""
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+from urllib.request import urlopen
+
+import dagster as dg
+import pytest
+
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.evaluation.results import KIND as EVALUATION
+from mens_pipeline.models.adapter import KIND as ADAPTER
+from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
+from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource
+from mens_pipeline.promotion.history import champion_key
+from mens_pipeline.promotion.receipt import KIND as GATE
+from mens_pipeline.promotion.receipt import receipt_in
+from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.evaluation.runs import evaluated, trained
+from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
+    """An adapter that answers one prompt of forty."""
+    for name in ("VOX_EVAL_STRICT", "VOX_BENCHMARK_MIN_PASS_RATE", "VOX_EVAL_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("VOX_BENCHMARK", "0")
+    root = tmp_path / "store"
+    adapter = artifact_in(root, ADAPTER, {}, trained)
+    artifact_in(root, SPLIT, {}, lambda folder: (folder / HELDOUT).touch())
+    evaluated(adapter.path, ArtifactStore(root), num_good=1)
+    return ArtifactStore(root)
+
+
+def _run(store: ArtifactStore, *, alone: bool = False, **config: Any) -> dg.ExecuteInProcessResult:
+    ops = {} if alone else {"benchmark_gate": {"config": config}}
+    before = dg.AssetSpec("benchmark_gate" if alone else "eval_results")
+    assets: list[Any] = [before, promoted_adapter] if alone else [before, benchmark_gate, gate_checks, promoted_adapter]
+    with dg.DagsterInstance.ephemeral() as instance:
+        split, adapter = (latest_in(store, kind).ref() for kind in (SPLIT, ADAPTER))
+        evaluation = latest_in(store, EVALUATION).ref(replace(adapter, parents=(split,)))
+        hand_over(instance, latest_in(store, GATE).ref(evaluation) if alone else evaluation)
+        result = dg.materialize(
+            assets,
+            instance=instance,
+            resources={"store": ArtifactStoreResource(root=str(store.root)), "io_manager": ArtifactHandover()},
+            run_config={"ops": ops},
+            raise_on_error=False,
+        )
+        run = instance.get_run_by_id(result.run_id)
+        assert run is not None
+        _TAGS.clear()
+        _TAGS.update({name: value for name, value in run.tags.items() if name.startswith("mens/")})
+        return result
+
+
+_TAGS: dict[str, str] = {}
+"""Of the latest run."""
+
+
+def _severities(result: dg.ExecuteInProcessResult) -> set[tuple[bool, str]]:
+    return {(check.passed, check.severity.value) for check in result.get_asset_check_evaluations()}
+
+
+def _failure(result: dg.ExecuteInProcessResult) -> str:
+    (failure,) = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
+    return str(failure.step_failure_data.error)
+
+
+@pytest.mark.seed_row(30, 78)
+@pytest.mark.parametrize(
+    ("environment", "config", "strict"),
+    [
+        (None, {}, False),
+        ("1", {}, True),
+        (None, {"strict_quality_gate": True}, True),
+        ("1", {"strict_quality_gate": False}, False),
+    ],
+)
+def test_a_failing_gate_warns_or_fails_the_run(
+    store: ArtifactStore,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: str | None,
+    config: dict[str, Any],
+    *,
+    strict: bool,
+) -> None:
+    """As the environment says, and the run wins over it; the receipt tells, and nothing is promoted either way."""
+    if environment is not None:
+        monkeypatch.setenv("VOX_EVAL_STRICT", environment)
+    result = _run(store, **config)
+    receipt = receipt_in(store.root / GATE / (store.read_pointer(GATE, "latest") or ""))
+
+    assert result.success is not strict
+    assert (False, "ERROR" if strict else "WARN") in _severities(result)
+    assert receipt.strict is strict
+    assert champion_key(store) is None
+
+
+def test_a_refusal_stands_where_people_look(store: ArtifactStore) -> None:
+    """On the run, on the page of the adapter in use, and as numbers that plot on the checks."""
+    result = _run(store)
+    observed = [event for event in result.all_events if event.event_type_value == "ASSET_OBSERVATION"]
+    (seen,) = [event.asset_observation_data.asset_observation for event in observed]
+    checks = {check.check_name: check.metadata for check in result.get_asset_check_evaluations()}
+
+    assert {name: _TAGS[name] for name in ("mens/verdict", "mens/recipe", "mens/base")} == {
+        "mens/verdict": "failed",
+        "mens/recipe": "preset tiny",
+        "mens/base": "tiny",
+    }
+    assert seen.asset_key == promoted_adapter.key
+    assert "parse_rate: " in str(seen.metadata["not_promoted"].value)
+    assert isinstance(checks["model_parse_rate"]["measured"].value, float)
+    assert checks["model_parse_rate"]["required"].value == 0.7
+    assert checks["gate_passed"]["gates_closed"].value
+
+
+def test_the_page_of_a_verdict_is_linked_where_the_store_is_served(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By any web server; without one its path stands there."""
+    handler = partial(SimpleHTTPRequestHandler, directory=str(store.root))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever).start()
+        monkeypatch.setenv("MENS_STORE_PAGES", f"http://127.0.0.1:{server.server_port}/")
+        (made,) = _run(store).asset_materializations_for_node("benchmark_gate")
+        with urlopen(str(made.metadata["report_page"].value), timeout=10) as completion:  # noqa: S310 - our own server
+            page = completion.read()
+        server.shutdown()
+    monkeypatch.delenv("MENS_STORE_PAGES")
+    (again,) = _run(store).asset_materializations_for_node("benchmark_gate")
+
+    assert isinstance(made.metadata["report_page"], dg.UrlMetadataValue)
+    assert page == Path(str(again.metadata["report"].value)).read_bytes()
+    assert "report_page" not in again.metadata
+
+
+def test_an_adapter_that_is_promoted_alone_is_refused(store: ArtifactStore) -> None:
+    """No check stands in the way then, and none is needed."""
+    _run(store)
+    result = _run(store, alone=True)
+
+    assert not result.success
+    assert "The gate failed: parse_rate" in _failure(result)
+
+
+def test_a_promotion_that_cannot_be_looked_at_is_refused_in_the_first_line(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what it reads before it promotes."""
+    _run(store)
+    monkeypatch.setenv("VOX_EVAL_POLICY", "nope")
+
+    assert _failure(_run(store, alone=True)).startswith("dagster._core.definitions.events.Failure: policy nope: ")
+
+
+@pytest.mark.parametrize(
+    ("config", "environment", "message"),
+    [
+        ({"benchmark_min_pass_rate": 0.2}, {"VOX_BENCHMARK": "0"}, "VOX_BENCHMARK=0: the benchmark has no say"),
+        (
+            {"benchmark_min_pass_rate": 0.2},
+            {"VOX_BENCHMARK": "1", "VOX_BENCHMARK_MIN_PASS_RATE": "0.3"},
+            "benchmark_min_pass_rate is 0.2, not from 0.3, .*only be promoted with `mens override`",
+        ),
+        ({"benchmark_min_pass_rate": 80}, {"VOX_BENCHMARK": "1"}, "benchmark_min_pass_rate is 80, not from 0"),
+    ],
+)
+def test_a_bar_that_cannot_be_is_refused_before_it_is_judged(
+    store: ArtifactStore,
+    monkeypatch: pytest.MonkeyPatch,
+    config: dict[str, Any],
+    environment: dict[str, str],
+    message: str,
+) -> None:
+    """A run may raise the bar of the benchmark and not lower it."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    result = _run(store, **config)
+
+    assert not result.success
+    assert re.search(message, _failure(result))
+    assert store.read_pointer(GATE, "latest") is None
+
+
+def test_a_run_may_raise_the_bar(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The receipt holds what was demanded."""
+    monkeypatch.setenv("VOX_BENCHMARK", "1")
+    _run(store, benchmark_min_pass_rate=0.8)
+
+    assert receipt_in(store.root / GATE / (store.read_pointer(GATE, "latest") or "")).thresholds.min_benchmark == 0.8
+
+
+def test_the_adapter_in_use_must_be_fresh_in_the_morning() -> None:
+    """Promoted or confirmed between 04:00 and 08:00 UTC."""
+    policy = promoted_adapter.get_asset_spec().freshness_policy
+
+    assert policy == dg.FreshnessPolicy.cron(
+        deadline_cron="0 8 * * *", lower_bound_delta=timedelta(hours=4), timezone="UTC"
+    )

@@ -1,0 +1,160 @@
+"""The job that keeps the store from growing for ever."""
+
+import os
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from mens_pipeline.definitions import defs
+from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.resources import ArtifactStoreResource
+from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore
+
+_OLD = 1_000_000_000
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> list[Artifact]:
+    """Two adapters, both made long ago; `latest` names the second."""
+    store = ArtifactStore(tmp_path / "store")
+    made = [store.build("qlora_adapter", {"n": n}, lambda _folder: {})[0] for n in range(2)]
+    for artifact in made:
+        os.utime(artifact.path / MANIFEST, (_OLD, _OLD))
+    return made
+
+
+def _run(root: Path, run_config: dict[str, object]) -> dict[str, dg.MetadataValue]:
+    """The metadata of the plan."""
+    job = defs().resolve_job_def("maintenance")
+    with dg.DagsterInstance.ephemeral() as instance:
+        resources = {"store": ArtifactStoreResource(root=str(root))}
+        result = job.execute_in_process(instance=instance, resources=resources, run_config=run_config)
+    (output,) = (
+        event.step_output_data
+        for event in result.all_node_events
+        if event.is_successful_output and event.step_key == "store_retention"
+    )
+    return dict(output.metadata)
+
+
+@pytest.mark.parametrize("apply", [False, True])
+def test_the_plan_is_shown_and_done_only_where_that_is_asked_for(
+    tmp_path: Path, artifacts: list[Artifact], *, apply: bool
+) -> None:
+    """A table with a reason for each folder, the same in both cases."""
+    first, second = artifacts
+    config: dict[str, object] = {"ops": {"store_retention": {"config": {"apply": True}}}} if apply else {}
+    metadata = _run(tmp_path / "store", config)
+    plan = metadata["plan"]
+
+    assert isinstance(plan, dg.TableMetadataValue)
+    rows = {row.data["key"]: (row.data["action"], row.data["reason"]) for row in plan.records}
+    assert rows == {
+        first.key[:12]: ("remove", "older than 90 days"),
+        second.key[:12]: ("keep", "named by latest"),
+    }
+    assert (metadata["applied"].value, metadata["num_removed"].value, metadata["num_kept"].value) == (apply, 1, 1)
+    assert (first.path.exists(), second.path.exists()) == (not apply, True)
+
+
+@dg.asset
+def _kept() -> dg.MaterializeResult[Any]:
+    """Made once, and not again."""
+    return dg.MaterializeResult()
+
+
+@dg.asset
+def _made_again() -> None:
+    """Made by every run."""
+
+
+@dg.asset_check(asset=_made_again)
+def _judged() -> dg.AssetCheckResult:
+    """Evaluated by every run but the last."""
+    return dg.AssetCheckResult(passed=True)
+
+
+@dg.asset
+def _wiped() -> dg.MaterializeResult[Any]:
+    """Made once, and wiped by a person."""
+    return dg.MaterializeResult()
+
+
+@dg.op
+def _look(context: dg.OpExecutionContext) -> None:
+    """Look at what was looked at once."""
+    context.log_event(dg.AssetObservation("looked_at"))
+
+
+@dg.job
+def _looking() -> None:
+    """The run that looks."""
+    _look()
+
+
+@dg.asset
+def _failing() -> None:
+    """Never made."""
+    raise ValueError
+
+
+def _history(instance: dg.DagsterInstance) -> tuple[set[str], set[str]]:
+    """Finished runs that hold no last word on anything, and those that do."""
+
+    def run(*selection: Any) -> str:
+        return dg.materialize(selection, instance=instance, raise_on_error=False).run_id
+
+    repeated = run(_made_again, _judged)
+    wiped = run(_wiped)
+    instance.wipe_assets([_wiped.key])
+    once = run(_kept)
+    looked = _looking.execute_in_process(instance=instance).run_id
+    scored = run(_made_again, _judged)
+    failed = run(_failing)
+    last = run(_made_again)
+    return {repeated, wiped, failed}, {once, looked, scored, last}
+
+
+@pytest.mark.parametrize(("days_later", "apply"), [(89, True), (91, False), (91, True)])
+def test_old_runs_go_and_the_last_word_on_anything_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days_later: int, *, apply: bool
+) -> None:
+    """After 90 days, with their events and their files, and never the run that looks; a dry run only tells."""
+    home, then = tmp_path / "home", time.time() + days_later * 86_400
+    (tmp_path / "store").mkdir()
+    job = defs().resolve_job_def("maintenance")
+    monkeypatch.setattr("mens_pipeline.orchestration.defs.maintenance.time", SimpleNamespace(time=lambda: then))
+    with open_instance(home) as instance:
+        goes, stays = _history(instance)
+        result = job.execute_in_process(
+            instance=instance,
+            resources={"store": ArtifactStoreResource(root=str(tmp_path / "store"))},
+            run_config={"ops": {"run_retention": {"config": {"apply": apply}}}},
+        )
+        left = {run.run_id for run in instance.get_runs()}
+        seen = instance.get_latest_materialization_event(_kept.key)
+    plan = _plan_of(result)
+    logs = {path.name for path in (home / "storage").iterdir()}
+    databases = {path.name.split(".")[0] for path in (home / "history" / "runs").iterdir()}
+    is_old = days_later > 90
+    expected = stays if apply and is_old else goes | stays
+
+    assert plan == (dict.fromkeys(goes, "remove") | dict.fromkeys(stays, "keep") if is_old else {})
+    assert left == expected | {result.run_id}
+    assert logs & (goes | stays) == databases & (goes | stays) == expected
+    assert seen is not None
+
+
+def _plan_of(result: dg.ExecuteInProcessResult) -> dict[str, str]:
+    """Run -> what becomes of it."""
+    (plan,) = (
+        event.step_output_data.metadata["plan"]
+        for event in result.all_node_events
+        if event.is_successful_output and event.step_key == "run_retention"
+    )
+    assert isinstance(plan, dg.TableMetadataValue)
+    return {str(row.data["run"]): str(row.data["action"]) for row in plan.records}

@@ -1,0 +1,337 @@
+"""The gate as Dagster sees it: what a check stops, and what the code stops when no check is asked."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from typer.testing import CliRunner
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.definitions import defs
+from mens_pipeline.evaluation.results import KIND as EVALUATION
+from mens_pipeline.models.adapter import KIND as ADAPTER
+from mens_pipeline.models.adapter import adapter_digest
+from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
+from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource
+from mens_pipeline.promotion import promote as promotion
+from mens_pipeline.promotion.history import champion_key, champion_of, history_of
+from mens_pipeline.promotion.receipt import FAILED, RECEIPT
+from mens_pipeline.promotion.receipt import KIND as GATE
+from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
+from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No benchmark, forty held-out prompts without hidden tests, and a coverage that two constructs can meet."""
+    monkeypatch.setenv("VOX_BENCHMARK", "0")
+    monkeypatch.setenv("VOX_EVAL_POLICY", "bootstrap")
+    monkeypatch.setenv("VOX_EVAL_MIN_PARSE_RATE", "0.7")
+    monkeypatch.setenv("VOX_EVAL_MIN_COVERAGE", "0.05")
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
+    """An instance of its own."""
+    with open_instance(tmp_path / "home") as found:
+        yield found
+
+
+def _trained(root: Path, num_good: int, weights: str = "weights") -> ArtifactStore:
+    """A store with a trained adapter and its evaluation."""
+    store = ArtifactStore(root)
+    artifact_in(root, SPLIT, {"train": {}}, lambda folder: (folder / HELDOUT).write_text("held-out pairs\n"))
+    adapter, _ = store.build(ADAPTER, {"weights": weights}, lambda folder: fill_trained(folder, weights))
+    evaluated(adapter.path, store, num_good)
+    return store
+
+
+def _run(
+    root: Path, instance: dg.DagsterInstance, *selection: dg.AssetsDefinition, checks: bool = True
+) -> dg.ExecuteInProcessResult:
+    _hand_over(root, instance)
+    assets: list[Any] = [
+        dg.AssetSpec("eval_results"),
+        benchmark_gate,
+        promoted_adapter,
+        *([gate_checks] if checks else []),
+    ]
+    chosen = selection or (benchmark_gate, promoted_adapter)
+    return dg.materialize(
+        assets,
+        instance=instance,
+        resources={"store": ArtifactStoreResource(root=str(root)), "io_manager": ArtifactHandover()},
+        selection=[asset.key for asset in chosen],
+        raise_on_error=False,
+    )
+
+
+def _hand_over(root: Path, instance: dg.DagsterInstance) -> None:
+    """Let the instance know of the newest evaluation."""
+    evaluation, adapter, split = (latest_in(ArtifactStore(root), kind).ref() for kind in (EVALUATION, ADAPTER, SPLIT))
+    hand_over(instance, replace(evaluation, parents=(replace(adapter, parents=(split,)),)))
+
+
+def _promoted(result: dg.ExecuteInProcessResult) -> bool:
+    return bool(result.asset_materializations_for_node("promoted_adapter"))
+
+
+def test_a_good_adapter_is_promoted(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """All checks pass; a second run changes nothing and says so."""
+    store = _trained(tmp_path / "store", 40)
+    first, second = (_run(store.root, instance) for _ in range(2))
+
+    assert first.success
+    assert second.success
+    assert [check.passed for check in first.get_asset_check_evaluations()] == [True] * 3
+    changed = [
+        run.asset_materializations_for_node("promoted_adapter")[0].metadata["changed"] for run in (first, second)
+    ]
+    assert [value.value for value in changed] == [True, False]
+    assert second.asset_materializations_for_node("benchmark_gate")[0].metadata["reused"].value is True
+    assert champion_key(store) is not None
+
+
+@pytest.mark.seed_row(30)
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_bad_adapter_is_not_promoted(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, *, strict: bool
+) -> None:
+    """A warning, or a failed run when the gate is strict; the receipt and the refusal are written in any case."""
+    monkeypatch.setenv("VOX_EVAL_STRICT", str(int(strict)))
+    store = _trained(tmp_path / "store", 20)
+    result = _run(store.root, instance)
+    checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
+    gate = store.get(GATE, store.read_pointer(GATE, "latest") or "")
+
+    assert result.success is not strict
+    assert not _promoted(result)
+    assert checks["gate_passed"].passed is checks["model_parse_rate"].passed is False
+    assert checks["model_coverage"].passed
+    severity = dg.AssetCheckSeverity.ERROR if strict else dg.AssetCheckSeverity.WARN
+    assert checks["gate_passed"].severity is severity
+    assert gate is not None
+    assert (gate.path / FAILED).is_file()
+    assert champion_key(store) is None
+
+
+def test_promotion_alone_refuses_what_failed(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """Selecting the last asset in the UI goes around every check, but not around the verdict."""
+    store = _trained(tmp_path / "store", 20)
+    _run(store.root, instance)
+    result = _run(store.root, instance, promoted_adapter)
+
+    assert not result.success
+    assert "The gate failed: parse_rate" in _failure(result)
+    assert champion_key(store) is None
+
+
+def test_promotion_alone_does_what_the_verdict_allows(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """A passing verdict that still holds is enough."""
+    store = _trained(tmp_path / "store", 40)
+    _run(store.root, instance, benchmark_gate)
+
+    assert _promoted(_run(store.root, instance, promoted_adapter))
+
+
+def test_promotion_without_checks_refuses_too(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """A run without the checks ends without a champion."""
+    store = _trained(tmp_path / "store", 20)
+
+    assert not _promoted(_run(store.root, instance, checks=False))
+    assert champion_key(store) is None
+
+
+def test_a_run_that_is_canceled_while_it_promotes_promotes_nothing(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though its process never got a signal: its status is looked at before the change itself."""
+    store = _trained(tmp_path / "store", 40)
+    copy = promotion._copy  # noqa: SLF001 - the last that is done before the change
+
+    def cancel_and_copy(source: Path, folder: Path, sha256: str | None) -> None:
+        for run in instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED])):
+            instance.report_run_canceled(run)
+        copy(source, folder, sha256)
+
+    monkeypatch.setattr(promotion, "_copy", cancel_and_copy)
+    result = _run(store.root, instance)
+
+    assert not result.success
+    assert champion_key(store) is None
+    assert history_of(store) == ()
+
+
+def test_promotion_without_a_verdict_refuses(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """There is nothing to go by."""
+    store = _trained(tmp_path / "store", 40)
+    result = _run(store.root, instance, promoted_adapter)
+
+    assert "there is no benchmark_gate. Materialise it first" in _failure(result)
+
+
+def test_a_verdict_promotes_what_it_is_about(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """Another run has trained, split and evaluated since; that is another matter."""
+    store = _trained(tmp_path / "store", 40)
+    scored = latest_in(store, ADAPTER)
+    _run(store.root, instance, benchmark_gate)
+    store.build(SPLIT, {"night": 2}, lambda folder: {"n": (folder / HELDOUT).write_text("other pairs\n")})
+    _trained(store.root, 20, "new")
+    result = _run(store.root, instance, promoted_adapter)
+    champion = champion_of(store)
+
+    assert _promoted(result)
+    assert champion is not None
+    assert champion.manifest["inputs"]["adapter_sha256"] == adapter_digest(scored.path)
+    assert latest_in(store, ADAPTER).key != scored.key
+
+
+def test_a_tampered_receipt_does_not_promote(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    """Whoever edits the file is told what was found."""
+    store = _trained(tmp_path / "store", 20)
+    _run(store.root, instance, benchmark_gate)
+    path = store.root / GATE / (store.read_pointer(GATE, "latest") or "") / RECEIPT
+    path.write_text(json.dumps({**json.loads(path.read_text()), "overall_passed": True}))
+    result = _run(store.root, instance, promoted_adapter)
+
+    assert "since it was written: gate_receipt.json" in _failure(result)
+    assert champion_key(store) is None
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_run_of_what_is_stale_after_a_failed_gate_promotes_nothing(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, *, strict: bool
+) -> None:
+    """The selection that `stale_assets_only` makes: all that follows the gate, and neither the gate nor its checks."""
+    monkeypatch.setenv("VOX_EVAL_STRICT", str(int(strict)))
+    monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
+    store = _trained(tmp_path / "store", 20)
+    assert not _promoted(_run(store.root, instance))
+    behind = ["promoted_adapter", "merged_model", "serving_handoff"]
+    result = (
+        defs()
+        .resolve_job_def("whole_graph")
+        .get_subset(asset_selection={dg.AssetKey(name) for name in behind})
+        .execute_in_process(instance=instance, raise_on_error=False)
+    )
+    made = [event.step_key for event in result.get_asset_materialization_events()]
+
+    assert not result.success
+    assert "The gate failed: parse_rate" in _failure(result)
+    assert made == []
+    assert champion_key(store) is None
+
+
+def test_a_run_that_failed_at_the_gate_fails_there_again(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Going on from the failure judges again, and does not go around the gate."""
+    monkeypatch.setenv("VOX_EVAL_STRICT", "1")
+    monkeypatch.setenv("MENS_STORE_ROOT", str(tmp_path / "store"))
+    store = _trained(tmp_path / "store", 20)
+    _hand_over(store.root, instance)
+    job = dg.reconstructable(judging_job)
+    with dg.execute_job(job, instance) as first:
+        options = dg.ReexecutionOptions.from_failure(first.run_id, instance)
+    with dg.execute_job(job, instance, reexecution_options=options) as again:
+        steps = {event.step_key for event in again.all_events if event.is_step_start}
+
+    assert not first.success
+    assert not again.success
+    assert "promoted_adapter" not in steps
+    assert champion_key(store) is None
+
+
+@pytest.fixture
+def rolled_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ArtifactStore, Path]:
+    """A store whose second champion was taken out of use by hand, and the home of its instance."""
+    home, root = tmp_path / "home", tmp_path / "store"
+    with open_instance(home) as instance:
+        for weights in ("first", "second"):
+            assert _promoted(_run(_trained(root, 40, weights).root, instance))
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    monkeypatch.setenv("MENS_STORE_ROOT", str(root))
+    done = CliRunner().invoke(app, ["promote", "--rollback", "--reason", "wrong dialect"])
+    assert done.exit_code == 0, done.output
+    return ArtifactStore(root), home
+
+
+def test_a_rollback_reaches_dagster(rolled_back: tuple[ArtifactStore, Path]) -> None:
+    """The page of the asset shows the adapter that is in use again, and the sensor of the champion fires."""
+    store, home = rolled_back
+    sensor = defs().get_repository_def().get_sensor_def("champion_changed")
+    with open_instance(home) as instance:
+        event = instance.get_latest_materialization_event(promoted_adapter.key)
+        context = dg.build_sensor_context(instance=instance, definitions=defs())
+        (request,) = sensor.evaluate_tick(context).run_requests or ()
+    shown = event.asset_materialization if event is not None else None
+
+    assert shown is not None
+    assert shown.metadata["champion"].value == str(store.root / "promoted_adapter" / (champion_key(store) or ""))
+    assert shown.metadata["changed"].value is True
+    assert shown.tags == {"dagster/data_version": champion_key(store)}
+    assert "wrong dialect" in str(shown.metadata["history"].value)
+    assert request.run_key not in {None, "champion:"}
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_a_rollback_withdrew_is_a_warning_every_night(
+    rolled_back: tuple[ArtifactStore, Path], monkeypatch: pytest.MonkeyPatch, *, strict: bool
+) -> None:
+    """An unchanged corpus gives the same adapter: it stays out of use, and the run fails where the gate is strict."""
+    monkeypatch.setenv("VOX_EVAL_STRICT", str(int(strict)))
+    store, home = rolled_back
+    before = champion_key(store)
+    with open_instance(home) as instance:
+        night = _run(store.root, instance)
+        alone = _run(store.root, instance, promoted_adapter)
+
+    assert night.success is not strict
+    assert not _promoted(night)
+    assert "taken out of use by a rollback" in _failure(alone)
+    assert champion_key(store) == before
+
+
+def test_a_rollback_needs_no_dagster(
+    rolled_back: tuple[ArtifactStore, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where no run was started yet, no instance is made."""
+    store, _ = rolled_back
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "none"))
+    assert _run_again(store)
+
+    assert CliRunner().invoke(app, ["promote", "--rollback"]).exit_code == 0
+    assert not (tmp_path / "none").exists()
+
+
+def _run_again(store: ArtifactStore) -> bool:
+    """Promote a third adapter."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        return _promoted(_run(_trained(store.root, 40, "third").root, instance))
+
+
+def judging_job() -> dg.JobDefinition:
+    """The gate and what follows it, as a job that another process can load."""
+    return dg.Definitions(
+        assets=[dg.AssetSpec("eval_results"), benchmark_gate, promoted_adapter],
+        asset_checks=[gate_checks],
+        jobs=[dg.define_asset_job("judging", executor_def=dg.in_process_executor)],
+        resources={"store": ArtifactStoreResource(), "io_manager": ArtifactHandover()},
+    ).resolve_job_def("judging")
+
+
+def _failure(result: dg.ExecuteInProcessResult) -> str:
+    (event,) = [event for event in result.get_step_failure_events() if event.step_key == "promoted_adapter"]
+    data = event.step_failure_data
+    failure = data.user_failure_data
+    error = data.error
+    text = failure.description if failure is not None else None
+    return text or (error.message if error is not None else "")

@@ -1,0 +1,150 @@
+"""The model from scratch and its checks as Dagster sees them."""
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
+from mens_pipeline.definitions import defs
+from mens_pipeline.orchestration.defs.scratch import (
+    ScratchTrainConfig,
+    scratch_loss_fell,
+    scratch_model,
+    scratch_parameters_as_declared,
+)
+from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.launchers import Trainer
+from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, Compute
+from mens_pipeline.scratch.recipe import ScratchConfig
+from mens_pipeline.scratch.run import KIND, LANE, SCHEMA_VERSION, ScratchManifest, ScratchResult
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
+from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in, store_with, write_losses
+from mens_pipeline_tests.scratch.runs import FAST
+from mens_pipeline_tests.training.runs import pairs
+
+_CHECKED: list[Any] = [dg.AssetSpec(MIXED), scratch_model, scratch_loss_fell, scratch_parameters_as_declared]
+
+
+def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
+    hand_over(instance, latest_in(ArtifactStore(root), MIXED).ref())
+    overrides = {name: str(value) for name, value in FAST.items() if name != "config"} | {"num_train_epochs": "2"}
+    run_config = dg.RunConfig(ops={"scratch_model": {"config": {"overrides": overrides, **config}}})
+    resources = {
+        "store": ArtifactStoreResource(root=str(root)),
+        "io_manager": ArtifactHandover(),
+        "compute": Compute(device="cpu"),
+        "trainer": Trainer(report_seconds=0.0),
+    }
+    return dg.materialize(_CHECKED, instance=instance, resources=resources, run_config=run_config, raise_on_error=False)
+
+
+@pytest.mark.slow
+def test_a_train_set_becomes_a_model_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of its own, live observations; a second run trains nothing, a forced one gives the same."""
+    monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
+    monkeypatch.setenv("VOX_BACKEND", "cpu")
+    root = tmp_path / "store"
+    artifact_in(root, MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
+    with open_instance(tmp_path / "home") as instance:
+        results = [_materialise(root, instance), _materialise(root, instance)]
+        results.append(_materialise(root, instance, force_train=True))
+        observed = instance.fetch_observations(dg.AssetKey("scratch_model"), limit=100).records
+    made = [result.asset_materializations_for_node("scratch_model")[0] for result in results]
+    model = ArtifactStore(root).get(KIND, ArtifactStore(root).read_pointer(KIND, "latest") or "")
+
+    assert all(result.success for result in results)
+    assert [entry.metadata["reused"].value for entry in made] == [False, True, False]
+    assert len({entry.tags["dagster/data_version"] for entry in made if entry.tags}) == 1
+    assert made[0].metadata["num_parameters"].value == 892_928
+    assert "data:image/svg+xml" in str(made[0].metadata["curve"].value)
+    assert {check.check_name: check.passed for check in results[0].get_asset_check_evaluations()} == {
+        "scratch_loss_fell": True,
+        "scratch_parameters_as_declared": True,
+    }
+    assert model is not None
+    assert model.manifest["training"]["vox_backend"] == "cpu"
+    assert (model.path / "model" / "model.safetensors").is_file()
+    assert observed
+    assert not list((root / KIND).glob(".work-*"))
+
+
+def test_a_recipe_that_does_not_hold_together_fails_the_step(tmp_path: Path) -> None:
+    """With what is wrong."""
+    artifact_in(tmp_path, MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = _materialise(tmp_path, instance, config="huge")
+    (failure,) = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
+
+    assert "config: Input should be 'default' or 'small'" in str(failure.step_failure_data.error)
+
+
+def test_it_stands_beside_the_graph() -> None:
+    """A job of its own takes it; the night and `whole_graph` do not, nor its checks."""
+    location = defs()
+    whole = location.resolve_job_def("whole_graph").asset_layer
+    own = location.resolve_job_def("scratch").asset_layer
+
+    assert dg.AssetKey("scratch_model") not in whole.selected_asset_keys
+    assert not [key for key in whole.asset_graph.get(dg.AssetKey("qlora_adapter")).parent_keys if "scratch" in str(key)]
+    assert [key.to_user_string() for key in own.selected_asset_keys] == ["scratch_model"]
+    assert ScratchTrainConfig().config == "auto"
+
+
+def _trained(root: Path, losses: list[float], **training: Any) -> tuple[ArtifactRef, ArtifactStoreResource]:
+    return store_with(root, KIND, {"training": _manifest() | training}, partial(write_losses, losses=losses))
+
+
+def _manifest() -> dict[str, Any]:
+    """Return a manifest as a run writes it, with figures of no account."""
+    counts = dict.fromkeys(("num_rows", "num_train", "longest", "num_steps", "trained_tokens", "num_parameters"), 1)
+    result = ScratchResult(
+        **counts, skipped={}, seconds=1.0, train_loss=1.0, validation_loss=None, model_sha256="0" * 64
+    )
+    return ScratchManifest(
+        manifest_schema_version=SCHEMA_VERSION,
+        kind=KIND,
+        lane=LANE,
+        name="scratch-model",
+        vcs_sha=None,
+        vox_backend=None,
+        config=ScratchConfig.SMALL,
+        shape={},
+        num_parameters=1,
+        tokenizer={},
+        recipe={},
+        seed=1,
+        contract_digest="0" * 64,
+        train_file="train.jsonl",
+        train_sha256="0" * 64,
+        model_sha256="0" * 64,
+        system_prompt="",
+        libraries={},
+        result=result,
+    ).as_json()
+
+
+@pytest.mark.parametrize(("losses", "passed"), [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])
+def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, losses: list[float], *, passed: bool) -> None:
+    """The last quarter of steps beside the first."""
+    result = scratch_loss_fell(*_trained(tmp_path, losses))
+
+    assert isinstance(result, dg.AssetCheckResult)
+    assert result.passed is passed
+    assert result.severity is dg.AssetCheckSeverity.WARN
+
+
+@pytest.mark.parametrize(
+    ("config", "found", "passed"),
+    [("default", 38_227_968, True), ("small", 892_928, True), ("default", 892_928, False)],
+)
+def test_a_model_of_another_size_is_refused(tmp_path: Path, config: str, found: int, *, passed: bool) -> None:
+    """Beside what its configuration says."""
+    result = scratch_parameters_as_declared(*_trained(tmp_path, [1.0], config=config, num_parameters=found))
+
+    assert isinstance(result, dg.AssetCheckResult)
+    assert result.passed is passed

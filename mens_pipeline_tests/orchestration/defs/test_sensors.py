@@ -1,0 +1,284 @@
+"""What starts a run: tick by tick."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from mens_pipeline.corpus.extract.extracted_corpus import KIND as CORPUS
+from mens_pipeline.definitions import defs
+from mens_pipeline.errors import SourceNotFoundError
+from mens_pipeline.language import grammar_fingerprint
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, SourceWatch, VoxWorkspace
+from mens_pipeline.settings import PIPELINE_CONFIG
+from mens_pipeline.storage.store import ArtifactStore
+
+_AT_ONCE = SourceWatch(settle_seconds=0.0)
+
+
+class Ticks:
+    """A sensor that is ticked again and again, as the daemon does: with the cursor of the tick before."""
+
+    def __init__(self, name: str, **resources: object) -> None:
+        """Nothing was seen yet."""
+        self.repository = defs().get_repository_def()
+        self.sensor = self.repository.get_sensor_def(name)
+        self.resources = resources
+        self.cursor: str | None = None
+
+    def tick(self, **changes: object) -> dg.RunRequest | str:
+        """What one tick comes to: the run it asks for, or why it asks for none."""
+        resources = {**self.resources, **changes}
+        with dg.build_sensor_context(cursor=self.cursor, resources=resources) as context:
+            data = self.sensor.evaluate_tick(context)
+        self.cursor = data.cursor
+        if data.run_requests:
+            (request,) = data.run_requests
+            return request
+        assert data.skip_message
+        return data.skip_message
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A workspace of one program and one page."""
+    (tmp_path / "workspace").mkdir()
+    (tmp_path / "workspace" / "a.vox").write_text("fn a() { }\n")
+    (tmp_path / "workspace" / "p.md").write_text("# A page\n")
+    return tmp_path / "workspace"
+
+
+@pytest.fixture
+def ticks(root: Path) -> Ticks:
+    """The sensor of the workspace."""
+    return Ticks("sources_changed", workspace=VoxWorkspace(root=str(root)), source_watch=_AT_ONCE)
+
+
+def _edit(root: Path, text: str = "edited\n") -> None:
+    for name in ("a.vox", "p.md"):
+        (root / name).write_text(text)
+
+
+def _run(outcome: dg.RunRequest | str) -> dg.RunRequest:
+    assert isinstance(outcome, dg.RunRequest), outcome
+    return outcome
+
+
+def test_the_first_look_starts_nothing(ticks: Ticks) -> None:
+    """Switching a sensor on means: from now on."""
+    found = "2 watched files"
+
+    assert ticks.tick() == f"first look: {found} recorded. The next change starts a run; for one now, launch it"
+    assert ticks.tick() == f"no change: {found} are as they were"
+
+
+@pytest.mark.seed_row(71)
+def test_a_change_starts_one_run_of_the_whole_graph(root: Path, ticks: Ticks) -> None:
+    """Of a program and a page at once; tagged with its sensor, and the next tick starts nothing."""
+    ticks.tick()
+    _edit(root)
+    request = _run(ticks.tick())
+
+    assert ticks.sensor.job_name == "whole_graph"
+    assert request.tags["mens/job"] == ticks.sensor.name
+    assert str(ticks.tick()).startswith("no change")
+
+
+def test_a_b_a_starts_two_runs(root: Path, ticks: Ticks) -> None:
+    """The same tree as before is a change as well, and its key is a new one."""
+    kept = root.with_name("kept")
+    shutil.copytree(root, kept)
+    ticks.tick()
+    _edit(root)
+    second = _run(ticks.tick())
+    shutil.copytree(kept, root, dirs_exist_ok=True)
+    third = _run(ticks.tick())
+
+    assert second.run_key != third.run_key
+    _edit(root)
+    assert _run(ticks.tick()).run_key not in {second.run_key, third.run_key}
+
+
+def test_a_cursor_that_was_reset_does_not_meet_its_old_keys(
+    root: Path, ticks: Ticks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster would pass them by without a word."""
+    ticks.tick()
+    _edit(root)
+    before = _run(ticks.tick())
+    ticks.cursor = None
+    monkeypatch.setattr("time.time", lambda: 4_000_000_000.0)
+    ticks.tick()
+    (root / "b.vox").touch()
+    (root / "q.md").touch()
+
+    assert _run(ticks.tick()).run_key != before.run_key
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_half_a_checkout_starts_nothing(root: Path, ticks: Ticks, *, is_first: bool) -> None:
+    """Neither is it recorded as the first look; when it has settled, it counts as one change."""
+    if not is_first:
+        ticks.tick()
+    _edit(root)
+    waiting = ticks.tick(source_watch=SourceWatch(settle_seconds=3600.0))
+
+    assert "are being written: one was touched in the last 3600 s" in str(waiting)
+    assert isinstance(ticks.tick(), str) is is_first
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda root: (root / "a.vox").unlink(),
+        lambda root: (root / "examples.ssot.v1.yaml").touch(),
+        lambda root: (root / "p.md").write_text("# Another\n"),
+    ],
+    ids=["a program is gone", "other roots", "another page"],
+)
+def test_what_counts_as_a_change(root: Path, ticks: Ticks, change: Callable[[Path], object]) -> None:
+    """Whatever changes the corpus."""
+    ticks.tick()
+    change(root)
+
+    _run(ticks.tick())
+
+
+def test_files_that_are_gone_are_looked_at_twice(root: Path, ticks: Ticks) -> None:
+    """Half a checkout leaves nothing that tells of it; while more goes, the sensor waits on."""
+    for name in ("b.vox", "c.vox"):
+        (root / name).write_text("fn b() { }\n")
+    for path in root.iterdir():
+        os.utime(path)
+    ticks.resources["source_watch"] = SourceWatch(settle_seconds=0.05)
+    time.sleep(0.1)
+    ticks.tick()
+    (root / "c.vox").unlink()
+    first = ticks.tick()
+    (root / "b.vox").unlink()
+    second = ticks.tick()
+
+    assert first == second == "files are gone; if the next look finds the same, it is a change"
+    _run(ticks.tick())
+    assert str(ticks.tick()).startswith("no change")
+
+
+@pytest.mark.seed_row(71)
+@pytest.mark.parametrize(
+    ("path", "runs"),
+    [
+        ("src/a.vox", True),
+        ("ui/a.vox.ui", True),
+        ("docs/src/guide.md", True),
+        ("docs/src/deep/er.md", True),
+        ("docs/notes.md", False),
+        ("README.md", False),
+        ("src/notes.txt", False),
+    ],
+)
+def test_paths_may_be_left_out(  # noqa: PLR0913 - fixtures and columns
+    root: Path, ticks: Ticks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, *, runs: bool
+) -> None:
+    """Upstream's rule, as configuration: which path starts a run and which does not."""
+    values = yaml.safe_load(PIPELINE_CONFIG.read_text())
+    values["watch"] = {"paths": ["*.vox", "*.vox.ui", "docs/src/*"]}
+    (tmp_path / "pipeline.yaml").write_text(yaml.safe_dump(values))
+    monkeypatch.setattr("mens_pipeline.orchestration.defs.automation.PIPELINE_CONFIG", tmp_path / "pipeline.yaml")
+    ticks.tick()
+    (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / path).touch()
+
+    assert isinstance(ticks.tick(), dg.RunRequest) is runs
+
+
+def test_too_many_files_are_not_watched(root: Path, ticks: Ticks) -> None:
+    """The reason says what is left, and what to do; the cursor stays."""
+    ticks.tick()
+    before = ticks.cursor
+    for name in ("b.vox", "c.md"):
+        (root / name).touch()
+    reason = ticks.tick(source_watch=SourceWatch(settle_seconds=0.0, most_files=1))
+
+    assert "not watched: " in str(reason)
+    assert "more than 1 files" in str(reason)
+    assert "Name a smaller MENS_SOURCE_ROOT; until then only the nightly run sees changes." in str(reason)
+    assert ticks.cursor == before
+    _run(ticks.tick())
+
+
+def test_a_missing_workspace_is_a_failed_tick(root: Path, ticks: Ticks) -> None:
+    """It is no empty workspace, and shows red in the UI."""
+    shutil.rmtree(root)
+
+    with pytest.raises(SourceNotFoundError, match="Set MENS_SOURCE_ROOT to a Vox workspace"):
+        ticks.tick()
+
+
+@pytest.fixture
+def grammar(store: ArtifactStore) -> Ticks:
+    """The sensor of the grammar."""
+    return Ticks("grammar_changed", store=ArtifactStoreResource(root=str(store.root)))
+
+
+def _corpus(store: ArtifactStore, grammar: str) -> None:
+    counts = {"units": {}, "num_records": 0, "telemetry": None}
+    store.build(CORPUS, {"n": grammar, "commit": None}, lambda _folder: {"grammar": grammar, **counts})
+
+
+def test_a_program_and_a_page_together_start_one_run(root: Path, ticks: Ticks, grammar: Ticks) -> None:
+    """Of all sensors that launch the graph, ticked as the daemon does after one commit of both."""
+    launching = {
+        sensor.name
+        for sensor in ticks.repository.sensor_defs
+        if any(target.job_name == "whole_graph" for target in sensor.targets)
+    }
+    for sensor in (ticks, grammar):
+        sensor.tick()
+    (root / "b.vox").write_text("fn b() { }\n")
+    (root / "p.md").write_text("# Another\n")
+    outcomes = [sensor.tick() for sensor in (ticks, grammar) for _ in range(2)]
+
+    assert launching == {ticks.sensor.name, grammar.sensor.name}
+    assert sum(isinstance(outcome, dg.RunRequest) for outcome in outcomes) == 1
+
+
+@pytest.mark.seed_row(74)
+def test_a_change_of_the_grammar_extracts_everything(
+    grammar: Ticks, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once; and back again is a change as well."""
+    _corpus(store, grammar_fingerprint())
+    same = grammar.tick()
+    monkeypatch.setattr("mens_pipeline.orchestration.defs.automation.grammar_fingerprint", lambda: "b" * 64)
+    changed = _run(grammar.tick())
+    quiet = grammar.tick()
+    monkeypatch.undo()
+    back = _run(grammar.tick())
+
+    assert str(same).startswith("no change: the grammar is still")
+    assert str(quiet) == f"no change: the grammar is still {'b' * 12}"
+    assert changed.run_config["ops"] == {"extracted_corpus": {"config": {"full": True}}}
+    assert dg.validate_run_config(grammar.repository.get_job("whole_graph"), changed.run_config)
+    assert changed.run_key != back.run_key
+
+
+def test_a_change_that_came_while_the_sensor_was_off_is_seen(grammar: Ticks, store: ArtifactStore) -> None:
+    """The latest corpus says which grammar made it."""
+    _corpus(store, "another")
+
+    _run(grammar.tick())
+    assert str(grammar.tick()).startswith("no change")
+
+
+def test_without_a_corpus_there_is_nothing_to_make_anew(grammar: Ticks, store: ArtifactStore) -> None:
+    """Until there is one."""
+    assert "there is no corpus yet" in str(grammar.tick())
+    assert grammar.cursor is None
+    _corpus(store, "another")
+
+    _run(grammar.tick())

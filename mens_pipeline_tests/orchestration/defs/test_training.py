@@ -1,0 +1,264 @@
+"""The adapter and its checks as Dagster sees them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
+from mens_pipeline.definitions import defs
+from mens_pipeline.models.adapter import KIND, MANIFEST, adapter_digest
+from mens_pipeline.orchestration import choices
+from mens_pipeline.orchestration.defs.promotion import GateConfig
+from mens_pipeline.orchestration.defs.training import base_model, loss_fell, only_the_adapter_changed, qlora_adapter
+from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.launchers import Trainer
+from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, Compute
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
+from mens_pipeline_tests.evaluation.runs import training_manifest
+from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in, store_with, write_losses
+from mens_pipeline_tests.training.runs import FAST, pairs
+from mens_pipeline_tests.training.small_folder import write_folder
+
+
+@pytest.fixture
+def _tiny_base(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A base model of two layers, and nothing kept from other tests."""
+    monkeypatch.setenv("MENS_TRAIN_MODEL_NAME_OR_PATH", str(tiny_base))
+    monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
+
+
+def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
+    fields = {**FAST, "num_train_epochs": 4}
+    split = artifact_in(root, SPLIT, {}, lambda folder: write_jsonl(folder / HELDOUT, pairs(1)))
+    hand_over(instance, latest_in(ArtifactStore(root), MIXED).ref(split.ref()))
+    overrides = {name: str(value) for name, value in fields.items()}
+    run_config = dg.RunConfig(ops={"qlora_adapter": {"config": {"preset": "tiny", "overrides": overrides, **config}}})
+    resources = {
+        "store": ArtifactStoreResource(root=str(root)),
+        "io_manager": ArtifactHandover(),
+        "compute": Compute(device="cpu"),
+        "trainer": Trainer(report_seconds=0.0),
+    }
+    selection: list[Any] = [dg.AssetSpec(MIXED), qlora_adapter, only_the_adapter_changed, loss_fell]
+    return dg.materialize(
+        selection, instance=instance, resources=resources, run_config=run_config, raise_on_error=False
+    )
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for store and home of tests that go on with one adapter, with a train set in the store."""
+    folder = tmp_path_factory.mktemp("machine")
+    artifact_in(folder / "store", MIXED, {}, lambda made: write_jsonl(made / TRAIN, pairs(64)))
+    return folder
+
+
+@pytest.mark.seed_row(61)
+@pytest.mark.slow
+@pytest.mark.usefixtures("_tiny_base")
+def test_a_train_set_becomes_an_adapter_once(machine: Path) -> None:
+    """Real NF4, a process of its own, live observations; a second run trains nothing, a forced one gives the same."""
+    root = machine / "store"
+    with open_instance(machine / "home") as instance:
+        results = [
+            _materialise(root, instance),
+            _materialise(root, instance),
+            _materialise(root, instance, force_train=True),
+        ]
+        runs = instance.get_runs()
+        observed = instance.fetch_observations(dg.AssetKey("qlora_adapter"), limit=100).records
+    made = [result.asset_materializations_for_node("qlora_adapter")[0] for result in results]
+    adapter = ArtifactStore(root).get(KIND, ArtifactStore(root).read_pointer(KIND, "latest") or "")
+
+    assert all(result.success for result in results)
+    assert {run.tags["mens/preset"] for run in runs} == {"tiny"}
+    assert [entry.metadata["reused"].value for entry in made] == [False, True, False]
+    assert adapter is not None
+    assert {(entry.tags or {})["dagster/data_version"] for entry in made} == {adapter_digest(adapter.path)}
+    assert (adapter.path / "adapter" / "adapter_config.json").is_file()
+    assert made[0].metadata["adapter"].value == str(adapter.path / "adapter")
+    assert {check.check_name: check.passed for check in results[0].get_asset_check_evaluations()} == {
+        "only_the_adapter_changed": True,
+        "loss_fell": True,
+    }
+    assert observed
+    assert observed[0].asset_observation is not None
+    assert "train/loss" in observed[0].asset_observation.metadata
+    assert not list((root / KIND).glob(".work-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_tiny_base", "jobs_here")
+def test_an_adapter_is_trained_further(machine: Path) -> None:
+    """The same run is reused and goes on; the same again is reused whole, and its lineage names what came before."""
+    root = machine / "store"
+    with open_instance(machine / "home") as instance:
+        results = [
+            _materialise(root, instance),
+            _materialise(root, instance, more_minutes=[60.0]),
+            _materialise(root, instance, more_minutes=[60.0]),
+            _materialise(root, instance, more_minutes=[0.0]),
+        ]
+    made = [result.asset_materializations_for_node("qlora_adapter")[0].metadata for result in results[:3]]
+    store = ArtifactStore(root)
+    first, second = (store.holding(Path(str(entry["adapter"].value)))[0] for entry in made[:2])
+
+    assert [entry["reused"].value for entry in made[1:]] == [False, True]  # the first may be of the test before
+    steps = first.manifest["training"]["result"]["num_steps"]
+    assert [entry["num_updates_before"].value for entry in made] == [0, steps, steps]
+    assert {parent.key for parent in second.parents if parent.kind == KIND} == {first.key}
+    assert second.manifest["training"]["recipe_origins"]["max_minutes"] == "more"
+    assert not results[3].success
+
+
+@pytest.mark.seed_row(61)
+@pytest.mark.slow
+@pytest.mark.usefixtures("_tiny_base")
+def test_too_few_rows_do_not_train(tmp_path: Path) -> None:
+    """Forty-nine are refused before any weight is loaded, and the run says so."""
+    artifact_in(tmp_path / "store", MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(49)))
+    with open_instance(tmp_path / "home") as instance:
+        result = _materialise(tmp_path / "store", instance)
+    (failure,) = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
+
+    assert not result.success
+    assert "49 rows train, 50 are needed" in str(failure.step_failure_data.error)
+
+
+@pytest.mark.usefixtures("_tiny_base")
+def test_a_limit_that_no_answer_fits_is_told_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing could be judged after it, and nothing of it is there."""
+    limits = tmp_path / "evaluation.yaml"
+    limits.write_text("max_new_tokens: 2\n")
+    monkeypatch.setattr(choices, "EVALUATION", limits)
+    root = tmp_path / "store"
+    artifact_in(root, MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
+    with open_instance(tmp_path / "home") as instance:
+        result = _materialise(root, instance)
+    (failure,) = result.get_step_failure_events()
+
+    assert "no answer fits the limit. Raise max_new_tokens" in str(failure.step_failure_data.error)
+    assert not [path for path in (root / KIND).glob(".work-*/*") if path.suffix == ".log"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "config", "message"),
+    [
+        ({"VOX_EVAL_POLICY": "typo"}, {}, "policy typo: not in config/gates.yaml"),
+        ({}, {"benchmark_gate": {"benchmark_min_pass_rate": 80.0}}, "benchmark_min_pass_rate is 80, not from 0"),
+        (
+            {},
+            {"qlora_adapter": {"overrides": {"model_name_or_path": "/models/mine"}}},
+            "model_name_or_path (flag): in the graph the base is an asset of its own. Set MENS_TRAIN_MODEL",
+        ),
+        ({}, {"qlora_adapter": {"native_train": False}}, "Run: mens train --backend qlora"),
+    ],
+)
+def test_a_wrong_setting_is_told_before_anything_is_trained(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    config: dict[str, dict[str, Any]],
+    message: str,
+) -> None:
+    """Also those that would be looked at after the training; there is not even a train set here."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    ops = {asset: {"config": values} for asset, values in config.items()}
+    with dg.DagsterInstance.ephemeral() as instance:
+        hand_over(instance, ArtifactRef(MIXED, "0" * 64))
+        result = dg.materialize(
+            [dg.AssetSpec(MIXED), qlora_adapter, _gate],
+            instance=instance,
+            resources={
+                "store": ArtifactStoreResource(root=str(tmp_path)),
+                "io_manager": ArtifactHandover(),
+                "compute": Compute(device="cpu"),
+                "trainer": Trainer(),
+            },
+            run_config={"ops": ops},
+            raise_on_error=False,
+        )
+    (failure,) = result.get_step_failure_events()
+
+    assert failure.step_key == "qlora_adapter"
+    assert message in str(failure.step_failure_data.error)
+
+
+@dg.asset(name="benchmark_gate", deps=[qlora_adapter])
+def _gate(config: GateConfig) -> None:
+    """What is judged later, by a bar that is known from the start."""
+    assert config is not None
+
+
+def test_the_base_is_the_one_that_the_preset_of_the_adapter_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chosen in the same run, for the step that comes after."""
+    base = write_folder(tmp_path / "base")
+    presets = tmp_path / "presets.yaml"
+    presets.write_text(f"tiny:\n  about: A base in a folder.\n  model_name_or_path: {base}\n")
+    monkeypatch.setattr(choices, "PRESETS", presets)
+    with dg.DagsterInstance.ephemeral() as instance:
+        hand_over(instance, ArtifactRef(MIXED, "0" * 64))
+        result = dg.materialize(
+            [dg.AssetSpec(MIXED), base_model, qlora_adapter],
+            instance=instance,
+            resources={
+                "store": ArtifactStoreResource(root=str(tmp_path)),
+                "io_manager": ArtifactHandover(),
+                "compute": Compute(device="cpu"),
+                "trainer": Trainer(),
+            },
+            run_config={"ops": {"qlora_adapter": {"config": {"preset": "tiny"}}}},
+            raise_on_error=False,
+        )
+    (made,) = result.asset_materializations_for_node("base_model")
+
+    assert made.metadata["name"].value == str(base)
+
+
+def test_a_base_is_not_stale_with_every_train_set() -> None:
+    """It rests on no asset; whatever changes from night to night leaves it as it is."""
+    graph = defs().resolve_asset_graph()
+
+    assert graph.get(base_model.key).parent_keys == set()
+    assert base_model.key in graph.get(qlora_adapter.key).parent_keys
+
+
+def _trained(root: Path, losses: list[float], **result: Any) -> tuple[ArtifactRef, ArtifactStoreResource]:
+    def write(folder: Path) -> None:
+        write_losses(folder, losses=losses)
+        manifest = training_manifest()
+        manifest["result"] |= result
+        (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+
+    return store_with(root, KIND, {}, write)
+
+
+@pytest.mark.parametrize(("changed", "matrices", "passed"), [(28, 28, True), (27, 28, False), (0, 0, False)])
+def test_an_adapter_as_it_was_is_refused(tmp_path: Path, changed: int, matrices: int, *, passed: bool) -> None:
+    """Every matrix must have changed, and there must be one."""
+    counts = {"num_changed_matrices": changed, "num_adapter_matrices": matrices, "frozen_sha256": "0"}
+    result = only_the_adapter_changed(*_trained(tmp_path, [1.0], **counts))
+
+    assert isinstance(result, dg.AssetCheckResult)
+    assert result.passed is passed
+
+
+@pytest.mark.parametrize(("losses", "passed"), [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])
+def test_a_loss_that_does_not_fall_is_a_warning(tmp_path: Path, losses: list[float], *, passed: bool) -> None:
+    """The last quarter of steps beside the first."""
+    result = loss_fell(*_trained(tmp_path, [loss / 3 for loss in losses]))
+
+    assert isinstance(result, dg.AssetCheckResult)
+    assert result.passed is passed
+    assert result.severity is dg.AssetCheckSeverity.WARN
+    assert result.metadata["last_quarter"].value == round(losses[-1] / 3, 4)

@@ -1,0 +1,161 @@
+"""What a person reads of a step that failed, and of one that goes on; and that none outlives its run."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.execution.plan.objects import ErrorSource
+
+from mens_pipeline.definitions import defs
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs.device import exclusive
+from mens_pipeline.orchestration import launchers
+from mens_pipeline.orchestration.launchers import watch_training
+from mens_pipeline.orchestration.metadata import plainly
+from mens_pipeline_tests.jobs.processes import waiting_job
+
+
+def test_a_refusal_is_in_the_first_line() -> None:
+    """A failure with the sentence, not a defect with a stack around it; a defect stays one."""
+
+    @dg.asset
+    @plainly
+    def refusing() -> None:
+        raise RefusedError("No. Try again.")
+
+    @dg.asset
+    @plainly
+    def broken() -> None:
+        raise KeyError("x")
+
+    result = dg.materialize([refusing, broken], raise_on_error=False)
+    errors = {event.step_key: event.step_failure_data for event in result.get_step_failure_events()}
+
+    assert str(errors["refusing"].error_display_string).startswith("dagster._core.definitions.events.Failure: No. Try")
+    assert errors["refusing"].user_failure_data is not None
+    assert errors["broken"].user_failure_data is None
+
+
+def test_every_asset_refuses_plainly() -> None:
+    """Each asset turns our errors into `dg.Failure`; generators have a test of their own."""
+    made: dict[str, Any] = {
+        key.to_user_string(): defs().resolve_assets_def(key)
+        for key in defs().resolve_asset_graph().get_all_asset_keys()
+    }
+    bare = [name for name, asset in made.items() if not hasattr(asset.op.compute_fn.decorated_fn, "__wrapped__")]
+
+    assert bare == ["promoted_adapter"]
+
+
+def test_training_that_goes_on_says_from_where() -> None:
+    """In the log of the run."""
+
+    @dg.asset
+    def adapter(context: dg.AssetExecutionContext) -> None:
+        for checkpoint in (None, "checkpoint-40"):
+            payload = {"resumed_from": checkpoint, "planned_steps": 300}
+            watch_training(context, 0.0, lambda _event: None)({"event": "train_start", "payload": payload})
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize([adapter], instance=instance)
+        said = [entry.user_message for entry in instance.all_logs(result.run_id)]
+
+    assert [line for line in said if "resumed" in line] == ["training resumed at step 40 of 300"]
+
+
+def test_progress_has_rounded_numbers() -> None:
+    """On the page of the adapter while it trains."""
+
+    @dg.asset
+    def adapter(context: dg.AssetExecutionContext) -> None:
+        step = {"step": 3, "max_steps": 9, "eta_seconds": 60.0}
+        step |= {"loss": 2 / 3, "grad_norm": 1 / 3, "tokens_per_second": 1000 / 7}
+        watch_training(context, 0.0, lambda _event: None)({"event": "step", "payload": step})
+
+    result = dg.materialize([adapter])
+    (event,) = [event for event in result.all_events if event.event_type_value == "ASSET_OBSERVATION"]
+    seen = event.asset_observation_data.asset_observation.metadata
+
+    assert {name: value.value for name, value in seen.items()} == {
+        "train/step": 3,
+        "train/loss": 0.6667,
+        "train/grad_norm": 0.3333,
+        "train/tokens_per_second": 142.9,
+    }
+
+
+def test_what_a_process_prints_is_passed_on_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From where it was, and nothing of it steers a terminal."""
+    log = tmp_path / "child.log"
+    assert launchers._pass_on(log, 0) == 0  # noqa: SLF001 - what is tested
+    log.write_bytes(b"one\n")
+    said = launchers._pass_on(log, 0)  # noqa: SLF001 - likewise
+    log.write_bytes(b"one\n\x1b[2J two\n")
+    assert launchers._pass_on(log, said) == 13  # noqa: SLF001 - likewise
+
+    assert capsys.readouterr().err == "one\n⟨1B⟩[2J two\n"
+
+
+def _canceled(instance: dg.DagsterInstance, run_id: str) -> None:
+    run = instance.get_run_by_id(run_id)
+    assert run is not None
+    instance.report_run_canceling(run)
+
+
+def _forced(instance: dg.DagsterInstance, run_id: str) -> None:
+    run = instance.get_run_by_id(run_id)
+    assert run is not None
+    instance.report_run_canceled(run)
+
+
+def _deleted(instance: dg.DagsterInstance, run_id: str) -> None:
+    instance.run_storage.delete_run(run_id)
+
+
+@pytest.mark.parametrize("end", [_canceled, _forced, _deleted])
+def test_no_step_begins_for_a_run_that_is_over(end: Callable[[dg.DagsterInstance, str], None]) -> None:
+    """Whether or not its process got the signal."""
+    begun = []
+
+    @dg.asset
+    @plainly
+    def first(context: dg.AssetExecutionContext) -> None:
+        begun.append("first")
+        end(context.instance, context.run.run_id)
+
+    @dg.asset(deps=[first])
+    @plainly
+    def second() -> None:
+        begun.append("second")
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = dg.materialize([first, second], instance=instance, raise_on_error=False)
+        left = {run.status for run in instance.get_runs()}
+
+    assert begun == ["first"]
+    assert not any(event.event_type is dg.DagsterEventType.RUN_SUCCESS for event in result.all_events)
+    assert left <= {dg.DagsterRunStatus.CANCELED}
+
+
+def test_a_child_ends_with_its_run_where_no_signal_came(tmp_path: Path) -> None:
+    """Python swallows SIGINT inside a weakref callback; the status of the run is looked at as well."""
+    job, begun = waiting_job(tmp_path / "cpu.lock", lock_seconds=300), time.monotonic()
+    with dg.DagsterInstance.ephemeral() as instance, exclusive(tmp_path / "cpu.lock", 0):
+
+        @dg.asset
+        @plainly
+        def slow(context: dg.AssetExecutionContext) -> None:
+            _canceled(instance, context.run.run_id)
+            launchers.run_in_child(context, job, 20, lambda _event: None)
+
+        result = dg.materialize([slow], instance=instance, raise_on_error=False)
+        run = instance.get_run_by_id(result.run_id)
+
+    assert run is not None
+    assert run.status is dg.DagsterRunStatus.CANCELED
+    (failed,) = result.get_step_failure_events()
+    assert failed.step_failure_data.error_source is ErrorSource.INTERRUPT
+    assert time.monotonic() - begun < 60

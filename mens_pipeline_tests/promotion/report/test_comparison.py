@@ -1,0 +1,118 @@
+"""Models side by side: every figure and every difference is over the same prompts."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.evaluate import evaluate_completions
+from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, ScoredCompletion
+from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.promotion.report.comparison import Comparison, Entry, compare, read_entry
+from mens_pipeline.promotion.report.table import Row
+from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline_tests.evaluation.scored import (
+    BROKEN,
+    GOOD,
+    PROGRESS,
+    SUBJECT,
+    answers_to,
+    evaluation,
+    scored_completions,
+    task,
+)
+
+_TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"
+_SYNTHETIC = [task(n, Suite.UNKNOWN_TASK, tests=_TESTS) for n in range(2)]
+
+
+def _entry(name: str, texts: Sequence[str], synthetic: Sequence[str] = (GOOD, GOOD)) -> Entry:
+    """A run that was asked one prompt of a benchmark beside the others, and two synthetic tasks."""
+    tasks = [*(task(n) for n in range(len(texts) - 1)), task(0, Suite.BENCHMARK)]
+    completions = {
+        "base": answers_to(tasks, [BROKEN] * len(texts)),
+        "adapter": answers_to(tasks, texts),
+        "families": answers_to(_SYNTHETIC, synthetic),
+    }
+    evaluated = evaluate_completions(tasks, completions, SUBJECT, Decoding(), PROGRESS, families=_SYNTHETIC)
+    return Entry(name, scored_completions(evaluated), evaluated.results, "passed")
+
+
+def _rated(comparison: Comparison) -> Iterable[Row]:
+    return (row for row in comparison.table.rows if any(cell.rate is not None for cell in row.cells))
+
+
+@pytest.mark.parametrize("lengths", [(4, 4), (4, 6)], ids=["the same eval suite", "one was asked more"])
+def test_figures_and_differences_are_over_the_same_prompts(lengths: tuple[int, int]) -> None:
+    """Synthetic tasks count in no other figure."""
+    comparison = compare([_entry("a", [BROKEN] * lengths[0]), _entry("b", [GOOD] * lengths[1], [GOOD, BROKEN])])
+    counts = {
+        (row.suite, row.label): {
+            number
+            for cell in row.cells
+            for number in (cell.rate and cell.rate.denominator, cell.difference and cell.difference.num_tasks)
+            if number is not None
+        }
+        for row in _rated(comparison)
+    }
+
+    assert comparison.num_tasks == 4
+    assert {len(numbers) for numbers in counts.values()} == {1}
+    assert counts[None, "pass@1"] == {4}
+    assert counts[Suite.HELDOUT, "parse rate"] == {3}
+    assert counts[Suite.UNKNOWN_TASK, "hidden tests"] == {2}
+    (synthetic,) = (row for row in comparison.table.rows if row.suite == Suite.UNKNOWN_TASK and row.label == "pass@1")
+    assert str(synthetic.cells[1].difference) == "-50.0 points (p = 1.000)"
+
+
+def test_what_is_to_be_known_is_said() -> None:
+    """Of the same adapter, and of one that was asked more."""
+    notes = compare([_entry("a", [GOOD] * 4), _entry("b", [GOOD] * 6)]).notes
+
+    assert notes == (
+        "Two of them are the same adapter.",
+        "b was asked 6 tasks; the 4 that all were asked count.",
+    )
+
+
+def test_what_is_served_counts_beside_a_trial() -> None:
+    """Of which nothing else is known."""
+    mended = scored_completions(evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD)))
+    run = Entry("run", mended, evaluation().results)
+    trial = Entry("trial", scored_completions(evaluation()))
+
+    def rate(*entries: Entry) -> str:
+        return compare(entries).table.row("parse rate").cells[0].text
+
+    assert rate(run, trial) == "3/3 (100.0 %)"
+    assert rate(run, Entry("other", trial.completions, run.results)) != "3/3 (100.0 %)"
+
+
+def test_synthetic_tasks_alone_are_nothing_to_compare() -> None:
+    """No verdict looks at them."""
+    alone = [
+        Entry(name, tuple(a for a in _entry(name, [GOOD] * 2).completions if a.suite == Suite.UNKNOWN_TASK))
+        for name in ("a", "b")
+    ]
+
+    with pytest.raises(RefusedError, match="found no task that all were asked"):
+        compare(alone)
+
+
+def test_lines_of_earlier_versions_are_read_and_those_of_newer_ones_refused(tmp_path: Path) -> None:
+    """What says no version has the first; both readers of the file ask for an upgrade."""
+    path = tmp_path / SCORED_COMPLETIONS
+    written = json.loads(_entry("one", [GOOD] * 2).completions[0].model_dump_json())
+    assert written.pop("format_version") == 1
+    older = {name: value for name, value in written.items() if name != "score"} | {"judgement": written["score"]}
+    path.write_text(json.dumps(older) + "\n")
+    (found,) = read_entry(path).completions
+    path.write_text(json.dumps(written | {"format_version": 2}) + "\n")
+
+    assert found.score.model_dump(mode="json") == written["score"]
+    for read in (read_entry, lambda place: list(read_models(place, ScoredCompletion))):
+        with pytest.raises(RefusedError, match=r":1: written by a newer version of mens-pipeline \(.*Upgrade it\.$"):
+            read(path)

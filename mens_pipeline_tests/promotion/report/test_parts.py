@@ -1,0 +1,266 @@
+"""The pieces of the page: excerpts, curve, faults, tables."""
+
+import math
+
+import pytest
+
+from mens_pipeline.evaluation.judge import judge
+from mens_pipeline.evaluation.scores import Execution, scores_of_model
+from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.inference.generation import Completion
+from mens_pipeline.language import Mode
+from mens_pipeline.language.interpreter import ErrorClass
+from mens_pipeline.promotion.report.completions import (
+    LONGEST,
+    Excerpt,
+    excerpt,
+    faults_of,
+    group_by_construct,
+    group_by_passing,
+    task_views,
+)
+from mens_pipeline.promotion.report.curve import HEIGHT, TOP, WIDTH, loss_curve
+from mens_pipeline.promotion.report.page import _by_need, _difficulty, _errors, visible
+from mens_pipeline_tests.evaluation.scored import (
+    BROKEN,
+    GOOD,
+    OTHER,
+    completion,
+    evaluation,
+    needs,
+    scored_completions,
+    task,
+)
+
+
+@pytest.mark.parametrize("error", [None, "it declares nothing", "9:0: code: beyond the text"])
+def test_a_text_without_a_place_is_shown_as_it_is(error: str | None) -> None:
+    """Nothing is marked."""
+    assert excerpt("a\nb\n", error) == Excerpt("a\nb\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ("1:0: c: m", Excerpt("", "", "o", "ne", "\ntwo\nend", has_mark=True)),
+        ("2:1: c: m", Excerpt("one\n", "t", "w", "o", "\nend", has_mark=True)),
+        ("2:3: c: m", Excerpt("one\n", "two", "", "", "\nend", has_mark=True)),
+        ("3:9: c: m", Excerpt("one\ntwo\n", "end", "", "", "", has_mark=True)),
+    ],
+    ids=["first", "middle", "line end", "beyond"],
+)
+def test_the_place_of_an_error_is_marked(error: str, expected: Excerpt) -> None:
+    """Its line, and the character in it."""
+    assert excerpt("one\ntwo\nend", error) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("x" * 9_000, None),
+        ("line\n" * 2_000, "1:1: c: m"),
+        ("line\n" * 2_000, "1000:1: c: m"),
+        ("line\n" * 2_000, "2000:4: c: m"),
+        ("x" * 9_000, "1:4500: c: m"),
+        ("x" * 9_000, "1:9000: c: m"),
+    ],
+    ids=["unmarked", "early", "middle", "late", "in a long line", "at its end"],
+)
+def test_a_long_text_is_cut_around_its_mark(text: str, error: str | None) -> None:
+    """What is shown and what is not make up all."""
+    shown = excerpt(text, error)
+    whole = shown.before + shown.line_before + shown.marked + shown.line_after + shown.after
+
+    assert len(whole) == LONGEST
+    assert whole in text
+    assert shown.num_left_out == len(text) - LONGEST
+    assert shown.has_mark is (error is not None)
+
+
+def test_what_does_not_show_is_written_out() -> None:
+    """Signs of all languages stay; lone surrogates cannot be written."""
+    assert (
+        visible("a\r\nb\t\u00e9\u4e2d\u202e\x07\ud800")
+        == "a\nb\t\u00e9\u4e2d\u27e8202E\u27e9\u27e807\u27e9\u27e8D800\u27e9"
+    )
+    assert visible(7) == 7
+
+
+def test_a_curve_keeps_within_its_picture() -> None:
+    """Thinned out, both ends kept."""
+    curve = loss_curve({step: 3.0 / step for step in range(1, 2_001)})
+
+    assert curve is not None
+    corners = [tuple(map(float, corner.split(","))) for corner in curve.values.split()]
+    assert len(corners) < 500
+    assert all(0 <= x <= WIDTH and TOP <= y <= HEIGHT for x, y in corners)
+    assert corners == sorted(corners)
+    assert curve.summary == "Loss from 3.000 at step 1 to 0.002 at step 2000, lowest 0.002"
+    assert [*curve.x_ticks.values()] == ["500", "1000", "1500", "2000"]
+    assert [*curve.y_ticks.values()] == ["0", "1", "2", "3"]
+
+
+def test_values_that_are_no_numbers_are_counted() -> None:
+    """They have no place in a picture."""
+    curve = loss_curve({1: 1.0, 2: math.nan, 3: math.inf, 4: 1.0})
+
+    assert curve is not None
+    assert (curve.num_left_out, len(curve.values.split())) == (2, 2)
+
+
+@pytest.mark.parametrize("losses", [{}, {1: 2.0}, {1: math.nan, 2: 1.0}], ids=["none", "one", "one number"])
+def test_a_point_is_no_curve(losses: dict[int, float]) -> None:
+    """A line has two ends."""
+    assert loss_curve(losses) is None
+
+
+_NO_RESULT = "the result of `add` is `int`, but its body can end here without one"
+
+
+@pytest.mark.parametrize(
+    ("text", "stopped", "faults"),
+    [
+        (GOOD, True, []),
+        ("", True, ["The answer is empty."]),
+        ("// no", True, ["It does not pass the front end: it declares nothing."]),
+        (GOOD, False, ["It did not end within 7 tokens."]),
+        (OTHER, True, ["Asked for a function; it declares a type."]),
+        ("fn sub() { }", True, ["What it declares does not have the name that was asked for."]),
+        (
+            "fn add() to int { }",
+            True,
+            [
+                "A placeholder stands where code should, or a function promises a value and has no body.",
+                f"Line 1, column 1: {_NO_RESULT} (missing-return)",
+            ],
+        ),
+    ],
+    ids=["none", "empty", "nothing", "cut off", "construct", "name", "stub"],
+)
+def test_every_fault_has_a_sentence(text: str, stopped: bool, faults: list[str]) -> None:  # noqa: FBT001 - a column
+    """In plain words."""
+    score = judge(task(), completion(text, stopped=stopped))
+
+    assert list(faults_of(score, "function")) == faults
+
+
+@pytest.mark.parametrize("text", [GOOD, "", BROKEN, OTHER, "I'm sorry.", "fn add() to int { }", "fn sub() { }"])
+@pytest.mark.parametrize("stopped", [True, False])
+def test_what_passes_has_no_fault_and_the_others_have_some(text: str, stopped: bool) -> None:  # noqa: FBT001
+    """The page sorts answers by their faults."""
+    score = judge(task(requires=(needs("function", name="add"),)), completion(text, stopped=stopped))
+
+    assert score.passed is not bool(list(faults_of(score, "function")))
+
+
+def test_a_refusal_and_what_is_unmet_are_said() -> None:
+    """Beside what else is wrong."""
+    refused = judge(task(), completion("I'm sorry, I cannot."))
+    unmet = judge(task(requires=(needs("table"),)), completion(GOOD))
+
+    assert "It says that it cannot, and writes no program." in list(faults_of(refused, "function"))
+    assert list(faults_of(unmet, "function")) == list(unmet.unmet)
+
+
+def test_prompts_that_the_first_model_was_not_asked_are_not_shown() -> None:
+    """And of a model that was not asked there is nothing beside."""
+    completions = scored_completions(evaluation())
+    base = [scored for scored in completions if scored.model == "base"]
+    adapter = [scored for scored in completions if scored.model == "adapter"]
+
+    assert task_views({"adapter": [], "base": base}) == ()
+    assert [list(view.completions) for view in task_views({"adapter": adapter, "base": base[:1]})] == [
+        ["adapter", "base"],
+        ["adapter"],
+        ["adapter"],
+    ]
+
+
+def test_groups_are_sorted_by_size_and_name() -> None:
+    """The construct with most of them first."""
+    asked = ["type", "function", "actor", "function"]
+    completions = scored_completions(evaluation(adapter=(GOOD,) * 4, base=(GOOD,) * 4))
+    renamed = [scored.model_copy(update={"asked": asked[n % 4]}) for n, scored in enumerate(completions)]
+    groups = group_by_construct(task_views({"adapter": renamed}), is_open=True)
+
+    assert [(group.title, len(group.tasks)) for group in groups] == [("function", 2), ("actor", 1), ("type", 1)]
+
+
+def test_prompts_on_which_models_differ_come_first() -> None:
+    """Named by the models that pass; and shown at once, as the others are not."""
+    outcomes = {"a": (GOOD, GOOD, BROKEN, GOOD), "b": (BROKEN, GOOD, BROKEN, GOOD), "c": (GOOD, GOOD, BROKEN, BROKEN)}
+    models = {
+        name: [scored for scored in scored_completions(evaluation(texts, texts)) if scored.model == "adapter"]
+        for name, texts in outcomes.items()
+    }
+    groups = group_by_passing(task_views(models))
+
+    assert [(group.title, len(group.tasks), group.is_open) for group in groups] == [
+        ("Only a and b pass", 1, True),
+        ("Only a and c pass", 1, True),
+        ("None passes", 1, False),
+        ("All pass", 1, False),
+    ]
+
+
+def test_parts_come_in_a_useful_order() -> None:
+    """Constructs by what goes worst, difficulties from easy to hard, others behind."""
+    asked = [task(0), task(1, construct="type", name=None)]
+    scores = scores_of_model(asked, [judge(t, completion(GOOD, t)) for t in asked])
+
+    assert _by_need(scores) == ["type", "function"]
+    assert sorted(["odd", "hard", "easy"], key=_difficulty) == ["easy", "hard", "odd"]
+
+
+def test_errors_of_both_models_are_listed() -> None:
+    """Also those that one alone makes."""
+    results = evaluation(base=(BROKEN, BROKEN, "x"), adapter=(GOOD, BROKEN, "//")).results
+    rows = _errors(results.base.overall.errors, results.adapter.overall.errors)
+
+    assert rows == [
+        ("expected-expression", 2, 1),
+        ("declares_nothing", 0, 1),
+        ("expected-declaration", 1, 0),
+    ]
+
+
+def test_errors_in_names_and_types_of_accepted_answers_are_listed() -> None:
+    """Beside those of rejected ones; where an answer fails, its first one is a fault, where it passes it is none."""
+    unknown = GOOD.replace("a + b", "a + c")
+    evaluated = evaluation(base=(BROKEN, unknown, unknown), adapter=(GOOD, unknown, "fn f() to int { }"))
+    passing, failing = evaluated.adapter[1], evaluated.adapter[1].model_copy(update={"stopped": False})
+    base, adapter = evaluated.results.base.overall, evaluated.results.adapter.overall
+    rows = _errors(base.semantic_errors, adapter.semantic_errors)
+
+    assert rows == [
+        ("unknown-name", 2, 1),
+        ("missing-return", 0, 1),
+    ]
+    assert list(faults_of(passing, "function")) == []
+    assert list(faults_of(failing, "function"))[1:] == ["Line 2, column 16: no name `c` is known here (unknown-name)"]
+
+
+def test_an_answer_that_fails_its_hidden_tests_has_a_fault() -> None:
+    """As many answers pass on the page as in the figures."""
+    execution = Execution(num_tests=5, num_passed=3, error_class=ErrorClass.WRONG_ANSWER, message="hidden_x: found 3")
+    good = judge(_tested_task(), Completion(task="t", sample=0, text="fn f() { }", num_tokens=4, stopped=True))
+    wrong = good.model_copy(update={"execution": execution})
+
+    assert list(faults_of(good, "function")) == []
+    assert not wrong.passed
+    assert list(faults_of(wrong, "function")) == ["It was run: 3/5 hidden tests pass (wrong_answer). hidden_x: found 3"]
+
+
+def _tested_task() -> Task:
+    return Task(
+        id="t",
+        suite=Suite.BENCHMARK,
+        file="t",
+        prompt="Write f.",
+        construct="function",
+        name="f",
+        difficulty="easy",
+        mode=Mode.SOURCE,
+        reference="fn f() { }",
+        tests="@test fn hidden() { assert(true) }",
+    )

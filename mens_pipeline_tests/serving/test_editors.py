@@ -1,0 +1,270 @@
+"""Requests in the shapes that plugins of editors send, each to its end: a piece that stands, or none."""
+
+import json
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+
+from mens_pipeline.language import analyze
+from mens_pipeline.models.infill import split_at_marks
+from mens_pipeline_tests.bench.editor import Frame, draw
+from mens_pipeline_tests.serving.running import Running
+
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+
+_PREFIX, _LINE, _SUFFIX = "fn double(n: int) to int {\n", "    return n ", "\n}\n"
+_MARKED = f"<fim_prefix>{_PREFIX}{_LINE}<fim_suffix>{_SUFFIX}<fim_middle>"
+_EXTRA = [{"text": "fn f() {}\n", "filename": "a.vox", "time": [1, 2]}]
+_TIMES = [f"timings/{part}_{unit}" for part in ("prompt", "predicted") for unit in ("n", "ms", "per_second")]
+
+_LLAMA_VIM: dict[str, Any] = {
+    "id_slot": 0,
+    "input_prefix": _PREFIX,
+    "input_suffix": _SUFFIX,
+    "input_extra": _EXTRA,
+    "prompt": _LINE,
+    "n_predict": 12,
+    "stop": [],
+    "n_indent": 4,
+    "top_k": 40,
+    "top_p": 0.9,
+    "samplers": ["top_k", "top_p", "infill"],
+    "stream": False,
+    "cache_prompt": True,
+    "t_max_prompt_ms": 500,
+    "t_max_predict_ms": 250,
+    "response_fields": ["content", *_TIMES, "truncated", "tokens_cached"],
+    # Sent empty where the user names none.
+    "model": "",
+}
+_LLAMA_VSCODE: dict[str, Any] = {
+    **{name: _LLAMA_VIM[name] for name in ("id_slot", "input_prefix", "input_suffix", "input_extra", "prompt")},
+    **{name: _LLAMA_VIM[name] for name in ("n_predict", "samplers", "stream", "cache_prompt", "n_indent")},
+    "n_cmpl": 3,
+    "top_k": 40,
+    "top_p": 0.99,
+    "t_max_prompt_ms": 500,
+    "t_max_predict_ms": 500,
+}
+_CONTINUE_STOPS = ["<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<file_sep>", "<|endoftext|>", "</code>", "/src/"]
+_CONTINUE_OLLAMA: dict[str, Any] = {
+    "model": "mens",
+    "prompt": f"// Path: other.vox\n{_PREFIX}{_LINE}",
+    "suffix": _SUFFIX,
+    "options": {"temperature": 0.01, "num_predict": 12, "stop": _CONTINUE_STOPS, "num_ctx": 8192, "num_gpu": 1},
+    "keep_alive": 1800,
+    "stream": True,
+}
+_CONTINUE_MISTRAL: dict[str, Any] = {
+    "model": "mens",
+    "prompt": _PREFIX + _LINE,
+    "suffix": _SUFFIX,
+    "max_tokens": 12,
+    "temperature": 0.01,
+    "frequency_penalty": 0.5,
+    "presence_penalty": 0.5,
+    "stop": _CONTINUE_STOPS,
+    "stream": True,
+}
+_CONTINUE_LLAMA: dict[str, Any] = {
+    "model": "mens",
+    "prompt": _MARKED,
+    "stream": True,
+    "n_predict": 12,
+    "min_p": 0.1,
+    "mirostat": 0,
+    "stop": _CONTINUE_STOPS,
+    "temperature": 0.01,
+}
+_TABBY_LLAMA: dict[str, Any] = {
+    "seed": 7,
+    "prompt": _MARKED,
+    "n_predict": 12,
+    "temperature": 0.1,
+    "stream": True,
+    "penalty_last_n": 0,
+    "presence_penalty": 0.0,
+}
+_TABBY_MISTRAL: dict[str, Any] = {
+    "prompt": _PREFIX + _LINE,
+    "suffix": _SUFFIX,
+    "model": "mens",
+    "temperature": 0.1,
+    "max_tokens": 12,
+    "stream": True,
+    "random_seed": 7,
+}
+_TABBY_OPENAI: dict[str, Any] = {
+    **{name: _TABBY_MISTRAL[name] for name in ("prompt", "suffix", "model", "temperature", "max_tokens", "stream")},
+    "presence_penalty": 0.0,
+}
+_TABBY_OLLAMA: dict[str, Any] = {
+    "model": "mens",
+    "prompt": _MARKED,
+    "images": [],
+    "options": {"num_predict": 12, "seed": 7, "repeat_last_n": 0, "temperature": 0.1},
+    "template": "{{ .Prompt }}",
+    "stream": True,
+}
+_TABBY_PLUGIN: dict[str, Any] = {
+    "language": "vox",
+    "segments": {"prefix": _PREFIX + _LINE, "suffix": _SUFFIX, "filepath": "a.vox", "declarations": []},
+    "user": "somebody",
+    "temperature": 0.1,
+}
+_VLLM: dict[str, Any] = {"prompt": _PREFIX + _LINE, "suffix": _SUFFIX, "min_p": 0.1, "top_k": 20, "cache_salt": "x"}
+
+
+def _post(server: Running, path: str, body: dict[str, Any]) -> Any:
+    with server.http() as client:
+        return client.post(path, json=body)
+
+
+def _events(reply: Any) -> list[dict[str, Any]]:
+    """The documents of a response, whole, in lines or in events."""
+    assert reply.status_code == 200, reply.text
+    lines = [line.removeprefix("data: ") for line in reply.text.splitlines()]
+    return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+def _text(document: dict[str, Any]) -> str:
+    """Read the text of a document in the format of any client; a document without it fails."""
+    if "choices" not in document:
+        return str(document["content"] if "content" in document else document["response"])
+    choice = document["choices"][0]
+    return str(choice["text"] if "text" in choice else choice["delta"]["content"])
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        pytest.param("/infill", _LLAMA_VIM, id="llama.vim"),
+        pytest.param("/infill", _LLAMA_VSCODE, id="llama.vscode"),
+        pytest.param("/api/generate", _CONTINUE_OLLAMA, id="Continue, ollama"),
+        pytest.param("/v1/fim/completions", _CONTINUE_MISTRAL, id="Continue, mistral"),
+        pytest.param("/completion", _CONTINUE_LLAMA, id="Continue, llama.cpp"),
+        pytest.param("/completion", _TABBY_LLAMA, id="Tabby, llama.cpp"),
+        pytest.param("/v1/fim/completions", _TABBY_MISTRAL, id="Tabby, mistral"),
+        pytest.param("/v1/completions", _TABBY_OPENAI, id="Tabby, openai"),
+        pytest.param("/api/generate", _TABBY_OLLAMA, id="Tabby, ollama"),
+        pytest.param("/v1/completions", _TABBY_PLUGIN, id="Tabby's plugins"),
+        pytest.param("/v1/completions", _VLLM, id="fields of vLLM"),
+        pytest.param("/api/generate", {"prompt": _MARKED, "raw": True, "options": {"num_predict": 12}}, id="raw"),
+    ],
+)
+def test_what_a_plugin_sends_gives_what_stands(taught: Running, path: str, body: dict[str, Any]) -> None:
+    """Marks, stops, names and fields of sampling included; every chunk has the text that the plugin reads."""
+    piece = "".join(_text(document) for document in _events(_post(taught, path, body)))
+
+    assert not piece or analyze(_PREFIX + _LINE + piece + _SUFFIX).ok
+
+
+def test_a_cursor_between_marks_is_the_same_as_one_in_fields(taught: Running) -> None:
+    """The marks are none of the program."""
+    marked = _post(taught, "/completion", {"prompt": _MARKED, "n_predict": 12}).json()
+    fields = _post(taught, "/infill", {name: _LLAMA_VIM[name] for name in ("input_prefix", "prompt", "input_suffix")})
+
+    assert marked["tokens_evaluated"] == fields.json()["tokens_evaluated"]
+    assert fields.json()["content"].startswith(marked["content"])
+
+
+def test_plugins_of_tabby_find_the_server_well(taught: Running) -> None:
+    """They ask for its health, and read the version in it."""
+    with taught.http() as client:
+        health = client.get("/v1/health").json()
+    malformed = _post(taught, "/v1/completions", {"segments": {"suffix": "x"}})
+    whole = _post(taught, "/v1/completions", {"language": "vox", "segments": {"prefix": _PREFIX}}).json()
+
+    assert (health["model"], health["device"]) == (taught.served.name, "cpu")
+    assert health["version"]["git_describe"] == "v0.1.0"
+    assert malformed.json()["error"]["message"].startswith("prompt.")
+    assert (list(whole["choices"][0])[:2], whole["id"][:5]) == (["index", "text"], "cmpl-")
+
+
+def test_the_fields_that_llama_vim_reads_come_flat(taught: Running) -> None:
+    """Those that it asks for, in one object, and none that is not known."""
+    document = _post(taught, "/infill", _LLAMA_VIM).json()
+
+    assert set(document) == {"content", *_TIMES, "truncated"}
+    assert document["timings/predicted_n"] > 0 < document["timings/predicted_per_second"]
+
+
+def test_what_is_passed_over_is_named(taught: Running) -> None:
+    """In the header, where the field has the form of a name."""
+    odd = {"x\r\nX-Own: 1": 1, "\u4e2d": 1, "n" * 5_000: 1, **{f"f{number:04}": 1 for number in range(500)}}
+    vim = _post(taught, "/infill", _LLAMA_VIM)
+    vllm = _post(taught, "/v1/completions", _VLLM)
+    mixed = [
+        _post(taught, path, {**body, **odd})
+        for path, body in (("/infill", _LLAMA_VIM), ("/v1/completions", _VLLM), ("/api/generate", _CONTINUE_OLLAMA))
+    ]
+
+    assert (
+        vim.headers["X-Mens-Warning"].split("; ")[0] == "ignored: input_extra, t_max_predict_ms, t_max_prompt_ms, top_k"
+    )
+    assert vllm.headers["X-Mens-Warning"].split("; ")[0] == "ignored: cache_salt, min_p, top_k"
+    assert [reply.status_code for reply in mixed] == [200, 200, 200]
+    assert all(len(reply.headers["X-Mens-Warning"]) < 500 for reply in mixed)
+    assert all("X-Own" not in reply.headers for reply in mixed)
+
+
+def test_an_announcement_takes_no_time(taught: Running) -> None:
+    """llama.vim and llama.vscode send the surroundings ahead, and want no token."""
+    fields = {"input_prefix": "", "input_suffix": "", "prompt": "", "n_predict": 0, "response_fields": [""]}
+    vim = _post(taught, "/infill", {**_LLAMA_VIM, **fields, "samplers": [], "t_max_predict_ms": 1})
+    vscode = _post(taught, "/infill", {**_LLAMA_VSCODE, "n_predict": 0})
+
+    assert (vim.status_code, vim.json()) == (200, {})
+    assert (vscode.json()["content"], vscode.json()["tokens_predicted"]) == ("", 0)
+
+
+def test_without_a_suffix_the_strict_formats_stay_strict(taught: Running) -> None:
+    """An evaluation learns of a field that would change its figures."""
+    openai = _post(taught, "/v1/completions", {"model": "mens", "prompt": _PREFIX, "min_p": 0.1})
+    ollama = _post(taught, "/api/generate", {"model": "mens", "prompt": "Write a function.", "logprobs": True})
+
+    assert openai.json()["error"]["message"] == "min_p: not supported here, leave it out."
+    assert ollama.json()["error"] == "logprobs: not supported here, leave it out."
+
+
+@pytest.mark.parametrize("path", ["/props", "/v1/props?model=mens&autoload=false"])
+def test_clients_of_llama_cpp_learn_how_much_may_be_sent(taught: Running, path: str) -> None:
+    """llama.vscode cuts a prompt by it."""
+    with taught.http() as client:
+        described = client.get(path).json()
+
+    assert described["default_generation_settings"]["n_ctx"] == taught.served.max_context
+    assert described["total_slots"] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "cursor"),
+    [
+        ("<fim_prefix>a<fim_suffix>b<fim_middle>", ("a", "b")),
+        ("<|fim_prefix|><|fim_suffix|>b<|fim_middle|>", ("", "b")),
+        ("<fim_prefix>a<fim_suffix><fim_middle>", ("a", "")),
+        ("<fim_prefix>a<fim_middle>", None),
+        ("x<fim_prefix>a<fim_suffix>b<fim_middle>", None),
+        ("<fim_prefix>a<fim_suffix>b", None),
+        ("", None),
+    ],
+)
+def test_marks_are_read_where_they_enclose_all(text: str, cursor: tuple[str, str] | None) -> None:
+    """A program that speaks of them is a program."""
+    assert split_at_marks(text) == cursor
+
+
+def test_a_session_is_drawn_as_a_moving_picture() -> None:
+    """Each frame is visible in its time alone, and the last one where nothing moves."""
+    frames = [
+        Frame(1.0, ("a < b ",), 0, 6, ""),
+        Frame(1.5, ("a < b ",), 0, 6, "& c"),
+        Frame(3.0, ("a < b & c",), 0, 9, ""),
+    ]
+    groups = re.findall(r"<g(.*?)>.*?keyTimes=\"(.*?)\".*?/>(.*?)</g>", draw(frames))
+
+    assert [unescape(re.sub("<.*?>", "", text)) for _, _, text in groups] == ["a < b ", "a < b & c", "a < b & c"]
+    assert [times for _, times, _ in groups] == ["0;0.1000", "0;0.1000;0.4000", "0;0.4000;1.0000"]
+    assert [style for style, _, _ in groups] == ["", "", ' style="visibility:visible"']

@@ -1,0 +1,177 @@
+"""What is counted of pieces at a cursor, and what becomes of those that a person accepted."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from mens_pipeline.corpus.curate.heldout_split import STAGE as SPLIT
+from mens_pipeline.corpus.curate.heldout_split import SplitParams
+from mens_pipeline.corpus.curate.mix import load_mix_config
+from mens_pipeline.corpus.curate.mixed_train_set import STAGE as MIX
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN, MixParams
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.curate.validated_pairs import STAGE as VALIDATION
+from mens_pipeline.corpus.curate.validated_pairs import ValidationParams
+from mens_pipeline.corpus.extract.extracted_corpus import TELEMETRY, build_extracted_corpus
+from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
+from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
+from mens_pipeline.inference.generation import Syntax
+from mens_pipeline.serving.queue import Limits
+from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG
+from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.corpus.telemetry_databases import query_of
+from mens_pipeline_tests.serving.running import Running, running
+from mens_pipeline_tests.serving.talkative import write_taught_run
+
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+
+_PREFIX = "fn one() to int {\n    // by ada@firm.de\n    return 1\n}\n\n// "
+_LIMITS = Limits(2, 20_000, 60.0, 400)
+
+
+@dataclass(frozen=True, slots=True)
+class _Recording:
+    """A server, and the file that accepted pieces go to."""
+
+    server: Running
+    table: Path
+
+    def post(self, path: str, **fields: Any) -> Any:
+        with self.server.http() as client:
+            return client.post(path, json=fields)
+
+    def piece(self, path: str = "/infill", **fields: Any) -> Any:
+        """The first answer whose piece is text throughout."""
+        for seed in range(40):
+            body = {"input_prefix": _PREFIX, "input_suffix": "\n", "n_predict": 8, "temperature": 1.2, "seed": seed}
+            reply = self.post(path, **(fields or body) | {"seed": seed}).json()
+            text = reply["content"] if path == "/infill" else reply["choices"][0]["text"]
+            if len(text) > 1 and "\ufffd" not in text:
+                return reply
+        raise AssertionError("no piece")
+
+    def figures(self) -> dict[str, float]:
+        with self.server.http() as client:
+            families = text_string_to_metric_families(client.get("/metrics").text)
+        return {
+            " ".join((sample.name, *sample.labels.values())): sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name.startswith(("mens_pieces", "mens_characters")) and not sample.name.endswith("created")
+        }
+
+
+@pytest.fixture(scope="module")
+def run(merged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was shown holes; its weights know nothing of Vox."""
+    return write_taught_run(tmp_path_factory.mktemp("taught"), merged)
+
+
+@pytest.fixture
+def recording(run: Path, tmp_path: Path) -> Iterator[_Recording]:
+    """A server that writes what was accepted."""
+    table = tmp_path / "accepted.db"
+    with running(run, _LIMITS, syntax=Syntax.CONSTRAINED, accepted=AcceptedPieces(table)) as server:
+        yield _Recording(server, table)
+
+
+def _night(folder: Path, table: Path) -> list[TrainingPair]:
+    """The rows that train in a night, of a workspace of one program and of a table."""
+    (folder / "workspace").mkdir()
+    (folder / "workspace" / "a.vox").write_text("fn add(a: int, b: int) to int {\n    return a + b\n}\n")
+    store, config = ArtifactStore(folder / "store"), load_pipeline_config(PIPELINE_CONFIG)
+    corpus, _ = build_extracted_corpus(folder / "workspace", store, telemetry=query_of(table))
+    others = {TELEMETRY: corpus.path / TELEMETRY}
+    pairs, _ = VALIDATION.build(store, ValidationParams(corpus=corpus, others=others, policy=config.validate_))
+    policy = config.split.model_copy(update={"num_family_tasks": 0})
+    split, _ = SPLIT.build(store, SplitParams(pairs=pairs, repeats=config.validate_, policy=policy))
+    mix = load_mix_config(MIX_CONFIG)
+    # The only program must train, and a train set of one row has no room for the share of a real one.
+    mix = mix.with_infill_share(0.9)
+    train, _ = MIX.build(store, MixParams(split=split, config=mix))
+    return list(read_pairs(train.path / TRAIN))
+
+
+def test_what_a_client_accepted_trains_in_the_next_night(recording: _Recording, tmp_path: Path) -> None:
+    """Redacted, as a row at the cursor; its first word where only that was accepted."""
+    reply = recording.piece()
+    word = reply["content"][:2]
+    report = recording.post("/v1/feedback", id=reply["id"], accepted=word)
+
+    assert report.json() == {"id": reply["id"], "characters_kept": 2, "recorded": True}
+    (row,) = [row for row in _night(tmp_path, recording.table) if row.response == word]
+    assert row.infill is not None
+    assert row.infill.suffix == "\n"
+    assert row.prompt == _PREFIX.replace("ada@firm.de", "REDACTED_EMAIL")
+    assert b"firm.de" not in recording.table.read_bytes()
+
+
+def test_pieces_are_counted_by_what_became_of_them(recording: _Recording) -> None:
+    """What is sent, what is withheld and why, what is accepted and how much of it; not what is no piece."""
+    before = recording.figures()
+    assert before["mens_pieces_shown_total"] == 0
+    asked = [
+        recording.post(
+            "/infill", input_prefix="let x = ", input_suffix="\n", n_predict=8, temperature=1.2, seed=seed
+        ).json()
+        for seed in range(8)
+    ]
+    stream = recording.post("/infill", input_prefix="// ", input_suffix="\n", n_predict=8, stream=True).text
+    recording.post("/v1/completions", model="mens", prompt="let x = ", max_tokens=4)
+    recording.post("/v1/chat/completions", model="mens", messages=[{"role": "user", "content": "x"}], max_tokens=4)
+    shown = sum(bool(reply["content"]) for reply in asked) + any(
+        json.loads(event[6:])["content"] for event in stream.split("\n\n") if event
+    )
+    after = recording.figures()
+
+    assert 0 < shown < 9
+    assert after["mens_pieces_shown_total"] == shown
+    assert sum(value for name, value in after.items() if name.startswith("mens_pieces_withheld")) == 9 - shown
+    assert after["mens_pieces_withheld_total does_not_stand"] > 0
+    assert after["mens_pieces_accepted_total"] == after["mens_characters_kept_total"] == 0
+
+    taken = next(reply for reply in asked if reply["content"])
+    report = recording.post("/v1/feedback", id=taken["id"], accepted=taken["content"] + " and more")
+    assert report.json() == {"id": taken["id"], "characters_kept": len(taken["content"]), "recorded": False}
+    figures = recording.figures()
+    assert figures["mens_pieces_accepted_total"] == 1
+    assert figures["mens_characters_kept_total"] == len(taken["content"])
+
+
+def test_a_report_counts_once_and_is_of_a_piece(recording: _Recording) -> None:
+    """By the id of each format; what no piece begins with is refused."""
+    fields = {"model": "mens", "prompt": _PREFIX, "suffix": "\n", "max_tokens": 8, "temperature": 1.2}
+    reply = recording.piece("/v1/completions", **fields)
+    text = reply["choices"][0]["text"]
+    wrong = recording.post("/v1/feedback", id=reply["id"], accepted="\x00" + text)
+    first, second = (recording.post("/v1/feedback", id=reply["id"], accepted=text) for _ in range(2))
+    unknown = recording.post("/v1/feedback", id="cmpl-0", accepted="x")
+    empty = recording.post("/v1/feedback", id=reply["id"], accepted="")
+
+    assert [each.status_code for each in (wrong, first, second, unknown, empty)] == [400, 200, 404, 404, 400]
+    assert first.json()["characters_kept"] == len(text)
+    assert wrong.json()["error"]["message"].startswith("accepted: not how the completion begins.")
+    assert second.json()["error"]["message"] == unknown.json()["error"]["message"]
+
+
+def test_without_a_table_nothing_is_kept(run: Path, tmp_path: Path) -> None:
+    """It is counted alone; and a table that cannot be written any more is said in the log."""
+    with running(run, _LIMITS, syntax=Syntax.CONSTRAINED) as server:
+        plain = _Recording(server, tmp_path)
+        reply = plain.piece()
+        assert plain.post("/v1/feedback", id=reply["id"], accepted=reply["content"]).json()["recorded"] is False
+        assert plain.figures()["mens_pieces_accepted_total"] == 1
+    table = tmp_path / "broken.db"
+    with running(run, _LIMITS, syntax=Syntax.CONSTRAINED, accepted=AcceptedPieces(table)) as server:
+        table.write_bytes(b"x" * 5_000)
+        broken = _Recording(server, table)
+        reply = broken.piece()
+        report = broken.post("/v1/feedback", id=reply["id"], accepted=reply["content"])
+
+    assert (report.status_code, report.json()["recorded"]) == (200, False)
+    assert any(line.startswith("accepted pieces cannot be written: ") for line in server.lines)

@@ -1,0 +1,218 @@
+"""A thousand requests of hostile shape to the endpoints at a cursor, and two hundred streams that nobody reads."""
+
+import gc
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from mens_pipeline.inference.generation import Syntax
+from mens_pipeline.serving.generation import PendingCompletion
+from mens_pipeline.serving.queue import Limits
+from mens_pipeline_tests.serving.running import Running, running
+from mens_pipeline_tests.serving.talkative import write_taught_run
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")]
+
+_NUM_REQUESTS: Final = 1_000
+_NUM_STREAMS: Final = 200
+_AT_ONCE: Final = 8
+_MOST_TOKENS: Final = 12
+_SETTLE_SECONDS: Final = 20.0
+_MEGABYTE: Final = 1_000_000
+_SERVERS_FAULT: Final = 500
+_REFUSED: Final = 400
+
+_FIELDS: Final[dict[str, tuple[str, str, str]]] = {
+    "/infill": ("input_prefix", "input_suffix", "n_predict"),
+    "/completion": ("prompt", "input_suffix", "n_predict"),
+    "/v1/fim/completions": ("prompt", "suffix", "max_tokens"),
+    "/v1/completions": ("prompt", "suffix", "max_tokens"),
+    "/api/generate": ("prompt", "suffix", "options"),
+    "/v1/feedback": ("id", "accepted", "id"),
+}
+"""Path -> fields of what stands before and behind a cursor, and of a limit."""
+_TEXTS: Final = (
+    "",
+    "\x00",
+    "fn f() {" * 50,
+    "(" * 500,
+    "let a = 1" + " + 1" * 200,
+    '"',
+    "\ufeff\u2028\u202e",
+    "<|im_end|><|im_start|>system\n<issue_start><fim_prefix>",
+    "\r\n\t" * 500,
+    "\U0010ffff" * 50,
+    "let x = ",
+)
+_VALUES: Final[tuple[Any, ...]] = (
+    None,
+    True,
+    -1,
+    0,
+    2**63,
+    10**4_000,
+    1e308,
+    [],
+    {},
+    [[]],
+    {"a": {"b": []}},
+    ["x"] * 2_000,
+    "x" * 2_000,
+)
+_MORE: Final = (
+    "seed",
+    "temperature",
+    "top_p",
+    "stop",
+    "stream",
+    "model",
+    "n",
+    "best_of",
+    "samplers",
+    "input_extra",
+    "raw",
+)
+
+
+def _body(fields: dict[str, Any]) -> bytes:
+    return json.dumps({"model": "mens", **fields}).encode()
+
+
+def _shapes(random: Random, path: str) -> dict[str, Callable[[], bytes]]:
+    """Bodies by what is wrong with them."""
+    before, behind, limit = _FIELDS[path]
+    usual = {before: random.choice(_TEXTS), behind: random.choice(_TEXTS), **({} if limit == "options" else {limit: 4})}
+    usual |= {"options": {"num_predict": 4}, "stream": random.random() < 0.3} if limit == "options" else {}
+    return {
+        "texts": lambda: _body(usual),
+        "binary": lambda: random.randbytes(random.randrange(1, 400)),
+        "megabyte": lambda: _body({**usual, before: random.choice(("x", "(", "\n", "let")) * _MEGABYTE}),
+        "half a surrogate": lambda: _body({**usual, before: random.choice(("\ud800", "a\udfffb"))}),
+        "half of UTF-8": lambda: _body(usual)[:-1] + b', "x": "\xc3"}',
+        "no prefix": lambda: _body({name: value for name, value in usual.items() if name != before}),
+        "wrong type": lambda: _body({**usual, random.choice((before, behind, limit)): random.choice(_VALUES)}),
+        "wrong option": lambda: _body({**usual, random.choice(_MORE): random.choice(_VALUES)}),
+        "nested": lambda: b"[" * random.choice((5, 300, 50_000)),
+        "nested field": lambda: _body(usual)[:-1] + b', "z": ' + b'{"a":' * 150 + b"1" + b"}" * 151,
+        "cut off": lambda: _body(usual)[: random.randrange(len(_body(usual)))],
+        "no object": lambda: json.dumps(random.choice(_VALUES)).encode(),
+        "no number": lambda: (
+            _body(usual)[:-1]
+            + random.choice(
+                (b', "seed": NaN}', b', "seed": 1e999}', b', "seed": -0}', b', "seed": ' + b"9" * 5_000 + b"}")
+            )
+        ),
+    }
+
+
+@pytest.fixture(scope="module")
+def taught(merged: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server that takes bodies of more than a megabyte."""
+    run = write_taught_run(tmp_path_factory.mktemp("taught"), merged)
+    with running(run, Limits(4, 4 * _MEGABYTE, 60.0, _MOST_TOKENS), syntax=Syntax.FALLBACK) as server:
+        yield server
+
+
+def _num_open(server: Running) -> float:
+    """Completions that wait or are written, as the server says."""
+    with server.http() as client:
+        families = text_string_to_metric_families(client.get("/metrics").text)
+    names = ("mens_completions_waiting", "mens_completions_written")
+    return sum(sample.value for family in families for sample in family.samples if sample.name in names)
+
+
+def _num_held() -> int:
+    """Completions that anything in this process holds; other servers may run in it."""
+    gc.collect()
+    return sum(type(each) is PendingCompletion for each in gc.get_objects())
+
+
+def _assert_nothing_is_left(server: Running, num_held: int) -> None:
+    """Wait until no completion is open, and none is held beside those that were before."""
+    until = time.monotonic() + _SETTLE_SECONDS
+    # The engine keeps the prompt that it read last.
+    while (_num_open(server) or _num_held() > num_held + 1) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert _num_open(server) == 0
+    assert _num_held() <= num_held + 1
+
+
+def _statuses(server: Running, skip: int) -> Counter[str]:
+    """Statuses of the requests that the log tells of."""
+    return Counter(line.split(" in ")[0].rsplit(" ", 1)[1] for line in server.lines[skip:] if " in " in line)
+
+
+def test_hostile_requests_are_answered(taught: Running) -> None:
+    """With what was asked for or a line that says what is wrong; nothing of them is left."""
+    num_held, num_lines = _num_held(), len(taught.lines)
+    random = Random(32)  # noqa: S311 - the same requests each time
+    asked: list[tuple[str, str, bytes]] = []
+    while len(asked) < _NUM_REQUESTS:
+        for path in _FIELDS:
+            shapes = _shapes(random, path)
+            asked += [(path, name, make()) for name, make in shapes.items()]
+    asked = random.sample(asked, _NUM_REQUESTS)
+
+    def ask(one: tuple[str, str, bytes]) -> tuple[str, str, int, str]:
+        path, name, body = one
+        reply = client.post(path, content=body, headers={"Content-Type": "application/json"})
+        return path, name, reply.status_code, reply.text
+
+    with taught.http() as client, ThreadPoolExecutor(_AT_ONCE) as pool:
+        replies = list(pool.map(ask, asked))
+
+    wrong = [reply[:3] for reply in replies if reply[2] >= _SERVERS_FAULT]
+    assert not wrong
+    assert not [line for line in taught.lines[num_lines:] if "Traceback" in line]
+    statuses = Counter(reply[2] for reply in replies)
+    assert statuses[200] > 100
+    assert statuses[400] > 100
+    for path, name, status, text in replies:
+        if status >= _REFUSED:
+            error = json.loads(text)["error"]
+            message = error if isinstance(error, str) else error["message"]
+            assert message, (path, name)
+            assert len(message) < 2_000, (path, name)
+    _assert_nothing_is_left(taught, num_held)
+
+
+def test_streams_that_nobody_reads_leave_nothing(taught: Running) -> None:
+    """Neither a place in the queue, nor a thread, nor what was asked."""
+    num_held, num_lines, num_threads = _num_held(), len(taught.lines), threading.active_count()
+
+    def abandon(number: int) -> int:
+        path = ("/infill", "/v1/fim/completions", "/v1/completions", "/api/generate")[number % 4]
+        before, behind, limit = _FIELDS[path]
+        body = {"model": "mens", before: "// ", behind: "\n", "stream": True, "temperature": 1.0, "seed": number}
+        body |= (
+            {"options": {"num_predict": _MOST_TOKENS, "temperature": 1.0}}
+            if limit == "options"
+            else {limit: _MOST_TOKENS}
+        )
+        body |= {} if limit != "options" else dict.fromkeys(("temperature", "seed"))
+        body = {name: value for name, value in body.items() if value is not None}
+        with client.stream("POST", path, json=body) as reply:
+            if number % 3 == 0:
+                next(reply.iter_bytes(), b"")
+            return reply.status_code
+
+    with taught.http() as client, ThreadPoolExecutor(_AT_ONCE) as pool:
+        statuses = Counter(pool.map(abandon, range(_NUM_STREAMS)))
+
+    assert set(statuses) == {200}
+    _assert_nothing_is_left(taught, num_held)
+    assert sum(_statuses(taught, num_lines).values()) >= _NUM_STREAMS
+    # Threads that check and encode are kept for the next request, and are no more than the web framework allows.
+    assert threading.active_count() <= num_threads + 40
+    with taught.http() as client:
+        reply = client.post("/infill", json={"input_prefix": "// ", "input_suffix": "\n", "n_predict": 4})
+    assert reply.status_code == 200

@@ -1,0 +1,121 @@
+"""What editors see of a server that they ask for code at a cursor."""
+
+import json
+from typing import Any
+
+import pytest
+
+from mens_pipeline.language import analyze
+from mens_pipeline_tests.serving.running import Running
+
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+
+_PREFIX, _SUFFIX = "fn double(n: int) to int {\n    return n ", "\n}\n"
+
+
+def _post(server: Running, path: str, **fields: Any) -> Any:
+    with server.http() as client:
+        return client.post(path, json=fields)
+
+
+def _pieces(server: Running) -> dict[str, str]:
+    """What each format gives for the same cursor."""
+    fields = {"prompt": _PREFIX, "suffix": _SUFFIX}
+    ollama = _post(server, "/api/generate", model="mens", **fields, stream=False, options={"num_predict": 12})
+    llama = _post(server, "/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, prompt="", n_predict=12)
+    openai = server.openai().completions.create(model="mens", prompt=_PREFIX, suffix=_SUFFIX, max_tokens=12)
+    return {
+        "openai": openai.choices[0].text,
+        "mistral": _post(server, "/v1/fim/completions", **fields, max_tokens=12).json()["choices"][0]["message"][
+            "content"
+        ],
+        "ollama": ollama.json()["response"],
+        "llama.cpp": llama.json()["content"],
+    }
+
+
+def test_all_formats_give_the_same_piece_which_stands(taught: Running) -> None:
+    """Or none: what does not stand in its place is withheld."""
+    pieces = _pieces(taught)
+
+    assert len(set(pieces.values())) == 1, pieces
+    (piece,) = set(pieces.values())
+    assert piece == "" or analyze(_PREFIX + piece + _SUFFIX).ok
+
+
+def test_whatever_is_drawn_stands_or_is_withheld(taught: Running) -> None:
+    """At a temperature, where a first try hardly ever does."""
+    shown = 0
+    for seed in range(12):
+        body = {"input_prefix": "let x = ", "input_suffix": "\n", "n_predict": 16, "temperature": 1.2, "seed": seed}
+        piece = _post(taught, "/infill", **body).json()["content"]
+        shown += bool(piece)
+        assert not piece or analyze(f"let x = {piece}\n").ok
+
+    assert shown > 0
+
+
+def test_a_stream_ends_with_its_figures(taught: Running) -> None:
+    """As events of llama.cpp, and as chunks of Mistral's."""
+    whole = _post(taught, "/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, n_predict=8).json()
+    llama = _post(taught, "/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, n_predict=8, stream=True)
+    mistral = _post(taught, "/v1/fim/completions", prompt=_PREFIX, suffix=_SUFFIX, max_tokens=8, stream=True)
+    events = [json.loads(line[6:]) for line in llama.text.splitlines() if line.startswith("data: ")]
+    chunks = [line[6:] for line in mistral.text.splitlines() if line.startswith("data: ")]
+
+    assert "".join(event["content"] for event in events) == whole["content"]
+    assert [event["stop"] for event in events] == [False] * (len(events) - 1) + [True]
+    assert events[-1]["tokens_predicted"] > 0
+    assert whole["stop_type"] in {"eos", "limit"}
+    assert chunks[-1] == "[DONE]"
+    texts = [json.loads(chunk)["choices"][0]["delta"].get("content", "") for chunk in chunks[:-1]]
+    assert "".join(texts) == whole["content"]
+
+
+def test_a_model_that_was_not_taught_goes_on_to_the_line_end(server: Running) -> None:
+    """And says so; clients can tell the two apart."""
+    reply = _post(server, "/v1/fim/completions", prompt=_PREFIX, suffix=_SUFFIX, max_tokens=20)
+
+    assert reply.status_code == 200
+    assert "was not trained for a suffix" in reply.headers["X-Mens-Warning"]
+    assert "\n" not in reply.json()["choices"][0]["message"]["content"]
+
+
+def test_clients_can_tell_who_was_taught(server: Running, taught: Running) -> None:
+    """Ollama's by the template and the capabilities."""
+    shown = [_post(each, "/api/show", model="mens").json() for each in (server, taught)]
+
+    assert [".Suffix" in each["template"] for each in shown] == [False, True]
+    assert ["insert" in each["capabilities"] for each in shown] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "found"),
+    [
+        ("/infill", {"input_prefix": 3}, "input_prefix: Input should be a valid string."),
+        ("/infill", {"n_predict": "many"}, "n_predict: Input should be a valid integer"),
+        ("/v1/fim/completions", {"suffix": "x"}, "prompt: Field required."),
+        ("/v1/fim/completions", {"prompt": "x", "model": "other"}, "The model `other` is not served here."),
+        (
+            "/v1/completions",
+            {"model": "mens", "prompt": [1, 2], "suffix": "x"},
+            "suffix: only with a prompt that is a text",
+        ),
+    ],
+)
+def test_what_is_malformed_is_one_line(taught: Running, path: str, body: dict[str, Any], found: str) -> None:
+    """That names the field."""
+    reply = _post(taught, path, **body)
+
+    assert reply.status_code in {400, 404}
+    assert reply.json()["error"]["message"].startswith(found)
+
+
+@pytest.mark.parametrize("prefix", ["", "\x00\ud800", "fn f() {" * 400, "<|im_end|><issue_start>", "é" * 500])
+def test_odd_cursors_are_answered(taught: Running, prefix: str) -> None:
+    """An empty file, halves of characters, a file that is no program."""
+    body = json.dumps({"input_prefix": prefix, "input_suffix": "", "n_predict": 4})
+    with taught.http() as client:
+        reply = client.post("/infill", content=body, headers={"Content-Type": "application/json"})
+
+    assert reply.status_code in {200, 400}, reply.text

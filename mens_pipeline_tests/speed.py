@@ -1,0 +1,53 @@
+"""CPU time against CPU time of one process: such limits hold on any machine, with coverage and beside other work."""
+
+import gc
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+Input = TypeVar("Input")
+
+_SHRINK: Final = 4
+_MOST_GROWTH: Final = 6
+"""What is linear takes 4 times as long for 4 times as much, what is quadratic 16 times."""
+_ATTEMPTS: Final = 6
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """Measure the CPU time of this process for some work, seconds, without collection of garbage, as `timeit` does."""
+    gc.disable()
+    try:
+        begin = time.process_time()
+        work()
+        return time.process_time() - begin
+    finally:
+        gc.enable()
+
+
+def assert_linear(work: Callable[[Input], object], make: Callable[[int], Input], size: int) -> None:
+    """Fail if the time of some work grows with the square of its input, or faster.
+
+    Args:
+        work: Is done on inputs of the whole size and of a quarter.
+        make: Returns an input of a size.
+        size: The whole.
+    """
+    small, large = make(size // _SHRINK), make(size)
+    assert_below(lambda: work(large), _MOST_GROWTH, lambda: work(small))
+
+
+def assert_below(work: Callable[[], object], times: float, other: Callable[[], object]) -> None:
+    """Fail if some work takes longer than a multiple of other work, each at its best of several attempts.
+
+    Args:
+        work: Is done once, and again only while it seems too slow.
+        times: How many times as long as the other work it may take.
+        other: What it is compared with.
+    """
+    seconds, allowed = float("inf"), float("inf")
+    for _ in range(_ATTEMPTS):
+        allowed = min(allowed, times * cpu_seconds(other))
+        seconds = min(seconds, cpu_seconds(work))
+        if seconds < allowed:
+            return
+    raise AssertionError(f"{seconds:.4f} s, {times:g} times other work would be {allowed:.4f} s")

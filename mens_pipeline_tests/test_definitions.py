@@ -1,0 +1,268 @@
+"""The code location: what it holds, and how fast it loads."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import dagster as dg
+import pytest
+
+from mens_pipeline.definitions import defs
+from mens_pipeline.settings import PROJECT_ROOT
+
+_HEAVY = {
+    "torch",
+    "transformers",
+    "peft",
+    "trl",
+    "bitsandbytes",
+    "datasets",
+    "accelerate",
+    "pandas",
+    "pyarrow",
+    "scipy",
+}
+
+
+_DECIDED_BY: Final = {
+    "synthetic_corpus": {"pipeline.yaml"},
+    "validated_pairs": {"pipeline.yaml"},
+    "heldout_split": {"pipeline.yaml"},
+    "mixed_train_set": {"mix.yaml"},
+    "base_model": {"recipes.yaml", "presets.yaml"},
+    "qlora_adapter": {"recipes.yaml", "presets.yaml", "domains.yaml"},
+    "eval_results": {"evaluation.yaml", "few_shot.md", "gates.yaml"},
+    "benchmark_gate": {"gates.yaml"},
+    "feedback_samples": {"feedback.yaml"},
+    "feedback_pairs": {"feedback.yaml"},
+    "feedback_adapter": {"feedback.yaml"},
+}
+"""Asset -> the files of config/ that decide it; what rests on it is stale with it."""
+
+_LOAD: Final = """
+import sys
+from mens_pipeline.orchestration import metadata
+metadata.version_with_config = lambda _stage, *paths: "\\t".join(path.name for path in paths)
+from mens_pipeline.definitions import defs
+specs = defs().resolve_all_asset_specs()
+print(*sys.modules)
+for spec in specs:
+    print(spec.key.to_user_string(), spec.code_version, sep="\\t")
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded() -> list[str]:
+    """What a process of its own says that loads the code location: its modules, and what is in each asset's version."""
+    done = subprocess.run([sys.executable, "-c", _LOAD], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def location() -> dg.Definitions:
+    """The loaded code location."""
+    return defs()
+
+
+_PARENTS = {
+    "base_model": set(),
+    "benchmark_gate": {"eval_results"},
+    "eval_results": {"feedback_adapter", "heldout_split", "qlora_adapter"},
+    "feedback_adapter": {"feedback_pairs"},
+    "feedback_pairs": {"feedback_samples"},
+    "feedback_samples": {"qlora_adapter"},
+    "extracted_corpus": {"workspace_snapshot"},
+    "heldout_split": {"validated_pairs"},
+    "merged_model": {"promoted_adapter"},
+    "mixed_train_set": {"heldout_split"},
+    "promoted_adapter": {"benchmark_gate"},
+    "qlora_adapter": {"base_model", "mixed_train_set"},
+    "recipe_scores": {"benchmark_gate"},
+    "scratch_model": {"mixed_train_set"},
+    "serving_handoff": {"merged_model"},
+    "synthetic_corpus": {"extracted_corpus"},
+    "validated_pairs": {"extracted_corpus", "synthetic_corpus"},
+    "workspace_snapshot": set(),
+}
+_TRAIN_SET = {
+    *(
+        "workspace_snapshot",
+        "extracted_corpus",
+        "heldout_split",
+        "mixed_train_set",
+        "synthetic_corpus",
+        "validated_pairs",
+    ),
+}
+_FEEDBACK = {"feedback_adapter", "feedback_pairs", "feedback_samples"}
+_JOBS = {
+    "deliver": {"merged_model", "serving_handoff"},
+    "experiments": {"base_model", "benchmark_gate", "eval_results", "qlora_adapter", "recipe_scores"},
+    "improve": {*_FEEDBACK, "benchmark_gate", "eval_results", "promoted_adapter"},
+    "improve_control": {"benchmark_gate", "eval_results", "feedback_adapter"},
+    "maintenance": set(),
+    "promote_best": {"promoted_adapter"},
+    "scratch": {"scratch_model"},
+    "train_set": _TRAIN_SET,
+    "whole_graph": _TRAIN_SET | {"base_model", "benchmark_gate", "eval_results", "promoted_adapter", "qlora_adapter"},
+}
+
+
+def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
+    """Assets with what they rest on, checks, jobs with what they make, schedules and sensors: a change shows here."""
+    graph = location.resolve_asset_graph()
+
+    found = {key.to_user_string(): graph.get(key).parent_keys for key in graph.get_all_asset_keys()}
+    assert {name: {key.to_user_string() for key in keys} for name, keys in found.items()} == _PARENTS
+    assert sorted(key.to_user_string() for key in graph.asset_check_keys) == [
+        "benchmark_gate:gate_passed",
+        "benchmark_gate:model_coverage",
+        "benchmark_gate:model_parse_rate",
+        "eval_results:beats_the_base",
+        "eval_results:completes_lines",
+        "extracted_corpus:corpus_coverage",
+        "extracted_corpus:everything_accounted_for",
+        "feedback_adapter:feedback_changed_the_adapter",
+        "feedback_adapter:feedback_loss_fell",
+        "heldout_split:no_overlap",
+        "heldout_split:pairs_accounted_for",
+        "merged_model:writes_what_was_evaluated",
+        "mixed_train_set:enough_pairs",
+        "mixed_train_set:mixed_rows_accounted_for",
+        "mixed_train_set:shares_as_asked",
+        "qlora_adapter:loss_fell",
+        "qlora_adapter:only_the_adapter_changed",
+        "scratch_model:scratch_loss_fell",
+        "scratch_model:scratch_parameters_as_declared",
+        "serving_handoff:handed_files_as_written",
+        "synthetic_corpus:as_many_as_asked",
+        "validated_pairs:rows_accounted_for",
+        "workspace_snapshot:source_parse_rate",
+    ]
+    jobs = {job.name: job.asset_layer.executable_asset_keys for job in location.resolve_all_job_defs()}
+    made = {name: {key.to_user_string() for key in keys} for name, keys in jobs.items() if not name.startswith("__")}
+    assert made == _JOBS
+    repository = location.get_repository_def()
+    assert sorted(schedule.name for schedule in repository.schedule_defs) == ["nightly", "weekly_maintenance"]
+    assert sorted(sensor.name for sensor in repository.sensor_defs) == [
+        "adapter_stale",
+        "champion_changed",
+        "grammar_changed",
+        "run_failed",
+        "run_without_promotion",
+        "sources_changed",
+    ]
+
+
+def test_it_can_be_loaded_and_run(location: dg.Definitions) -> None:
+    """Dagster finds no fault with it."""
+    dg.Definitions.validate_loadable(location)
+
+
+def test_nothing_goes_on_behind_a_gate(location: dg.Definitions) -> None:
+    """What is stale after a gate that failed is what it refused: no tick, sensor or condition goes on with that."""
+    graph = location.resolve_asset_graph()
+    repository = location.get_repository_def()
+    night = dg.build_schedule_context(scheduled_execution_time=datetime(2026, 3, 29, 4, tzinfo=UTC))
+    requests = [
+        request for schedule in repository.schedule_defs for request in schedule.evaluate_tick(night).run_requests or ()
+    ]
+    code = PROJECT_ROOT / "mens_pipeline"
+
+    assert len(requests) == 2
+    assert not any(request.stale_assets_only for request in requests)
+    assert [key for key in graph.get_all_asset_keys() if graph.get(key).automation_condition is not None] == []
+    assert not any(isinstance(sensor, dg.AutomationConditionSensorDefinition) for sensor in repository.sensor_defs)
+    assert [path for path in code.rglob("*.py") if "stale_assets_only" in path.read_text(encoding="utf-8")] == []
+
+
+def test_the_nightly_run_is_one_process(location: dg.Definitions) -> None:
+    """A process for each of its steps would take most of the time of an unchanged graph; other jobs are forked."""
+    jobs = {job.name: job.executor_def.name for job in location.resolve_all_job_defs()}
+
+    assert {name for name, executor in jobs.items() if executor == "in_process"} == {
+        *("promote_best", "train_set", "whole_graph"),
+    }
+    assert {executor for executor in jobs.values() if executor != "in_process"} == {"forking_executor"}
+
+
+def test_every_asset_is_described(location: dg.Definitions) -> None:
+    """A group, a description and what it is made with for each; an owner and a version for what is made."""
+    for spec in location.resolve_all_asset_specs():
+        assert spec.group_name not in {None, "default"}
+        assert spec.description
+        assert spec.kinds
+        assert list(spec.owners) == ["team:mens"]
+        assert spec.code_version
+
+
+def test_everything_that_runs_is_described(location: dg.Definitions) -> None:
+    """Jobs, schedules and sensors as well, and what runs by itself stands in the runbook."""
+    repository = location.get_repository_def()
+    described = {
+        **{job.name: job.description for job in repository.get_all_jobs() if not job.name.startswith("__")},
+        **{schedule.name: schedule.description for schedule in repository.schedule_defs},
+        **{sensor.name: sensor.description for sensor in repository.sensor_defs},
+    }
+
+    assert all(described.values()), described
+    runbook = (PROJECT_ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert [name for name in described if f"`{name}`" not in runbook] == []
+
+
+@pytest.mark.seed_row(66)
+def test_it_loads_without_heavy_libraries(loaded: list[str]) -> None:
+    """The code server, each run and each step load it: deep learning and data frames stay out."""
+    modules = set(loaded[0].split())
+
+    assert "dagster" in modules
+    assert not _HEAVY & modules
+
+
+def test_every_asset_names_what_decides_it(loaded: list[str]) -> None:
+    """Of each, all files of its configuration are in its version; of those that are not here none is."""
+    versions = {line.split("\t")[0]: set(line.split("\t")[1:]) for line in loaded[1:]}
+
+    assert {name: files for name, files in versions.items() if any("." in file for file in files)} == _DECIDED_BY
+
+
+def test_assets_and_checks_can_be_opened_in_an_editor(location: dg.Definitions) -> None:
+    """Each asset names its own function and those of its checks, once, in the file that they are written in."""
+    graph = location.resolve_asset_graph()
+    for spec in location.resolve_all_asset_specs():
+        places = spec.metadata["dagster/code_references"].code_references
+        named = {
+            place.label: Path(place.file_path).read_text().splitlines()[place.line_number - 1 :] for place in places
+        }
+        checks = {key.name for key in graph.asset_check_keys if key.asset_key == spec.key}
+        functions = {"gate_checks"} if spec.key == dg.AssetKey("benchmark_gate") else checks
+
+        assert sorted(place.label for place in places) == sorted({spec.key.to_user_string(), *functions})
+        for name, lines in named.items():
+            assert lines[0].startswith(("@dg.", "@declare_asset("))
+            assert next(line for line in lines if line.startswith("def ")).startswith(f"def {name}(")
+
+
+def test_a_server_leads_nobody_to_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who looks at it has none of them."""
+    monkeypatch.setenv("MENS_ENV", "prod")
+
+    assert not any("dagster/code_references" in spec.metadata for spec in defs().resolve_all_asset_specs())
+
+
+def test_rows_have_columns(location: dg.Definitions) -> None:
+    """Of every asset that holds rows: their names, types and descriptions, from the models that read them."""
+    specs = {spec.key.to_user_string(): spec for spec in location.resolve_all_asset_specs()}
+    shown = {
+        name: spec.metadata["dagster/column_schema"]
+        for name, spec in specs.items()
+        if "corpus" in (spec.group_name or "")
+    }
+    train = {column.name: column for column in shown["mixed_train_set"].columns}
+
+    assert set(shown) == set(_TRAIN_SET) - {"workspace_snapshot"}
+    assert train["prompt"].constraints.nullable is False
+    assert train["source"].type == "Source or null"
+    assert train["tests"].description.startswith("Hidden tests")

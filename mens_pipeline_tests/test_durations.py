@@ -1,0 +1,73 @@
+"""The table of how long tests take: what a run changes in it, and the order that it gives."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+
+from mens_pipeline_tests.durations import TABLE, Line, Recorder, read_table, slowest_first, write_table
+
+_SLOW, _FAST = "tests/test_slow.py", "tests/test_fast.py"
+
+
+def _recorder(folder: Path, *seconds: tuple[str, str, float]) -> Recorder:
+    """One that heard of tests: file, test, seconds; half of them of set-up."""
+    (folder / "tests").mkdir(exist_ok=True)
+    recorder = Recorder(folder / "table.tsv", folder)
+    phases: tuple[Literal["setup", "call"], ...] = ("setup", "call")
+    for file, test, duration in seconds:
+        (folder / file).touch()
+        for phase in phases:
+            place = (file, 1, test)
+            keywords: dict[str, Any] = {"measured": 1} if file == _FAST else {}
+            recorder.pytest_runtest_logreport(
+                pytest.TestReport(f"{file}::{test}", place, keywords, "passed", None, phase, duration=duration / 2)
+            )
+    return recorder
+
+
+def test_a_run_that_passed_writes_what_files_took(tmp_path: Path) -> None:
+    """The sum and the slowest test of each; a test of many cases goes by its name, less than a second by none."""
+    table = tmp_path / "table.tsv"
+    ran = _recorder(
+        tmp_path, (_SLOW, "test_a", 4), (_SLOW, "test_b[x]", 10.2), (_FAST, "test_c", 2), ("tests/x", "d", 0.1)
+    )
+    ran.pytest_sessionfinish(pytest.ExitCode.TESTS_FAILED)
+    assert not table.exists()
+    ran.pytest_sessionfinish(pytest.ExitCode.OK)
+
+    assert table.read_text().splitlines()[1:] == [
+        f"14\t10\tno\t{_SLOW}\ttest_b",
+        f"2\t2\tyes\t{_FAST}\ttest_c",
+    ]
+    assert read_table(table) == {(_SLOW, False): Line(14, 10, "test_b"), (_FAST, True): Line(2, 2, "test_c")}
+
+
+def test_a_table_changes_for_a_reason_alone(tmp_path: Path) -> None:
+    """What is about as fast keeps its line, as does what did not run; a file that is gone has none."""
+    table = tmp_path / "table.tsv"
+    old = {
+        (_SLOW, False): Line(14, 10, "test_b"),
+        (_FAST, True): Line(2, 2, "test_c"),
+        ("gone.py", False): Line(9, 9, "x"),
+    }
+    write_table(table, old)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / _FAST).touch()
+    _recorder(tmp_path, (_SLOW, "test_b", 12)).pytest_sessionfinish(pytest.ExitCode.OK)
+    assert read_table(table) == {key: line for key, line in old.items() if key[0] != "gone.py"}
+
+    _recorder(tmp_path, (_SLOW, "test_b", 7)).pytest_sessionfinish(pytest.ExitCode.OK)
+    assert read_table(table)[_SLOW, False] == Line(7, 7, "test_b")
+
+
+def test_workers_begin_with_the_slowest_files() -> None:
+    """Tests of one file stay together, in order; the committed table can be read."""
+    items: list[Any] = [
+        SimpleNamespace(path=Path("/", file), name=name) for file, name in [(_FAST, "a"), (_SLOW, "b"), (_SLOW, "c")]
+    ]
+    slowest_first(items, Path("/"), {(_SLOW, False): Line(14, 10, "b"), (_FAST, True): Line(2, 2, "a")})
+
+    assert [item.name for item in items] == ["b", "c", "a"]
+    assert read_table(TABLE)

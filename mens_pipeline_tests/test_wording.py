@@ -1,0 +1,77 @@
+"""Code and pages use one word for each idea: that of the glossary, which is that of the field where it has one."""
+
+import io
+import re
+import tokenize
+from pathlib import Path
+from typing import Final
+
+from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline_tests.bench.structure import find_participles, read_modules
+from mens_pipeline_tests.every import every
+
+_CODE: Final = sorted(PROJECT_ROOT.glob("mens_pipeline/**/*.py"))
+_PAGES: Final = [PROJECT_ROOT / "README.md", PROJECT_ROOT / "CONTRIBUTING.md", *sorted(PROJECT_ROOT.glob("docs/*.md"))]
+_OLD_NAME: Final = re.compile(
+    r"(?:^|_)(?:answers?|exams?|rivals?|judged|judgements?|told|untold|tells?|say|anew|wish|seats?|desk|objections?|mistakes?"
+    r"|num_values|num_updates)(?:_|$)"
+)
+"""Parts of names. Now: completion, eval suite, baseline, evaluated, score, log, again, reason, error, parameters."""
+_KNOWN: Final = {"WRONG_ANSWER": "what judges of programs call an output that differs from the expected one"}
+_OLD_PROSE: Final = re.compile(r"\b(?:exams?|rivals?|anew|whoever|as it was|lets go)\b", re.IGNORECASE)
+_MOST_WORDS: Final = 40
+"""Of a bullet of a page."""
+
+
+def _parts(name: str) -> str:
+    """Return a name in snake case: `EvaluatedModel` is `evaluated_model`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _tokens(path: Path, kind: int) -> list[tuple[int, str]]:
+    text = path.read_text(encoding="utf-8")
+    return [
+        (token.start[0], token.string)
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == kind
+    ]
+
+
+@every("path", _CODE)
+def test_names_use_the_words_of_the_glossary(path: Path) -> None:
+    """No name is made of a word that stood for something else once."""
+    found = {name for _, name in _tokens(path, tokenize.NAME) if _OLD_NAME.search(_parts(name)) and name not in _KNOWN}
+
+    assert not found
+
+
+@every("path", [*_CODE, *_PAGES])
+def test_texts_use_the_words_of_the_glossary(path: Path) -> None:
+    """Neither docstrings, messages and comments nor pages do."""
+    found = _OLD_PROSE.findall(path.read_text(encoding="utf-8"))
+
+    assert not found
+
+
+def test_functions_are_named_by_verbs() -> None:
+    """A participle alone does not say whether a function asks, parses or formats."""
+    assert find_participles(read_modules()) == []
+
+
+@every("page", [page for page in _PAGES if page.name != "experiments.md"])
+def test_bullets_are_short(page: Path) -> None:
+    """A bullet says one thing."""
+    bullets = re.findall(r"^- .*(?:\n  \S.*)*", page.read_text(encoding="utf-8"), re.MULTILINE)
+    long = [bullet.split("\n")[0] for bullet in bullets if len(bullet.split()) - 1 > _MOST_WORDS]
+
+    assert not long
+
+
+def test_a_word_of_the_glossary_has_no_second_name() -> None:
+    """An entry with a bracket would be a translation."""
+    entries = re.findall(
+        r"^\| ([^|]+) \|", (PROJECT_ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+
+    assert len(entries) > 50
+    assert [entry for entry in entries if "(" in entry] == []
