@@ -7,7 +7,7 @@ purpose; where it has none, between special tokens that its chat format does not
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, takewhile
+from itertools import accumulate, groupby, takewhile
 from typing import Final, Literal
 
 from mens_pipeline.models.chat import Encoded, Tokenizer, control_tokens, escape, format_for
@@ -116,16 +116,27 @@ def _encode(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def _cut(tokenizer: Tokenizer, text: str, room: int, *, is_suffix: bool) -> Sequence[int]:
-    """Return the tokens next to the cursor, whole lines as far as there is room; of a longer line a part."""
-    most = room * _TOKEN_CHARACTERS
-    text = text[:most] if is_suffix else text[max(0, len(text) - most) :]
-    ids = _encode(tokenizer, text)
+    """Return the tokens next to the cursor, whole lines as far as there is room; of a longer line a part.
+
+    A prefix begins with a line that crosses a multiple of `room` characters, about a third of what fits: it moves every
+    few lines that are typed, instead of with each, and what was read of it before is not read again.
+    """
+    start = 0 if is_suffix else max(0, len(text) - room * _TOKEN_CHARACTERS)
+    shown = text[: room * _TOKEN_CHARACTERS] if is_suffix else text[start:]
+    ids = _encode(tokenizer, shown)
     if len(ids) <= room:
         return ids
-    lines = text.splitlines(keepends=True)
-    near = lines if is_suffix else lines[::-1]
-    lengths = accumulate(len(_encode(tokenizer, line)) for line in near)
-    shown = near[: max(1, sum(1 for _ in takewhile(lambda length: length <= room, lengths)))]
-    ids = _encode(tokenizer, "".join(shown if is_suffix else shown[::-1]))
+    lines = shown.splitlines(keepends=True)
+    parts = lines if is_suffix else _lines_of_steps(lines, start, room)[::-1]
+    lengths = accumulate(len(_encode(tokenizer, part)) for part in parts)
+    near = parts[: max(1, sum(1 for _ in takewhile(lambda length: length <= room, lengths)))]
+    ids = _encode(tokenizer, "".join(near if is_suffix else near[::-1]))
     # A line that is too long by itself, or lines that are a few tokens more together than one by one.
     return ids[:room] if is_suffix else ids[max(0, len(ids) - room) :]
+
+
+def _lines_of_steps(lines: Sequence[str], start: int, step: int) -> list[str]:
+    """Join lines that begin within the same step of characters; the first begins at `start`."""
+    starts = accumulate(map(len, lines), initial=start)
+    steps = groupby(zip(starts, lines, strict=False), key=lambda placed: placed[0] // step)
+    return ["".join(line for _, line in step_lines) for _, step_lines in steps]

@@ -1,5 +1,7 @@
 """A cursor becomes the same tokens in training, evaluation and serving."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,6 +67,15 @@ def test_a_window_holds_whole_lines_next_to_the_cursor() -> None:
     assert ("".join(lines) + "cur").endswith(prefix)
     assert prefix.startswith("line ")
     assert suffix.endswith("\n")
+
+
+def test_the_beginning_of_a_window_stays_while_lines_are_typed() -> None:
+    """It moves every few lines only, so that what was read before the cursor serves the next key."""
+    lines = [f"line {number:02} {'x' * (number % 7)}\n" for number in range(200)]
+    windows = [_text(_QWEN, encode_prefix(_QWEN, "".join(lines[:number]), 120)) for number in range(20, 200)]
+    moves = sum(not after.startswith(before) for before, after in pairwise(windows))
+
+    assert moves < 40, "with each of 180 lines otherwise"
 
 
 def test_a_long_line_is_cut_at_its_far_end() -> None:
