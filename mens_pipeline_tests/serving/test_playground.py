@@ -111,6 +111,25 @@ def test_a_person_asks_in_a_browser(page: Page) -> None:
 
 @pytest.mark.e2e
 @_NEEDS_FIREFOX
+def test_a_person_returns_to_an_earlier_program(page: Page) -> None:
+    """It stands in the list of the session with what was said of it; tests run again; it opens in the editor."""
+    page.run("void (by('prompt').value = 'Write `fn half(n: int) to int`. For example, `half(8)` is 4.')")
+    page.run("void (show('fn half(n: int) to int { return n / 2 }'), remember('parses, tests 1/1', true), show('fn'))")
+    _click(page, "half: parses, tests 1/1")
+    page.wait_for("document.getElementById('verdict').textContent === 'parses, tests 1/1'")
+    page.run("void (document.getElementById('verdict').textContent = '')")
+    _click(page, "Run tests")
+    page.wait_for("document.getElementById('verdict').textContent === 'parses, tests 1/1'")
+    _click(page, "Edit it")
+
+    assert "fn half" in _text(page, "program")
+    assert page.run("document.getElementById('source').value") == "fn half(n: int) to int { return n / 2 }"
+    assert page.run("document.getElementById('edit').hidden") is False
+    page.run("void (document.getElementById('source').value = '', choose('ask'))")
+
+
+@pytest.mark.e2e
+@_NEEDS_FIREFOX
 @pytest.mark.parametrize(
     ("source", "examples", "said"),
     [
