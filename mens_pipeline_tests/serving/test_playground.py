@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline_tests.serving.firefox import FIREFOX, Page, firefox
+from mens_pipeline_tests.firefox import FIREFOX, Page, firefox
 from mens_pipeline_tests.serving.running import TOKEN, Running
 
 _TAB, _ESCAPE = "\ue004", "\ue00c"

@@ -46,15 +46,29 @@ class Page:
             assert time.monotonic() < deadline, f"not within {seconds:g} s: {condition}"
             time.sleep(0.1)
 
-    def press(self, keys: str) -> None:
-        """Type keys where the focus is, one after another."""
-        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
-        keyboard = {"type": "key", "id": "keyboard", "actions": actions}
-        self._send("input.performActions", context=self._tab, actions=[keyboard])
+    def press(self, keys: str, *, held: str = "") -> None:
+        """Type keys where the focus is, one after another, while another one may be held."""
+        typed = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        down, up = ([{"type": kind, "value": key} for key in held] for kind in ("keyDown", "keyUp"))
+        self._act({"type": "key", "id": "keyboard", "actions": [*down, *typed, *up]})
+
+    def click(self, x: int, y: int) -> None:
+        """Press and release the mouse at a place of the window, in pixels."""
+        press, release = ({"type": kind, "button": 0} for kind in ("pointerDown", "pointerUp"))
+        self._act(
+            {"type": "pointer", "id": "mouse", "actions": [{"type": "pointerMove", "x": x, "y": y}, press, release]}
+        )
+
+    def resize(self, width: int, height: int) -> None:
+        """Make the window as large as a person's, in pixels."""
+        self._send("browsingContext.setViewport", context=self._tab, viewport={"width": width, "height": height})
 
     def screenshot(self) -> str:
         """Return the picture of the tab, a PNG in base64."""
         return str(self._send("browsingContext.captureScreenshot", context=self._tab)["data"])
+
+    def _act(self, source: dict[str, Any]) -> None:
+        self._send("input.performActions", context=self._tab, actions=[source])
 
     def _send(self, method: str, **params: Any) -> Any:
         self._number += 1
