@@ -1,4 +1,4 @@
-# One command each: `make test`, `make quick`, `make check`, `make run`, `make ui`, `make bench`, `make soak`, `make docs`. All of
+# One command each: `make demo`, `make test`, `make quick`, `make check`, `make run`, `make ui`, `make bench`, `make soak`, `make docs`. All of
 # them install first.
 
 PYTHON ?= python3
@@ -28,7 +28,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export DAGSTER_HOME ?= $(CURDIR)/data/dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help install test quick check format run ui bench soak docs lock clean
+.PHONY: help install test quick check format demo run ui bench soak docs lock clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -64,6 +64,9 @@ format: install  ## Format the code and mend what ruff can.
 
 # Where `make ui` serves the pages of verdicts, for links in the UI.
 run ui: export MENS_STORE_PAGES ?= http://127.0.0.1:$(PAGES)
+
+demo: install  ## Complete five prompts and five lines with the adapter that comes with the code.
+	$(BIN)/mens demo
 
 run: install  ## Run the whole graph once, without a server.
 	$(BIN)/mens run

@@ -1,7 +1,8 @@
 """The `mens` command."""
 
 import sys
-from typing import Annotated, Final
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -9,6 +10,7 @@ from mens_pipeline.cli import corpus, scratch, store, telemetry
 from mens_pipeline.cli.check import check
 from mens_pipeline.cli.compare import compare
 from mens_pipeline.cli.delivery import lineage, merge, push
+from mens_pipeline.cli.demo import demo
 from mens_pipeline.cli.eval_local import eval_local
 from mens_pipeline.cli.export import export_tasks, grammar, score
 from mens_pipeline.cli.promote import gate, override, promote
@@ -44,42 +46,55 @@ app = typer.Typer(
     cls=AdvisingGroup,
     help="Turn a Vox workspace into a code model.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(check)
-app.command()(compare)
-app.command(name="test")(run_files)
-app.command()(run)
-app.command(name="generate-data")(generate_data)
-app.command(cls=TrainCommand)(train)
-app.command(name="eval-local")(eval_local)
-app.command()(gate)
-app.command()(grammar)
-app.command()(improve)
-app.command()(lineage)
-app.command()(override)
-app.command()(promote)
-app.command()(merge)
-app.command(name="merge-weights")(scratch.merge_weights)
-app.command()(push)
-app.command()(score)
-app.command(name="export-tasks")(export_tasks)
-app.command()(serve)
-app.add_typer(corpus.app)
-app.add_typer(scratch.app)
-app.add_typer(scratch.training_app)
-app.add_typer(store.app)
-app.add_typer(telemetry.app)
+_BY_USE: Final[Mapping[str, Mapping[str, Callable[..., Any] | typer.Typer]]] = {
+    "Try": {"demo": demo, "check": check, "test": run_files},
+    "Run": {
+        "run": run,
+        "train": train,
+        "improve": improve,
+        "generate-data": generate_data,
+        "corpus": corpus.app,
+        "telemetry": telemetry.app,
+    },
+    "Judge": {
+        "eval-local": eval_local,
+        "compare": compare,
+        "gate": gate,
+        "override": override,
+        "score": score,
+        "export-tasks": export_tasks,
+    },
+    "Use": {"promote": promote, "serve": serve, "merge": merge, "push": push},
+    "Look into": {"lineage": lineage, "store": store.app, "grammar": grammar},
+    "From scratch, the side branch": {
+        "scratch": scratch.app,
+        "training": scratch.training_app,
+        "merge-weights": scratch.merge_weights,
+    },
+}
+"""Heading in the help -> its commands, in their order."""
+for _heading, _commands in _BY_USE.items():
+    for _name, _command in _commands.items():
+        if isinstance(_command, typer.Typer):
+            app.add_typer(_command, name=_name, rich_help_panel=_heading)
+        else:
+            kind = TrainCommand if _command is train else None
+            app.command(name=_name, cls=kind, rich_help_panel=_heading)(_command)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer's form of an option callback
     if asked:
         from importlib.metadata import version
 
-        typer.echo(version("mens-pipeline"))
+        from mens_pipeline.corpus.extract.sources import head_commit
+
+        commit = head_commit(PROJECT_ROOT) if (PROJECT_ROOT / ".git").exists() else None
+        typer.echo(version("mens-pipeline") + (f" (commit {commit[:12]})" if commit else ""))
         raise typer.Exit
 
 
@@ -87,7 +102,7 @@ def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer's form of an op
 def _options(
     *,
     _version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+        bool, typer.Option("--version", help="Print the version, of a checkout with its commit, and exit.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
     pass

@@ -63,10 +63,31 @@ TRAIN_OPTIONS: Final[Mapping[str, str]] = {
 """Option of `vox mens train` -> what to write instead."""
 
 
+_WHOLE_SENTENCE: Final = 200
+"""Characters of a sentence in a list of commands at most."""
+
+
 class AdvisingGroup(TyperGroup):
     """A group that knows the commands of the Rust toolchain."""
 
     advice: Mapping[str, str] = COMMANDS
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002 - its form
+        """Return the names of the commands in the order in which they were added, groups among them."""
+        return [*self.commands]
+
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """Write the commands under the heading of their use, each with its whole first sentence."""
+        headings: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                heading = getattr(command, "rich_help_panel", None)
+                rows = headings.setdefault(heading if isinstance(heading, str) else "Commands", [])
+                rows.append((name, command.get_short_help_str(_WHOLE_SENTENCE)))
+        for heading, rows in headings.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
         """Return the command that was asked for.

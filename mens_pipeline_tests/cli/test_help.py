@@ -1,5 +1,6 @@
 """Every command explains itself, and quickly."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -46,8 +47,22 @@ def test_no_arguments_show_the_commands() -> None:
 
 
 def test_the_version_is_that_of_the_package() -> None:
-    """`mens --version` prints it."""
-    assert CliRunner().invoke(app, ["--version"]).stdout.strip() == "0.1.0"
+    """`mens --version` prints it, in a checkout with the commit."""
+    found = CliRunner().invoke(app, ["--version"]).stdout.strip()
+
+    assert re.fullmatch(r"0\.1\.0( \(commit [0-9a-f]{12}\))?", found)
+    assert ("commit" in found) == (PROJECT_ROOT / ".git").exists()
+
+
+def test_commands_stand_under_their_use() -> None:
+    """In the order of a person's first days, each with its whole first sentence."""
+    shown = CliRunner().invoke(app, ["--help"]).stdout
+
+    assert re.findall(r"^(\S.*):$", shown, re.MULTILINE) == [
+        "Options",
+        *("Try", "Run", "Judge", "Use", "Look into", "From scratch, the side branch"),
+    ]
+    assert "..." not in shown.partition("\n")[2]
 
 
 @pytest.mark.seed_row(66)
