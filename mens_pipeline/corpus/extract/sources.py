@@ -57,8 +57,13 @@ def files_below(root: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
             continue
         yield from (folder / e.name for e in entries if not _is_folder(e) and e.name.endswith(suffixes))
         below = (e.name for e in reversed(entries) if _is_folder(e) and not e.is_symlink())
-        pending += (folder / name for name in below if not name.startswith(".") and name not in _SKIPPED_FOLDERS)
+        pending += (folder / name for name in below if is_entered(name))
     yield from sorted(unlisted)
+
+
+def is_entered(folder: str) -> bool:
+    """Check by its name whether programs of a folder count: it is neither hidden nor one of builds or benchmarks."""
+    return not folder.startswith(".") and folder not in _SKIPPED_FOLDERS
 
 
 def shown_name(path: Path, root: Path) -> str:
@@ -140,9 +145,9 @@ def sight(
     return WatchedState(digest.hexdigest(), num_files, touched)
 
 
-# What the checkout's own configuration might run or fetch is switched off.
 _OPTIONS: Final = ("log.showSignature=false", "protocol.allow=never", "core.fsmonitor=false")
-_GIT: Final = ("git", "--no-pager", *(word for option in _OPTIONS for word in ("-c", option)))
+GIT: Final = ("git", "--no-pager", *(word for option in _OPTIONS for word in ("-c", option)))
+"""Begins a command of git; what the checkout's own configuration might run or fetch is switched off."""
 
 _NEWEST_CHANGE: Final = (
     *("log", "-1", "--format=%H", "--"),
@@ -159,19 +164,19 @@ def commit_of(root: Path) -> str | None:
 
     Other commits leave it as it is, and so the corpus: nothing is trained again because of a change elsewhere.
     """
-    return _run_git(root, _NEWEST_CHANGE)
+    return run_git(root, _NEWEST_CHANGE)
 
 
 def head_commit(folder: Path) -> str | None:
     """Return the git commit that is checked out around a folder, 40 hexadecimal digits; None without one, or git."""
-    return _run_git(folder, ("rev-parse", "--verify", "--quiet", "HEAD^{commit}"))
+    return run_git(folder, ("rev-parse", "--verify", "--quiet", "HEAD^{commit}"))
 
 
-def _run_git(folder: Path, words: tuple[str, ...], most_seconds: float = _MOST_SECONDS) -> str | None:
+def run_git(folder: Path, words: tuple[str, ...], most_seconds: float = _MOST_SECONDS) -> str | None:
     """Run git and return what it prints; None where it prints nothing, fails, times out or is not installed."""
     try:
         result = subprocess.run(  # noqa: S603 - our own words
-            (*_GIT, *words),
+            (*GIT, *words),
             cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,

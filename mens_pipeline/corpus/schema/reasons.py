@@ -159,6 +159,35 @@ class InfillDrop(StrEnum):
     """The same piece was cut out behind the same text before."""
 
 
+class ReplayDrop(StrEnum):
+    """Why a commit, a file of it, or some lines that it changes, are not replayed as a hole."""
+
+    MERGE = "merge"
+    """A commit with several parents, whose changes stand in them."""
+    MASS_CHANGE = "mass_change"
+    """A commit that changes many programs at once, or a file that it changes in many places: no one writes so."""
+    RENAMED = "renamed"
+    NEW_FILE = "new_file"
+    """There is no file before."""
+    GENERATED = "generated"
+    """It says so, or lies in a hidden folder or one that builds write into."""
+    UNREADABLE = "unreadable"
+    """Not in this clone, no UTF-8, or too large."""
+    ADDS_NOTHING = "adds_nothing"
+    TOO_LONG = "too_long"
+    """More lines than a hole has, or more tokens than a piece."""
+    WHITE_SPACE = "white_space"
+    """Lines that are set otherwise, and say the same."""
+    NO_CODE = "no_code"
+    """Comments, brackets or empty lines alone; or the beginning of the file."""
+    REJECTED = "rejected"
+    """The front end does not accept the program with these lines alone."""
+    DUPLICATE = "duplicate"
+    """The same lines at the same place of the same program came before, in another branch."""
+    SAMPLED_OUT = "sampled_out"
+    """More holes than are asked for."""
+
+
 class MixDrop(StrEnum):
     """Why a row of a source is not mixed."""
 

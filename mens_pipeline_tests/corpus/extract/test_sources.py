@@ -256,7 +256,7 @@ def test_a_checkout_that_keeps_git_waiting_has_no_commit(tmp_path: Path) -> None
     (tmp_path / ".git" / "HEAD").unlink()
     os.mkfifo(tmp_path / ".git" / "HEAD")
 
-    assert sources._run_git(tmp_path, ("rev-parse", "HEAD"), most_seconds=1) is None  # noqa: SLF001 - the limit is 30 s
+    assert sources.run_git(tmp_path, ("rev-parse", "HEAD"), most_seconds=1) is None
 
 
 def test_without_git_there_is_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

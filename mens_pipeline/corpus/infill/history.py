@@ -1,0 +1,323 @@
+"""The git history of a workspace as holes: lines that came to a program in a commit, in the file as it was before.
+
+Each hole stands in the program before its commit: other changes of the commit are not there yet. Lines that the commit
+took away at this place are cut out.
+"""
+
+import hashlib
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryFile
+from threading import Timer
+from typing import IO, Final
+
+from mens_pipeline.corpus.extract.sources import GIT, VOX_SUFFIXES, is_entered, run_git
+from mens_pipeline.corpus.infill.holes import MAX_LINES
+from mens_pipeline.corpus.schema.account import Account
+from mens_pipeline.corpus.schema.reasons import ReplayDrop
+from mens_pipeline.errors import RefusedError, SourceNotFoundError
+from mens_pipeline.language import Mode, analyze, mode_of, tokenize
+
+_MOST_COMMITS: Final = 20_000
+"""Commits that are read, the newest."""
+_MOST_PROGRAMS: Final = 20
+"""Programs that a person changes at once; a commit that changes more renames, formats or moves."""
+_MOST_HUNKS: Final = 100
+"""Places at which a person changes a program at once."""
+_MOST_BYTES: Final = 262_144
+"""Of a program."""
+_LINE_BYTES: Final = 4_096
+"""Of a line of git that are looked at."""
+_MOST_SECONDS: Final = 300.0
+"""For reading the log. A checkout may have a pipe where git looks for a file, which would keep it for ever."""
+
+_LOG: Final = (
+    *("log", "--format=%x01%H %ct %P", "--raw", "--no-abbrev", "--find-renames", "--diff-filter=AMR", "--relative"),
+    *("--patch", "--unified=0", "--inter-hunk-context=0", "--no-color", "--no-ext-diff", "--no-textconv"),
+    f"--max-count={_MOST_COMMITS}",
+)
+_PROGRAMS: Final = ("--", *(f":(glob)**/*{suffix}" for suffix in VOX_SUFFIXES))
+_HUNK: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_OTHERWISE: Final = {"A": ReplayDrop.NEW_FILE, "R": ReplayDrop.RENAMED}
+"""Letter of git -> why a file of this kind is left out."""
+_GENERATED: Final = re.compile(r"(?i)\b(?:auto-?generated|generated (?:by|from)|do not edit)\b")
+_HEAD_CHARACTERS: Final = 512
+"""Of a program, in which it says that it is generated."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryHole:
+    """Lines that came to a program.
+
+    Attributes:
+        commit: In which they came, hexadecimal.
+        time: Of the commit, in seconds since 1970.
+        path: The program, relative to the workspace.
+        prefix: What stood before them, with the indentation that an editor gives.
+        middle: The lines, without white space around them.
+        suffix: What stood behind them.
+        mode: How the program is read.
+    """
+
+    commit: str
+    time: int
+    path: str
+    prefix: str
+    middle: str
+    suffix: str
+    mode: Mode
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of program, place and lines."""
+        parts = (self.path, self.prefix, self.middle, self.suffix)
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()
+
+
+@dataclass(kw_only=True)
+class History(Account[ReplayDrop]):
+    """Holes, the oldest first, and what gave none: whole commits, whole files of a commit, and places in files.
+
+    Attributes:
+        begin: What they came after, in seconds since 1970.
+    """
+
+    begin: int
+    holes: list[HistoryHole] = field(default_factory=list)
+
+    def drop(self, reason: ReplayDrop, number: int = 1) -> None:
+        """Count what gives no hole."""
+        self.seen += number
+        self.dropped[reason] += number
+
+
+def read_history(workspace: Path, since: str, number: int) -> History:
+    """Return the holes of the commits of a workspace.
+
+    Args:
+        workspace: A folder of a git checkout, or a bare repository; programs below it count.
+        since: A commit, and what is not in it counts; or a date (`2026-05-01`, UTC).
+        number: Holes at most; of more, a draw by hash that is the same every time.
+
+    Raises:
+        SourceNotFoundError: There is no such folder, commit or date.
+        RefusedError: There is no git history, a shallow one, or it cannot be read.
+    """
+    begin, chosen = _beginning(workspace, since)
+    history = History(begin=begin)
+    with _read_log(workspace, chosen) as lines:
+        commits = [commit for commit in _commits(lines) if _is_written(commit, history)]
+    changed = [(c, file) for c in reversed(commits) for file in c.files if _is_changed(file, history)]
+    found = [*_holes_of(workspace, changed, history)]
+    by_digest = {hole.digest: hole for hole in reversed(found)}
+    history.drop(ReplayDrop.DUPLICATE, len(found) - len(by_digest))
+    drawn = [by_digest[digest] for digest in sorted(by_digest)[:number]]
+    history.drop(ReplayDrop.SAMPLED_OUT, len(by_digest) - len(drawn))
+    history.holes = sorted(drawn, key=lambda hole: (hole.time, hole.commit, hole.path, len(hole.prefix)))
+    history.seen, history.kept = history.seen + len(drawn), len(drawn)
+    history.check()
+    return history
+
+
+def _beginning(workspace: Path, since: str) -> tuple[int, tuple[str, ...]]:
+    """Return when the history begins, and the words by which `git log` begins there."""
+    if not workspace.is_dir():
+        raise SourceNotFoundError(f"{workspace}: no such folder. Name a Vox workspace.")
+    is_shallow = run_git(workspace, ("rev-parse", "--is-shallow-repository"))
+    if is_shallow is None:
+        raise RefusedError(f"{workspace}: no git history, or no git here. Name a folder of a git checkout.")
+    if is_shallow == "true":
+        raise RefusedError(f"{workspace}: a shallow clone, without its history. Run `git fetch --unshallow` in it.")
+    commit = run_git(workspace, ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{since}^{{commit}}"))
+    if commit is not None:
+        time = run_git(workspace, ("log", "-1", "--format=%ct", commit))
+        return int(time or 0), (f"{commit}..HEAD",)
+    try:
+        date = datetime.fromisoformat(since)
+    except ValueError as error:
+        advice = "Name a commit, or a date such as 2026-05-01."
+        raise SourceNotFoundError(f"--since {since}: no commit of {workspace}, and no date. {advice}") from error
+    date = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
+    return int(date.timestamp()), (f"--since={date.isoformat()}", "HEAD")
+
+
+@contextmanager
+def _read_log(folder: Path, chosen: tuple[str, ...]) -> Iterator[Iterator[bytes]]:
+    """Yield the lines of the log, of long ones the beginning."""
+    with subprocess.Popen(  # noqa: S603 - our own words
+        (*GIT, *_LOG, *chosen, *_PROGRAMS),
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        watch = Timer(_MOST_SECONDS, process.kill)
+        watch.start()
+        try:
+            yield _beginnings_of_lines(_pipe(process))
+            code = process.wait()
+        finally:
+            process.kill()
+            watch.cancel()
+    if code:
+        advice = "Name a later commit or date, or run `git fsck`."
+        raise RefusedError(f"{folder}: git log failed, or took over {_MOST_SECONDS:.0f} seconds. {advice}")
+
+
+def _pipe(process: "subprocess.Popen[bytes]") -> IO[bytes]:
+    assert process.stdout is not None, "asked for"  # noqa: S101 - our own impossibility
+    return process.stdout
+
+
+def _beginnings_of_lines(stream: IO[bytes]) -> Iterator[bytes]:
+    is_begin = True
+    while part := stream.readline(_LINE_BYTES):
+        if is_begin:
+            yield part
+        is_begin = part.endswith(b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file that a commit changes: what git says of it, and where: first line and number of lines, before and then."""
+
+    mode: bytes
+    blobs: tuple[bytes, bytes]
+    status: str
+    path: str
+    hunks: list[tuple[int, int, int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    id: str
+    time: int
+    is_merge: bool
+    files: list[_File] = field(default_factory=list)
+
+
+def _commits(lines: Iterable[bytes]) -> Iterator[_Commit]:
+    """Read commits as `_LOG` prints them; lines of programs, which begin with plus or minus, are passed over."""
+    commit, place = _Commit("", 0, is_merge=False), -1
+    for line in lines:
+        if line.startswith(b"\x01"):
+            if commit.id:
+                yield commit
+            name, time, *parents = line[1:].decode().split()
+            commit, place = _Commit(name, int(time), is_merge=len(parents) > 1), -1
+        elif line.startswith(b":"):
+            about, _, path = line.rstrip(b"\n").partition(b"\t")
+            _, mode, old, new, status = about.split()
+            name = path.decode("utf-8", "backslashreplace")
+            commit.files.append(_File(mode, (old, new), status.decode()[0], name))
+        elif line.startswith(b"diff --git "):
+            place += 1
+        elif (hunk := _HUNK.match(line)) and len(commit.files[place].hunks) <= _MOST_HUNKS:
+            start, removed, then, added = (int(number or 1) for number in hunk.groups())
+            commit.files[place].hunks.append((start, removed, then, added))
+    if commit.id:
+        yield commit
+
+
+def _is_written(commit: _Commit, history: History) -> bool:
+    """Check whether a person may have written a commit; else it is counted with its reason."""
+    if commit.is_merge:
+        history.drop(ReplayDrop.MERGE)
+    elif sum(file.status == "M" for file in commit.files) > _MOST_PROGRAMS:
+        history.drop(ReplayDrop.MASS_CHANGE)
+    else:
+        return True
+    return False
+
+
+def _is_changed(file: _File, history: History) -> bool:
+    """Check whether a person may have written on in a file; else it is counted with its reason."""
+    if file.status in _OTHERWISE:
+        history.drop(_OTHERWISE[file.status])
+    elif not all(map(is_entered, PurePosixPath(file.path).parts[:-1])):
+        history.drop(ReplayDrop.GENERATED)
+    elif not file.mode.startswith(b"100"):  # a link
+        history.drop(ReplayDrop.UNREADABLE)
+    elif not file.hunks:
+        history.drop(ReplayDrop.ADDS_NOTHING)
+    elif len(file.hunks) > _MOST_HUNKS:
+        history.drop(ReplayDrop.MASS_CHANGE)
+    else:
+        return True
+    return False
+
+
+def _holes_of(workspace: Path, changed: Iterable[tuple[_Commit, _File]], history: History) -> Iterator[HistoryHole]:
+    """Yield the holes of files, each with the commit that changes it."""
+    with TemporaryFile() as asked:
+        asked.writelines(blob + b"\n" for _, file in changed for blob in file.blobs)
+        asked.seek(0)
+        with subprocess.Popen(  # noqa: S603 - our own words
+            (*GIT, "cat-file", "--batch"), cwd=workspace, stdin=asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            for commit, file in changed:
+                before, after = _read_blob(_pipe(process)), _read_blob(_pipe(process))
+                if before is None or after is None:
+                    history.drop(ReplayDrop.UNREADABLE)
+                elif _GENERATED.search(after[:_HEAD_CHARACTERS]):
+                    history.drop(ReplayDrop.GENERATED)
+                else:
+                    yield from _cut(commit, file, before, after, history)
+
+
+def _read_blob(answers: IO[bytes]) -> str | None:
+    """Return the next file that `git cat-file` prints; None where it is missing, too large or no UTF-8."""
+    about = answers.readline().split()
+    if len(about) != 3:  # noqa: PLR2004 - id, type and size; of a missing one no size
+        return None
+    left = int(about[2]) + 1
+    data = answers.read(min(left, _MOST_BYTES))
+    is_whole = len(data) == left
+    while (left := left - len(data)) and (data := answers.read(min(left, _MOST_BYTES))):
+        pass
+    try:
+        return data.removesuffix(b"\n").decode() if is_whole else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _cut(commit: _Commit, file: _File, before: str, after: str, history: History) -> Iterator[HistoryHole]:
+    """Yield the holes of one file."""
+    old, new, mode = _lines_of(before), _lines_of(after), mode_of(file.path)
+    for start, removed, then, added in file.hunks:
+        # Where no line goes, or none comes, git names the line before.
+        first = start - 1 if removed else start
+        gone, came = "".join(old[first : first + removed]), "".join(new[then - 1 : then - 1 + added])
+        middle = came.strip()
+        indent, rest = came[: len(came) - len(came.lstrip())], came[len(came.rstrip()) :]
+        prefix, suffix = "".join(old[:first]) + indent, rest + "".join(old[first + removed :])
+        if not added:
+            history.drop(ReplayDrop.ADDS_NOTHING)
+        elif added > MAX_LINES:
+            history.drop(ReplayDrop.TOO_LONG)
+        elif gone.split() == came.split():
+            history.drop(ReplayDrop.WHITE_SPACE)
+        elif not prefix or not _has_code(prefix, middle, suffix):
+            history.drop(ReplayDrop.NO_CODE)
+        elif not analyze(prefix + middle + suffix, mode).ok:
+            history.drop(ReplayDrop.REJECTED)
+        else:
+            yield HistoryHole(commit.id, commit.time, file.path, prefix, middle, suffix, mode)
+
+
+def _lines_of(text: str) -> list[str]:
+    """Return the lines as git counts them, with their ends."""
+    return StringIO(text.replace("\r\n", "\n"), newline="\n").readlines()
+
+
+def _has_code(prefix: str, middle: str, suffix: str) -> bool:
+    """Check whether lines have a word or number outside of comments."""
+    start, end = len(prefix), len(prefix + middle)
+    tokens = (token for token in tokenize(prefix + middle + suffix) if start <= token.start < end)
+    return any(not token.is_trivia and any(map(str.isalnum, token.text)) for token in tokens)
