@@ -14,6 +14,7 @@ from mens_pipeline.cli.demo import demo
 from mens_pipeline.cli.eval_local import eval_local
 from mens_pipeline.cli.export import export_tasks, grammar, score
 from mens_pipeline.cli.promote import gate, override, promote
+from mens_pipeline.cli.replay import replay
 from mens_pipeline.cli.run import improve, run
 from mens_pipeline.cli.serve import serve
 from mens_pipeline.cli.synthesis import generate_data
@@ -64,6 +65,7 @@ _BY_USE: Final[Mapping[str, Mapping[str, Callable[..., Any] | typer.Typer]]] = {
     "Judge": {
         "eval-local": eval_local,
         "compare": compare,
+        "replay": replay,
         "gate": gate,
         "override": override,
         "score": score,

@@ -197,11 +197,11 @@ def prepare_generations(  # noqa: PLR0913, PLR0917 - who completes what, and whe
     if families:
         generations["families"] = prepare("adapter_on_synthetic_tasks", "adapter", adapter, families)
     if whole_suite.infill is not None:
-        generations |= _prepare_infill(whole_suite.infill, adapter, baseline, conditions, store, work)
+        generations |= prepare_infill(whole_suite.infill, adapter, baseline, conditions, store, work)
     return generations
 
 
-def _prepare_infill(  # noqa: PLR0913, PLR0917 - as above
+def prepare_infill(  # noqa: PLR0913, PLR0917 - as above
     suite: InfillSuite,
     adapter: Adapter,
     baseline: Artifact | None,

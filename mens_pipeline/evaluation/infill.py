@@ -40,11 +40,11 @@ CHAMPION: Final = "infill_champion"
 
 @dataclass(frozen=True)
 class InfillTask:
-    """A hole in a held-out program.
+    """A hole in a held-out program, or in one of the history of a workspace.
 
     Attributes:
         id: Its name, `infill/0007`.
-        file: The source file.
+        file: The source file; in a history the commit, which intervals are over then.
         kind: What was cut out.
         prefix: All that stands before the hole.
         middle: What was cut out.
@@ -161,17 +161,37 @@ def infill_suite(
     Raises:
         RefusedError: The train set is gone or changed.
     """
-    shown, window = (manifest.result.kinds or {}).get(INFILL), manifest.recipe.infill_window
-    if not config.infill_holes or window is None or shown is None or not shown.tokens_shown:
+    if not config.infill_holes or not is_taught(manifest):
         return None
+    tasks = infill_tasks(read_pairs(heldout), config.infill_holes, fits)
+    lines = tuple(task for task in tasks if task.kind is HoleKind.LINE)[: config.infill_lines]
+    return suite_of(tasks, lines, train, manifest, config) if tasks else None
+
+
+def is_taught(manifest: TrainingManifest) -> bool:
+    """Check whether an adapter was shown holes when it trained."""
+    shown = (manifest.result.kinds or {}).get(INFILL)
+    return manifest.recipe.infill_window is not None and shown is not None and shown.tokens_shown > 0
+
+
+def suite_of(
+    tasks: tuple[InfillTask, ...],
+    lines: tuple[InfillTask, ...],
+    train: Path,
+    manifest: TrainingManifest,
+    config: EvaluationConfig,
+) -> InfillSuite:
+    """Build a suite of some holes for an adapter that was taught; `lines` are those that an n-gram completes as well.
+
+    Raises:
+        RefusedError: The train set is gone or changed.
+    """
+    window = manifest.recipe.infill_window
+    assert window is not None, "taught"  # noqa: S101 - our own impossibility
     if not train.is_file() or digest_of(train) != manifest.train_sha256:
         found = "changed since" if train.is_file() else "gone"
         advice = "Restore it, or set infill_holes: 0 in config/evaluation.yaml."
         raise RefusedError(f"{train}: the train set of this run is {found}; the n-gram is made of it. {advice}")
-    tasks = infill_tasks(read_pairs(heldout), config.infill_holes, fits)
-    if not tasks:
-        return None
-    lines = tuple(task for task in tasks if task.kind is HoleKind.LINE)[: config.infill_lines]
     model = NgramModel(dict.fromkeys(pair.response for pair in read_pairs(train) if pair.infill is None))
     texts = ((task, model.complete_line(task.prefix)) for task in lines)
     ngram = tuple(Completion(task=task.id, sample=0, text=text, num_tokens=1, stopped=True) for task, text in texts)
@@ -195,16 +215,16 @@ def score_suite(
         completions: By the names of the generations; of the adapter, second tries come behind all others.
         champion: Key of the adapter in use, if there is one.
     """
-    own = completions[INFILL]
+    own = completions.get(INFILL, ())
     scores: dict[InfillModel, list[InsertScore]] = {
         "adapter": score_inserts("adapter", suite.tasks, [each for each in own if not each.constrained]),
         "served": [each for each in score_inserts("served", suite.tasks, as_served(own)) if each.parses],
         "ngram": score_inserts("ngram", suite.lines, suite.ngram),
     }
     for model, name in LINE_MODELS.items():
-        scores[model] = score_inserts(model, suite.lines, completions[name])
+        scores[model] = score_inserts(model, suite.lines, completions.get(name, ()))
     if champion is not None:
-        first = [each for each in completions[CHAMPION] if not each.constrained]
+        first = [each for each in completions.get(CHAMPION, ()) if not each.constrained]
         scores["champion"] = score_inserts("champion", suite.tasks, first)
     return infill_results(scores, suite.window, champion), [score for some in scores.values() for score in some]
 

@@ -7,6 +7,7 @@ took away at this place are cut out.
 import hashlib
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,6 +37,9 @@ _LINE_BYTES: Final = 4_096
 """Of a line of git that are looked at."""
 _MOST_SECONDS: Final = 300.0
 """For reading the log. A checkout may have a pipe where git looks for a file, which would keep it for ever."""
+
+_WEEK: Final = 7 * 24 * 3_600
+"""Seconds."""
 
 _LOG: Final = (
     *("log", "--format=%x01%H %ct %P", "--raw", "--no-abbrev", "--find-renames", "--diff-filter=AMR", "--relative"),
@@ -91,10 +95,20 @@ class History(Account[ReplayDrop]):
     begin: int
     holes: list[HistoryHole] = field(default_factory=list)
 
+    @property
+    def by_week(self) -> dict[int, int]:
+        """Holes by the week in which they came, from 1; those of an older branch are in the first."""
+        return dict(sorted(Counter(week_of(hole.time - self.begin) for hole in self.holes).items()))
+
     def drop(self, reason: ReplayDrop, number: int = 1) -> None:
         """Count what gives no hole."""
         self.seen += number
         self.dropped[reason] += number
+
+
+def week_of(seconds: int) -> int:
+    """Return the week, from 1, in which so many seconds have passed."""
+    return max(0, seconds) // _WEEK + 1
 
 
 def read_history(workspace: Path, since: str, number: int) -> History:

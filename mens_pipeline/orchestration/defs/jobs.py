@@ -36,7 +36,7 @@ _DELIVERED: Final = dg.AssetSelection.assets("merged_model", "serving_handoff")
 
 _FEEDBACK: Final = dg.AssetSelection.groups("feedback")
 _ASIDE: Final = _DELIVERED | dg.AssetSelection.groups(
-    "scratch", "experiments", *(() if load_settings().feedback else ("feedback",))
+    "scratch", "experiments", "replay", *(() if load_settings().feedback else ("feedback",))
 )
 
 _ONE_PROCESS: Final = chosen_executor(dg.in_process_executor)
@@ -88,6 +88,13 @@ experiments = dg.define_asset_job(
     ),
     description="Trains and judges recipes of config/recipes.yaml, a partition each, on the train set that is there. "
     "Nothing is promoted.",
+)
+
+replay = dg.define_asset_job(
+    "replay",
+    selection=dg.AssetSelection.groups("replay"),
+    executor_def=_ONE_PROCESS,
+    description="Asks the adapter in use for the lines that came to the workspace after its train set; trains nothing.",
 )
 
 promote_best = dg.define_asset_job(

@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -12,9 +12,10 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mens_pipeline.evaluation.infill_results import InsertScore
+from mens_pipeline.evaluation.replay import SHOWN_MODELS, ReplayRates, ReplayResults
 from mens_pipeline.evaluation.results import EvalResults, ScoredCompletion
 from mens_pipeline.evaluation.scores import ModelScores
-from mens_pipeline.evaluation.statistics import p_text
+from mens_pipeline.evaluation.statistics import Rate, p_text
 from mens_pipeline.evaluation.tasks import FAMILIES, Suite
 from mens_pipeline.language import visible_text
 from mens_pipeline.promotion.gate import GATES
@@ -23,10 +24,15 @@ from mens_pipeline.promotion.receipt import Receipt
 from mens_pipeline.promotion.report import curve
 from mens_pipeline.promotion.report.comparison import Comparison
 from mens_pipeline.promotion.report.completions import Group, group_by_construct, group_by_passing, task_views
-from mens_pipeline.promotion.report.table import Table, Tone, columns_of, points, table_of
+from mens_pipeline.promotion.report.table import Row, Table, Tone, columns_of, points, rate_cell, table_of
 
 _FOLDER: Final = Path(__file__).parent
 _NUM_EXAMPLES: Final = 10
+_REPLAYED: Final[tuple[tuple[str, str, Callable[[ReplayRates], Rate]], ...]] = (
+    ("exact", "The lines that came, but for white space.", lambda rates: rates.exact),
+    ("kept", "Mean share of the characters of the longest beginning that is right.", lambda rates: rates.kept),
+    ("parses", "The program is accepted with what was written.", lambda rates: rates.parses),
+)
 _DIFFICULTIES: Final = ("easy", "medium", "hard")
 _SUITES: Final = {
     None: "All prompts",
@@ -173,8 +179,8 @@ def report_page(
         sections=[section for section in sections if section.groups or section.id != "synthetic"],
         shown=("adapter",),
         results=results,
-        curve=curve.loss_curve(losses),
-        picture=curve,
+        curve_title="Loss of training",
+        curve=curve.curve_of(losses),
         constructs=_by_need(results.adapter),
         difficulties=sorted(results.adapter.difficulties, key=_difficulty),
         missing=_missing(results.adapter),
@@ -211,6 +217,48 @@ def comparison_page(comparison: Comparison) -> str:
         sections=[Section("answers", "Completions", group_by_passing(views))],
         shown=names,
         results=None,
+        curve_title=None,
+        inserts=(),
+    )
+
+
+_TONES: Final = {"falls": Tone.WARN, "holds": Tone.GOOD, "cannot tell": Tone.OPEN}
+
+
+def replay_page(results: ReplayResults, inserts: Sequence[InsertScore]) -> str:
+    """Render the page of a history that was replayed: figures of all models by week, the curve, and some pieces."""
+    drift, begin = results.drift, datetime.fromtimestamp(results.begin, UTC)
+    models = tuple(results.models)
+    weeks = sorted({week for some in results.by_week.values() for week in some})
+    parts = {
+        "all holes": results.models,
+        "single lines": results.lines,
+        **{f"week {week}": {m: some[week] for m, some in results.by_week.items() if week in some} for week in weeks},
+    }
+    rows = [
+        Row(None, f"{name}: {label}", meaning, tuple(rate_cell(figure(some[m]) if m in some else None) for m in models))
+        for name, some in parts.items()
+        for label, meaning, figure in _REPLAYED
+    ]
+    dropped = ", ".join(f"{number} {reason}" for reason, number in results.dropped.items() if number)
+    return _render(
+        Table(tuple(SHOWN_MODELS.get(model, model) for model in models), tuple(rows)),
+        title=f"Replay of {len(results.times)} holes: adapter {results.adapter_sha256[:12]}",
+        kicker="What the adapter would have written of the lines that came after its train set",
+        verdict=Headline(f"Drift: {drift.verdict}", _TONES[drift.verdict], str(drift)),
+        sentences=[str(drift)],
+        facts=[
+            Fact("Adapter", results.base_model, results.adapter_sha256),
+            Fact("After", f"{results.since}, {begin:%Y-%m-%d %H:%M} UTC"),
+            Fact("Holes", f"{len(results.times)} of {results.seen} changes in {drift.num_commits} commits"),
+            Fact("Left out", dropped or "nothing"),
+        ],
+        sections=[],
+        shown=(),
+        results=None,
+        curve_title="Characters kept, week by week",
+        curve=curve.curve_of(results.kept_by_week, "Per cent kept", "week"),
+        inserts=_examples(inserts),
     )
 
 
@@ -229,6 +277,7 @@ def _render(table: Table, **values: Any) -> str:
         **values,
         models=table.models,
         parts=parts,
+        picture=curve,
         style=style,
         script=script,
         style_hash=_hash_of(style),

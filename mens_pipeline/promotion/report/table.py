@@ -252,7 +252,7 @@ def _rows(columns: Sequence[Column], suite: Suite | None) -> Iterator[Row]:
             chosen = [_find_chosen(column.best_of, suite) for column in columns]
             rates = [rate(found) if found is not None else None for found in chosen]
             if any(found is not None and found.denominator for found in rates):
-                yield Row(suite, f"best-of-{number}{label}", meaning, tuple(map(_cell, rates)))
+                yield Row(suite, f"best-of-{number}{label}", meaning, tuple(map(rate_cell, rates)))
 
 
 def _detail_rows(columns: Sequence[Column], suite: Suite | None) -> Iterator[Row]:
@@ -287,7 +287,7 @@ def _measure(
         return
     baseline, *others = (column.outcomes(measure, suite) for column in columns)
     differences = [None, *(_difference(measure, baseline, outcomes) for outcomes in others)]
-    yield Row(suite, measure.label, measure.meaning, tuple(map(_cell, rates, differences)), is_detail)
+    yield Row(suite, measure.label, measure.meaning, tuple(map(rate_cell, rates, differences)), is_detail)
 
 
 def _difference(measure: Measure, first: Mapping[str, bool], second: Mapping[str, bool]) -> Difference | None:
@@ -300,5 +300,6 @@ def _difference(measure: Measure, first: Mapping[str, bool], second: Mapping[str
     return Difference(test.difference, test.p_value, test.num_tasks, tone)
 
 
-def _cell(rate: Rate | None, difference: Difference | None = None) -> Cell:
+def rate_cell(rate: Rate | None, difference: Difference | None = None) -> Cell:
+    """Return the cell of a rate; an empty one where nothing was asked."""
     return Cell() if rate is None or not rate.denominator else Cell(rate.short, rate, difference)

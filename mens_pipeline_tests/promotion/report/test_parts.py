@@ -19,7 +19,7 @@ from mens_pipeline.promotion.report.completions import (
     group_by_passing,
     task_views,
 )
-from mens_pipeline.promotion.report.curve import HEIGHT, TOP, WIDTH, loss_curve
+from mens_pipeline.promotion.report.curve import HEIGHT, TOP, WIDTH, curve_of
 from mens_pipeline.promotion.report.page import _by_need, _difficulty, _errors, visible
 from mens_pipeline_tests.evaluation.scored import (
     BROKEN,
@@ -88,7 +88,7 @@ def test_what_does_not_show_is_written_out() -> None:
 
 def test_a_curve_keeps_within_its_picture() -> None:
     """Thinned out, both ends kept."""
-    curve = loss_curve({step: 3.0 / step for step in range(1, 2_001)})
+    curve = curve_of({step: 3.0 / step for step in range(1, 2_001)})
 
     assert curve is not None
     corners = [tuple(map(float, corner.split(","))) for corner in curve.values.split()]
@@ -102,7 +102,7 @@ def test_a_curve_keeps_within_its_picture() -> None:
 
 def test_values_that_are_no_numbers_are_counted() -> None:
     """They have no place in a picture."""
-    curve = loss_curve({1: 1.0, 2: math.nan, 3: math.inf, 4: 1.0})
+    curve = curve_of({1: 1.0, 2: math.nan, 3: math.inf, 4: 1.0})
 
     assert curve is not None
     assert (curve.num_left_out, len(curve.values.split())) == (2, 2)
@@ -111,7 +111,7 @@ def test_values_that_are_no_numbers_are_counted() -> None:
 @pytest.mark.parametrize("losses", [{}, {1: 2.0}, {1: math.nan, 2: 1.0}], ids=["none", "one", "one number"])
 def test_a_point_is_no_curve(losses: dict[int, float]) -> None:
     """A line has two ends."""
-    assert loss_curve(losses) is None
+    assert curve_of(losses) is None
 
 
 _NO_RESULT = "the result of `add` is `int`, but its body can end here without one"

@@ -1,0 +1,244 @@
+"""A history replayed: what an adapter would have written of the lines that came later, week by week.
+
+The unit of every interval and test is the commit, since the lines of one commit are alike.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+from pydantic import Field
+
+from mens_pipeline.corpus.infill.history import History, week_of
+from mens_pipeline.corpus.schema.account import counts_of
+from mens_pipeline.corpus.schema.reasons import ReplayDrop
+from mens_pipeline.corpus.schema.training_pair import HoleKind
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.infill import InfillSuite, InfillTask, is_taught, score_suite, suite_of
+from mens_pipeline.evaluation.infill_results import InfillModel, InsertScore
+from mens_pipeline.evaluation.statistics import Paired, Rate, mean_rate, p_text
+from mens_pipeline.inference.generation import Completion, EvaluationConfig
+from mens_pipeline.models.adapter import Adapter, TrainingManifest
+from mens_pipeline.storage.validation import Strict
+
+KIND: Final = "history_replay"
+RESULTS: Final = "replay_results.json"
+SHOWN_MODELS: Final[dict[InfillModel, str]] = {
+    "ngram": "n-gram",
+    "left_to_right": "left to right",
+    "champion": "adapter before",
+}
+"""Model -> what people read, where that is another word."""
+
+_LEAST_COMMITS: Final = 12
+"""Fewer cannot tell whether figures fall."""
+_ALPHA: Final = 0.05
+_SHUFFLES: Final = 9_999
+_ROUNDING: Final = 1e-12
+
+
+class ReplayRates(Strict):
+    """Figures over some holes; intervals are over commits."""
+
+    num_holes: int = Field(ge=0)
+    num_commits: int = Field(ge=0)
+    exact: Rate = Field(description="The lines that came, but for white space.")
+    kept: Rate = Field(description="Mean share of the characters of the longest beginning that is right.")
+    parses: Rate = Field(description="The program with the piece is accepted, as it is written freely.")
+
+
+class Drift(Strict):
+    """Whether the characters kept fall from the earlier half of the commits to the later one."""
+
+    verdict: Literal["cannot tell", "holds", "falls"]
+    num_commits: int = Field(ge=0)
+    first: Rate = Field(description="Characters kept in the earlier half.")
+    recent: Rate = Field(description="Characters kept in the later half.")
+    p_value: float | None = Field(description="Chance of such a fall where time plays no part; null for few commits.")
+    hint: str = Field(description="What to do about it; empty where nothing is.")
+
+    def __str__(self) -> str:
+        """Format for people, in one line."""
+        if self.p_value is None:
+            return f"cannot tell: {self.num_commits} commits with holes, {_LEAST_COMMITS} are needed"
+        halves = f"{_percent(self.first)} kept in the earlier half of {self.num_commits} commits"
+        text = f"{self.verdict}: {halves}, {_percent(self.recent)} in the later half ({p_text(self.p_value)})"
+        return f"{text}. {self.hint}" if self.hint else text
+
+
+class ReplayFacts(Strict):
+    """What was replayed, by whom."""
+
+    adapter_sha256: str
+    base_model: str
+    since: str = Field(description="The commit or date that was asked for.")
+    begin: int = Field(description="Its time, in seconds since 1970; weeks count from there.")
+    seen: int = Field(ge=0, description="Commits left out as a whole, files left out as a whole, and changed places.")
+    dropped: dict[str, int] = Field(description="Of these, reason -> how many gave no hole.")
+    times: dict[str, int] = Field(description="Hole -> seconds from there to its commit; 0 for an older one.")
+    champion: str | None = Field(description="Key of the adapter before it in the store; null when there is none.")
+
+
+class ReplayResults(ReplayFacts):
+    """`replay_results.json`: figures of every model, and whether those of the adapter fall."""
+
+    shown: Rate = Field(description="Holes for which a piece that stands there can be served.")
+    models: dict[InfillModel, ReplayRates] = Field(
+        description="Base, n-gram and left to right are asked for single lines alone; `champion` is the adapter before."
+    )
+    lines: dict[InfillModel, ReplayRates] = Field(description="The same over single lines, which all are asked for.")
+    by_week: dict[InfillModel, dict[int, ReplayRates]] = Field(description="Week, from 1 -> figures.")
+    exact_difference: dict[InfillModel, Paired] = Field(
+        description="Another model first, the adapter second, where both were asked."
+    )
+    drift: Drift
+
+    @property
+    def kept_by_week(self) -> dict[int, float]:
+        """Per cent of the characters that the adapter keeps, by week."""
+        weeks = self.by_week.get("adapter", {})
+        return {week: 100 * (rates.kept.value or 0.0) for week, rates in weeks.items()}
+
+
+def replay_suite(
+    history: History, train: Path, manifest: TrainingManifest, config: EvaluationConfig, fits: Callable[[str], bool]
+) -> InfillSuite:
+    """Build what an adapter is asked of a history; holes that no piece fits are counted in it.
+
+    Raises:
+        RefusedError: The adapter was never shown a hole, or its train set is gone or changed.
+    """
+    if not is_taught(manifest):
+        found = "the adapter was not trained to complete at a cursor"
+        raise RefusedError(f"{manifest.name}: {found}. Train one with `mens run --infill-share 0.2`.")
+    fitting = [hole for hole in history.holes if fits(hole.middle)]
+    num_long = len(history.holes) - len(fitting)
+    history.dropped[ReplayDrop.TOO_LONG] += num_long
+    history.kept, history.holes = history.kept - num_long, fitting
+    history.check()
+    tasks = tuple(
+        InfillTask(
+            id=f"{hole.commit[:12]}:{hole.path}:{hole.prefix.count(chr(10)) + 1}",
+            file=hole.commit[:12],
+            kind=HoleKind.STATEMENTS if "\n" in hole.middle else HoleKind.LINE,
+            prefix=hole.prefix,
+            middle=hole.middle,
+            suffix=hole.suffix,
+            mode=hole.mode,
+            has_tests=False,
+        )
+        for hole in fitting
+    )
+    lines = tuple(task for task in tasks if task.kind is HoleKind.LINE)
+    return suite_of(tasks, lines, train, manifest, config)
+
+
+def facts_of(history: History, suite: InfillSuite, since: str, adapter: Adapter, champion: str | None) -> ReplayFacts:
+    """Return what is replayed, and for whom; `champion` is the key of the adapter before it."""
+    times = (max(0, hole.time - history.begin) for hole in history.holes)
+    return ReplayFacts(
+        adapter_sha256=adapter.digest,
+        base_model=adapter.manifest.base_model.name,
+        since=since,
+        begin=history.begin,
+        seen=history.seen,
+        dropped=counts_of(ReplayDrop, history.dropped),
+        times=dict(zip((task.id for task in suite.tasks), times, strict=True)),
+        champion=champion,
+    )
+
+
+def score_replay(
+    suite: InfillSuite, completions: Mapping[str, Sequence[Completion]], facts: ReplayFacts
+) -> tuple[ReplayResults, list[InsertScore]]:
+    """Score what all models wrote; `completions` are by the names of the generations."""
+    infill, scores = score_suite(suite, completions, facts.champion)
+    by_model: defaultdict[InfillModel, list[InsertScore]] = defaultdict(list)
+    for score in scores:
+        by_model[score.model].append(score)
+    del by_model["served"]
+    results = ReplayResults(
+        **facts.model_dump(),
+        shown=infill.shown,
+        models={model: rates_of(some) for model, some in by_model.items()},
+        lines={model: rates_of([s for s in some if s.kind == HoleKind.LINE]) for model, some in by_model.items()},
+        by_week={model: _by_week(some, facts.times) for model, some in by_model.items()},
+        exact_difference=infill.exact_difference,
+        drift=drift_of(by_model["adapter"], by_model["ngram"], facts.times),
+    )
+    return results, scores
+
+
+def rates_of(scores: Sequence[InsertScore]) -> ReplayRates:
+    """Compute the figures over some holes."""
+    commits = [score.file for score in scores]
+    return ReplayRates(
+        num_holes=len(scores),
+        num_commits=len(set(commits)),
+        exact=mean_rate([float(score.exact) for score in scores], commits),
+        kept=mean_rate([score.kept for score in scores], commits),
+        parses=mean_rate([float(score.parses) for score in scores], commits),
+    )
+
+
+def _by_week(scores: Sequence[InsertScore], times: Mapping[str, int]) -> dict[int, ReplayRates]:
+    found: defaultdict[int, list[InsertScore]] = defaultdict(list)
+    for score in scores:
+        found[week_of(times[score.task])].append(score)
+    return {week: rates_of(some) for week, some in sorted(found.items())}
+
+
+def drift_of(own: Sequence[InsertScore], ngram: Sequence[InsertScore], times: Mapping[str, int]) -> Drift:
+    """Tell whether the characters kept fall with time, beyond chance.
+
+    Args:
+        own: Of the adapter.
+        ngram: Of an n-gram over its train set: where that falls as well, the code has moved away from the train set.
+        times: Hole -> its time.
+    """
+    halves, p_value = _halve(own, times)
+    is_fall = p_value is not None and p_value < _ALPHA
+    moved = _halve(ngram, times)[1]
+    hint = "Give it more context (infill_window of the recipe): an n-gram over the train set does not fall."
+    if moved is not None and moved < _ALPHA:
+        hint = "Train again: an n-gram over the train set falls as well, so the code has moved away from it."
+    return Drift(
+        verdict="cannot tell" if p_value is None else "falls" if is_fall else "holds",
+        num_commits=len({score.file for score in own}),
+        first=rates_of(halves[0]).kept,
+        recent=rates_of(halves[1]).kept,
+        p_value=p_value,
+        hint=hint if is_fall else "",
+    )
+
+
+def _halve(
+    scores: Sequence[InsertScore], times: Mapping[str, int]
+) -> tuple[tuple[list[InsertScore], list[InsertScore]], float | None]:
+    """Return the scores of earlier and later commits, and the p-value of a fall; None for too few commits.
+
+    Source:
+        A one-sided permutation test of the difference of means: without drift commits could stand in any order.
+    """
+    by_commit: defaultdict[tuple[int, str], list[InsertScore]] = defaultdict(list)
+    for score in scores:
+        by_commit[times[score.task], score.file].append(score)
+    commits = [by_commit[key] for key in sorted(by_commit)]
+    half = len(commits) // 2
+    parts = [score for some in commits[:half] for score in some], [score for some in commits[half:] for score in some]
+    if len(commits) < _LEAST_COMMITS:
+        return parts, None
+    kept, sizes = (np.array([f(some) for some in commits]) for f in (lambda c: sum(s.kept for s in c), len))
+    dice, orders = np.random.default_rng(0), [np.arange(len(commits))]
+    orders += [dice.permutation(len(commits)) for _ in range(_SHUFFLES)]
+    falls = [
+        kept[order[:half]].sum() / sizes[order[:half]].sum() - kept[order[half:]].sum() / sizes[order[half:]].sum()
+        for order in orders
+    ]
+    return parts, float(np.mean(np.array(falls) >= falls[0] - _ROUNDING))
+
+
+def _percent(rate: Rate) -> str:
+    return f"{100 * (rate.value or 0.0):.1f} %"

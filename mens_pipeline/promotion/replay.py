@@ -1,0 +1,104 @@
+"""A replayed history as an artifact: an adapter, the one before it, base and n-gram asked for what came later."""
+
+from collections.abc import Callable
+from operator import attrgetter
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from mens_pipeline.corpus.infill.history import read_history
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.eval_results import completions_of, prepare_infill
+from mens_pipeline.evaluation.infill import InfillSuite, infill_decoding
+from mens_pipeline.evaluation.infill_results import INSERTS
+from mens_pipeline.evaluation.replay import (
+    KIND,
+    RESULTS,
+    ReplayFacts,
+    ReplayResults,
+    facts_of,
+    replay_suite,
+    score_replay,
+)
+from mens_pipeline.inference.generation import EvaluationConfig
+from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, completion_fits, generate_all
+from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.promotion.history import baseline_of
+from mens_pipeline.promotion.receipt import PAGE
+from mens_pipeline.promotion.report.page import replay_page
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.stage import DecidedBy, Params, Parent, Stage
+from mens_pipeline.storage.store import Artifact, ArtifactStore
+
+
+class ReplayParams(Params):
+    """What was asked, and what all models wrote."""
+
+    completions: dict[str, Parent]
+    suite: Annotated[InfillSuite, DecidedBy(attrgetter("digest"))]
+    facts: ReplayFacts
+
+
+def write_replay(folder: Path, params: ReplayParams) -> dict[str, Any]:
+    """Score a replay; the folder gets `replay_results.json`, `infill_completions.jsonl` and `report.html`."""
+    completions = {name: completions_of([made]) for name, made in params.completions.items()}
+    results, scores = score_replay(params.suite, completions, params.facts)
+    (folder / RESULTS).write_text(results.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    write_jsonl(folder / INSERTS, scores)
+    (folder / PAGE).write_text(replay_page(results, scores), encoding="utf-8")
+    return {"drift": results.drift.verdict}
+
+
+STAGE: Final = Stage(KIND, (__name__,), write_replay)
+
+
+def replay_history(  # noqa: PLR0913 - all that a replay rests on
+    adapter: Adapter,
+    workspace: Path,
+    store: ArtifactStore,
+    *,
+    since: str | None,
+    number: int,
+    config: EvaluationConfig,
+    conditions: Conditions,
+    launch: Callable[[PreparedGeneration], int],
+    work: str,
+) -> tuple[Artifact, bool]:
+    """Ask an adapter, its base, an n-gram and the adapter before it for lines that came to a workspace.
+
+    Args:
+        adapter: Whose train set is older than these lines.
+        workspace: A folder of a git checkout.
+        store: Where completions and results are kept.
+        since: The commit or date after which they came; None for the commit that the adapter is named after.
+        number: Holes at most.
+        config: How pieces are written.
+        conditions: Device, lock and engine.
+        launch: Runs a generation process, and returns its exit code.
+        work: Names the folders of the jobs; no other replay at work may have the same.
+
+    Returns:
+        The replay, and whether it was reused.
+
+    Raises:
+        SourceNotFoundError: There is no such workspace, commit or date.
+        RefusedError: There is no history, nobody knows since when, the adapter cannot be asked, or a generation failed.
+    """
+    manifest = adapter.manifest
+    since = since or manifest.vcs_sha
+    if since is None:
+        raise RefusedError(f"{adapter.path}: it names no commit. Name the one it was trained on with --since.")
+    history = read_history(workspace, since, number)
+    fits = completion_fits(manifest.base_model, infill_decoding(config))
+    suite = replay_suite(history, store.locate(manifest.train_file), manifest, config, fits)
+    baseline = baseline_of(store, adapter.digest)
+    facts = facts_of(history, suite, since, adapter, baseline.key if baseline is not None else None)
+    asked = prepare_infill(suite, adapter, baseline, conditions, store, work) if suite.tasks else {}
+    completions = generate_all(asked, store, launch)
+    return STAGE.build(
+        store, ReplayParams(completions=completions, suite=suite, facts=facts, origins=store.holding(adapter.path))
+    )
+
+
+def replay_in(folder: Path) -> ReplayResults:
+    """Read the figures of a replay."""
+    return ReplayResults.model_validate_json((folder / RESULTS).read_bytes())
