@@ -42,7 +42,16 @@ _WEEK: Final = 7 * 24 * 3_600
 """Seconds."""
 
 _LOG: Final = (
-    *("log", "--format=%x01%H %ct %P", "--raw", "--no-abbrev", "--find-renames", "--diff-filter=AMR", "--relative"),
+    *(
+        "log",
+        "--format=%x01%H %ct",
+        "--no-merges",
+        "--raw",
+        "--no-abbrev",
+        "--find-renames",
+        "--diff-filter=AMR",
+        "--relative",
+    ),
     *("--patch", "--unified=0", "--inter-hunk-context=0", "--no-color", "--no-ext-diff", "--no-textconv"),
     f"--max-count={_MOST_COMMITS}",
 )
@@ -125,6 +134,8 @@ def read_history(workspace: Path, since: str, number: int) -> History:
     """
     begin, chosen = _beginning(workspace, since)
     history = History(begin=begin)
+    merges = run_git(workspace, ("rev-list", "--count", "--merges", *chosen, *_PROGRAMS))
+    history.drop(ReplayDrop.MERGE, int(merges or 0))
     with _read_log(workspace, chosen) as lines:
         commits = [commit for commit in _commits(lines) if _is_written(commit, history)]
     changed = [(c, file) for c in reversed(commits) for file in c.files if _is_changed(file, history)]
@@ -212,19 +223,18 @@ class _File:
 class _Commit:
     id: str
     time: int
-    is_merge: bool
     files: list[_File] = field(default_factory=list)
 
 
 def _commits(lines: Iterable[bytes]) -> Iterator[_Commit]:
     """Read commits as `_LOG` prints them; lines of programs, which begin with plus or minus, are passed over."""
-    commit, place = _Commit("", 0, is_merge=False), -1
+    commit, place = _Commit("", 0), -1
     for line in lines:
         if line.startswith(b"\x01"):
             if commit.id:
                 yield commit
-            name, time, *parents = line[1:].decode().split()
-            commit, place = _Commit(name, int(time), is_merge=len(parents) > 1), -1
+            name, time = line[1:].decode().split()
+            commit, place = _Commit(name, int(time)), -1
         elif line.startswith(b":"):
             about, _, path = line.rstrip(b"\n").partition(b"\t")
             _, mode, old, new, status = about.split()
@@ -241,13 +251,9 @@ def _commits(lines: Iterable[bytes]) -> Iterator[_Commit]:
 
 def _is_written(commit: _Commit, history: History) -> bool:
     """Check whether a person may have written a commit; else it is counted with its reason."""
-    if commit.is_merge:
-        history.drop(ReplayDrop.MERGE)
-    elif sum(file.status == "M" for file in commit.files) > _MOST_PROGRAMS:
-        history.drop(ReplayDrop.MASS_CHANGE)
-    else:
-        return True
-    return False
+    is_written = sum(file.status == "M" for file in commit.files) <= _MOST_PROGRAMS
+    history.drop(ReplayDrop.MASS_CHANGE, not is_written)
+    return is_written
 
 
 def _is_changed(file: _File, history: History) -> bool:

@@ -1,0 +1,74 @@
+"""A small workspace with a git history of its own."""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Final
+
+BEGIN: Final = 1_777_593_600
+"""The first of May 2026, UTC, in seconds since 1970."""
+DAY: Final = 86_400
+
+
+def program(name: str, body: str = "    return 1\n") -> str:
+    """A function.
+
+    Args:
+        name: What it is called.
+        body: Its lines.
+    """
+    return f"fn {name}() to int {{\n{body}}}\n"
+
+
+class Repository:
+    """A checkout with a program of two functions, committed at `BEGIN`.
+
+    Attributes:
+        root: Its folder.
+        first: The first commit.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Make it."""
+        self.root = root
+        root.mkdir()
+        self.git("init", "-q")
+        self.commit("a.vox", program("f") + program("g"))
+        self.first = self.git("rev-parse", "HEAD")
+
+    def git(self, *words: str, days: int = 0, check: bool = True) -> str:
+        """Run git so many days after the beginning.
+
+        Args:
+            words: Of the command.
+            days: Of the dates of a commit.
+            check: Whether it must end well.
+        """
+        date = f"{BEGIN + days * DAY} +0000"
+        command = ("git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "core.autocrlf=false", *words)
+        dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+        environment = {**os.environ, **dates}
+        done = subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, check=check)
+        return done.stdout.strip()
+
+    def write(self, path: str, text: str) -> None:
+        """Write a file, half characters as bytes.
+
+        Args:
+            path: Below the root.
+            text: What is in it.
+        """
+        (self.root / path).parent.mkdir(exist_ok=True)
+        (self.root / path).write_bytes(text.encode("utf-8", "surrogateescape"))
+
+    def commit(self, path: str, text: str, *, days: int = 0) -> None:
+        """Write a file, and commit all that has changed.
+
+        Args:
+            path: Below the root.
+            text: What is in it.
+            days: After the beginning.
+        """
+        self.write(path, text)
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", "x", days=days)
