@@ -35,6 +35,7 @@ _DECIDED_BY: Final = {
     "qlora_adapter": {"recipes.yaml", "presets.yaml", "domains.yaml"},
     "eval_results": {"evaluation.yaml", "few_shot.md", "gates.yaml"},
     "benchmark_gate": {"gates.yaml"},
+    "history_replay": {"evaluation.yaml"},
     "feedback_samples": {"feedback.yaml"},
     "feedback_pairs": {"feedback.yaml"},
     "feedback_adapter": {"feedback.yaml"},
@@ -75,6 +76,7 @@ _PARENTS = {
     "feedback_samples": {"qlora_adapter"},
     "extracted_corpus": {"workspace_snapshot"},
     "heldout_split": {"validated_pairs"},
+    "history_replay": {"promoted_adapter"},
     "merged_model": {"promoted_adapter"},
     "mixed_train_set": {"heldout_split"},
     "promoted_adapter": {"benchmark_gate"},
@@ -104,6 +106,7 @@ _JOBS = {
     "improve_control": {"benchmark_gate", "eval_results", "feedback_adapter"},
     "maintenance": set(),
     "promote_best": {"promoted_adapter"},
+    "replay": {"history_replay"},
     "scratch": {"scratch_model"},
     "train_set": _TRAIN_SET,
     "whole_graph": _TRAIN_SET | {"base_model", "benchmark_gate", "eval_results", "promoted_adapter", "qlora_adapter"},
@@ -128,6 +131,7 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
         "feedback_adapter:feedback_loss_fell",
         "heldout_split:no_overlap",
         "heldout_split:pairs_accounted_for",
+        "history_replay:keeps_up_with_the_history",
         "merged_model:writes_what_was_evaluated",
         "mixed_train_set:enough_pairs",
         "mixed_train_set:mixed_rows_accounted_for",
@@ -183,7 +187,7 @@ def test_the_nightly_run_is_one_process(location: dg.Definitions) -> None:
     jobs = {job.name: job.executor_def.name for job in location.resolve_all_job_defs()}
 
     assert {name for name, executor in jobs.items() if executor == "in_process"} == {
-        *("promote_best", "train_set", "whole_graph"),
+        *("promote_best", "replay", "train_set", "whole_graph"),
     }
     assert {executor for executor in jobs.values() if executor != "in_process"} == {"forking_executor"}
 

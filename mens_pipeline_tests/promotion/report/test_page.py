@@ -243,7 +243,7 @@ def test_without_a_benchmark_it_is_said_to_be_left_out() -> None:
 
     assert "<dd>left out</dd>" in page
     assert "Benchmark: " not in page
-    assert "No losses are known of this training." in page
+    assert "Fewer than two values are known." in page
 
 
 def test_several_samples_are_counted() -> None:

@@ -1,0 +1,62 @@
+"""Whether figures fall with time, and over what their intervals are."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from mens_pipeline.evaluation.infill_results import InsertScore
+from mens_pipeline.evaluation.replay import drift_of, rates_of
+from mens_pipeline_tests.evaluation.test_infill import _RIGHT as RIGHT
+from mens_pipeline_tests.evaluation.test_infill import _WRONG as WRONG
+
+
+def _scores(chances: Sequence[int], per_commit: int = 4) -> tuple[list[InsertScore], dict[str, int]]:
+    """A commit a day with so many right pieces each, the newest first; and the time of each hole."""
+    scores = [
+        (RIGHT if place < chance else WRONG).model_copy(update={"task": f"{day}:{place}", "file": f"c{day}"})
+        for day, chance in enumerate(chances)
+        for place in range(per_commit)
+    ]
+    return scores[::-1], {score.task: int(score.file[1:]) * 86_400 for score in scores}
+
+
+@pytest.mark.parametrize(
+    ("chances", "ngram", "verdict", "hint"),
+    [
+        ([4] * 8 + [1] * 8, [2] * 16, "falls", "more context"),
+        ([4] * 8 + [1] * 8, [4] * 8 + [0] * 8, "falls", "Train again"),
+        ([1] * 8 + [4] * 8, [2] * 16, "holds", ""),
+        ([2, 3] * 8, [2] * 16, "holds", ""),
+        ([4] * 5 + [0] * 5, [2] * 10, "cannot tell", ""),
+        ([], [], "cannot tell", ""),
+    ],
+)
+def test_a_fall_beyond_chance_is_told(chances: list[int], ngram: list[int], verdict: str, hint: str) -> None:
+    """In what order scores come has no part in it; a fall of the n-gram says what to do."""
+    own, times = _scores(chances)
+
+    drift = drift_of(own, _scores(ngram)[0], times)
+
+    assert (drift.verdict, drift.num_commits) == (verdict, len(chances))
+    assert hint in drift.hint
+    assert bool(drift.hint) is bool(hint)
+    assert str(drift).startswith(f"{verdict}: ")
+
+
+def test_false_alarms_are_as_rare_as_said() -> None:
+    """Holes of one commit are alike, so commits are what is shuffled."""
+    alike = [[4 * (3 * commit * seed % 7 < 3) for commit in range(20)] for seed in range(1, 41)]
+
+    alarms = [drift_of(own, [], times).verdict == "falls" for own, times in map(_scores, alike)]
+
+    assert sum(alarms) <= 4
+
+
+def test_intervals_are_over_commits() -> None:
+    """Many holes of few commits tell less than as many of many commits."""
+    few, many = rates_of(_scores([40, 0] * 4, 40)[0]), rates_of(_scores([1, 0] * 160, 1)[0])
+
+    assert (few.num_holes, few.num_commits, many.num_commits) == (320, 8, 320)
+    assert few.exact.value == many.exact.value == 0.5
+    assert few.exact.high - few.exact.low > 3 * (many.exact.high - many.exact.low)
+    assert few.kept.value == few.exact.value
