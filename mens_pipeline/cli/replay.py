@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -125,18 +125,20 @@ def _summary(results: "ReplayResults") -> Iterator[str]:
     yield f"{num_holes} holes in {results.drift.num_commits} commits, of {results.seen} changes since {results.since}"
     yield _left_out(results.dropped)
     rows = [("", "holes", "exact", "characters kept", "inserts parse")]
-    rows += [_row(f"{SHOWN_MODELS.get(m, m)}, lines", rates) for m, rates in results.lines.items()]
-    rows += [_row(f"{SHOWN_MODELS.get(m, m)}, all", results.models[m]) for m in results.models if m in _ASKED_ALL]
-    rows += [_row(f"adapter, week {week}", rates) for week, rates in results.by_week.get("adapter", {}).items()]
+    rows += [
+        (f"{SHOWN_MODELS.get(model, model)}, {part if part in _WORDS else f'week {part}'}", *_cells(rates))
+        for part, some in results.parts.items()
+        for model, rates in some.items()
+        if part == "lines" or model in {"adapter", "champion"}
+    ]
     yield from align_columns(rows)
     yield f"drift: {results.drift}"
 
 
-_ASKED_ALL = ("adapter", "champion")
+_WORDS: Final = ("all", "lines")
 
 
-def _row(label: str, rates: "ReplayRates") -> tuple[str, str, str, str, str]:
-    shown = (f"{rate.short} {rate.interval}" for rate in (rates.exact, rates.parses))
-    exact, parses = shown
+def _cells(rates: "ReplayRates") -> tuple[str, str, str, str]:
     kept = f"{100 * (rates.kept.value or 0.0):.1f} % {rates.kept.interval}"
-    return label, str(rates.num_holes), exact, kept, parses
+    exact, parses = (f"{rate.short} {rate.interval}" for rate in (rates.exact, rates.parses))
+    return str(rates.num_holes), exact, kept, parses

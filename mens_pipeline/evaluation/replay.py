@@ -87,11 +87,10 @@ class ReplayResults(ReplayFacts):
     """`replay_results.json`: figures of every model, and whether those of the adapter fall."""
 
     shown: Rate = Field(description="Holes for which a piece that stands there can be served.")
-    models: dict[InfillModel, ReplayRates] = Field(
-        description="Base, n-gram and left to right are asked for single lines alone; `champion` is the adapter before."
+    parts: dict[str, dict[InfillModel, ReplayRates]] = Field(
+        description="`all`, `lines` (single lines: base, n-gram and left to right are asked for no others), weeks by "
+        "number -> models. `champion` is the adapter before."
     )
-    lines: dict[InfillModel, ReplayRates] = Field(description="The same over single lines, which all are asked for.")
-    by_week: dict[InfillModel, dict[int, ReplayRates]] = Field(description="Week, from 1 -> figures.")
     exact_difference: dict[InfillModel, Paired] = Field(
         description="Another model first, the adapter second, where both were asked."
     )
@@ -100,8 +99,8 @@ class ReplayResults(ReplayFacts):
     @property
     def kept_by_week(self) -> dict[int, float]:
         """Per cent of the characters that the adapter keeps, by week."""
-        weeks = self.by_week.get("adapter", {})
-        return {week: 100 * (rates.kept.value or 0.0) for week, rates in weeks.items()}
+        weeks = {int(name): some["adapter"].kept for name, some in self.parts.items() if name.isdecimal()}
+        return {week: 100 * (kept.value or 0.0) for week, kept in weeks.items()}
 
 
 def replay_suite(
@@ -157,18 +156,17 @@ def score_replay(
 ) -> tuple[ReplayResults, list[InsertScore]]:
     """Score what all models wrote; `completions` are by the names of the generations."""
     infill, scores = score_suite(suite, completions, facts.champion)
-    by_model: defaultdict[InfillModel, list[InsertScore]] = defaultdict(list)
-    for score in scores:
-        if score.model != "served":
-            by_model[score.model].append(score)
+    parts: defaultdict[str, defaultdict[InfillModel, list[InsertScore]]] = defaultdict(lambda: defaultdict(list))
+    for score in sorted((score for score in scores if score.model != "served"), key=lambda s: facts.times[s.task]):
+        lines = ("lines",) if score.kind == HoleKind.LINE else ()
+        for part in ("all", *lines, str(week_of(facts.times[score.task]))):
+            parts[part][score.model].append(score)
     results = ReplayResults(
         **facts.model_dump(),
         shown=infill.shown,
-        models={model: rates_of(some) for model, some in by_model.items()},
-        lines={model: rates_of([s for s in some if s.kind == HoleKind.LINE]) for model, some in by_model.items()},
-        by_week={model: _by_week(some, facts.times) for model, some in by_model.items()},
+        parts={part: {model: rates_of(some) for model, some in models.items()} for part, models in parts.items()},
         exact_difference=infill.exact_difference,
-        drift=drift_of(by_model["adapter"], by_model["ngram"], facts.times),
+        drift=drift_of(parts["all"]["adapter"], parts["all"]["ngram"], facts.times),
     )
     return results, scores
 
@@ -183,13 +181,6 @@ def rates_of(scores: Sequence[InsertScore]) -> ReplayRates:
         kept=mean_rate([score.kept for score in scores], commits),
         parses=mean_rate([float(score.parses) for score in scores], commits),
     )
-
-
-def _by_week(scores: Sequence[InsertScore], times: Mapping[str, int]) -> dict[int, ReplayRates]:
-    found: defaultdict[int, list[InsertScore]] = defaultdict(list)
-    for score in scores:
-        found[week_of(times[score.task])].append(score)
-    return {week: rates_of(some) for week, some in sorted(found.items())}
 
 
 def drift_of(own: Sequence[InsertScore], ngram: Sequence[InsertScore], times: Mapping[str, int]) -> Drift:

@@ -45,9 +45,9 @@ def test_a_history_is_replayed(run: Path, tmp_path: Path) -> None:
     assert "adapter, week 9" in said.stdout
     assert "drift: holds: " in said.stdout
     results = ReplayResults.model_validate_json(again.stdout)
-    assert list(results.lines) == ["adapter", "ngram", "left_to_right", "base"]
-    assert results.lines["ngram"].num_commits == 12
-    assert [*results.by_week["adapter"]] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert set(results.parts["lines"]) == {"adapter", "ngram", "left_to_right", "base"}
+    assert results.parts["lines"]["ngram"].num_commits == 12
+    assert [*results.kept_by_week] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
     assert "answers, " not in again.stderr, "kept completions are asked for once"
     (folder,) = (path.parent for path in (tmp_path / "store").rglob(RESULTS))
     page = (folder / "report.html").read_text()

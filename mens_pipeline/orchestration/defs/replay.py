@@ -65,7 +65,7 @@ def history_replay(  # noqa: PLR0913, PLR0917 - what Dagster injects
         work=context.run.run_id,
     )
     results = replay_in(made.path)
-    weeks = results.kept_by_week
+    weeks, lines = results.kept_by_week, results.parts.get("lines", {})
     chart = line_chart("Characters kept by week, per cent", weeks) if weeks else "no holes"
     metadata: dict[str, Any] = {
         **identify(context, adapter.manifest, adapter.digest),
@@ -77,14 +77,14 @@ def history_replay(  # noqa: PLR0913, PLR0917 - what Dagster injects
         "single_lines": table(
             {
                 "model": SHOWN_MODELS.get(model, model),
-                "exact": str(rates.exact.short),
+                "exact": rates.exact.short,
                 "95 % interval": rates.exact.interval,
                 "parses": rates.parses.short,
             }
-            for model, rates in results.lines.items()
+            for model, rates in lines.items()
         ),
         **linked_page(store.open(), made, PAGE),
-        **{f"replay/{model}_exact": round(rates.exact.value or 0.0, 4) for model, rates in results.lines.items()},
+        **{f"replay/{model}_exact": round(rates.exact.value or 0.0, 4) for model, rates in lines.items()},
     }
     return hand_over(made, promoted_adapter, metadata=metadata)
 

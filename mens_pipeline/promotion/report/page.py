@@ -28,6 +28,7 @@ from mens_pipeline.promotion.report.table import Row, Table, Tone, columns_of, p
 
 _FOLDER: Final = Path(__file__).parent
 _NUM_EXAMPLES: Final = 10
+_PARTS: Final = {"all": "all holes", "lines": "single lines"}
 _REPLAYED: Final[tuple[tuple[str, str, Callable[[ReplayRates], Rate]], ...]] = (
     ("exact", "The lines that came, but for white space.", lambda rates: rates.exact),
     ("kept", "Mean share of the characters of the longest beginning that is right.", lambda rates: rates.kept),
@@ -228,17 +229,12 @@ _TONES: Final = {"falls": Tone.WARN, "holds": Tone.GOOD, "cannot tell": Tone.OPE
 def replay_page(results: ReplayResults, inserts: Sequence[InsertScore]) -> str:
     """Render the page of a history that was replayed: figures of all models by week, the curve, and some pieces."""
     drift, begin = results.drift, datetime.fromtimestamp(results.begin, UTC)
-    models = tuple(results.models)
-    weeks = sorted({week for some in results.by_week.values() for week in some})
-    parts = {
-        "all holes": results.models,
-        "single lines": results.lines,
-        **{f"week {week}": {m: some[week] for m, some in results.by_week.items() if week in some} for week in weeks},
-    }
+    models = tuple(results.parts.get("all", {}))
     rows = [
-        Row(None, f"{name}: {label}", meaning, tuple(rate_cell(figure(some[m]) if m in some else None) for m in models))
-        for name, some in parts.items()
+        Row(None, f"{_PARTS.get(part, f'week {part}')}: {label}", meaning, tuple(map(rate_cell, rates)))
+        for part, some in results.parts.items()
         for label, meaning, figure in _REPLAYED
+        if (rates := [figure(some[model]) if model in some else None for model in models])
     ]
     dropped = ", ".join(f"{number} {reason}" for reason, number in results.dropped.items() if number)
     return _render(
