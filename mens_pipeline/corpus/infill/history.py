@@ -166,8 +166,8 @@ def _beginning(workspace: Path, since: str) -> tuple[int, tuple[str, ...]]:
     try:
         date = datetime.fromisoformat(since)
     except ValueError as error:
-        advice = "Name a commit, or a date such as 2026-05-01."
-        raise SourceNotFoundError(f"--since {since}: no commit of {workspace}, and no date. {advice}") from error
+        advice = "Name a commit, or a date such as 2026-05-01, with --since."
+        raise SourceNotFoundError(f"{since}: no commit of {workspace}, and no date. {advice}") from error
     date = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
     return int(date.timestamp()), (f"--since={date.isoformat()}", "HEAD")
 
