@@ -1,4 +1,4 @@
-"""The git history of a workspace as holes: lines that came to a program in a commit, in the file as it was before.
+"""The git history of a workspace as holes: lines that came to a program in a commit, in the file that was there before.
 
 Each hole stands in the program before its commit: other changes of the commit are not there yet. Lines that the commit
 took away at this place are cut out.
@@ -291,15 +291,15 @@ def _holes_of(workspace: Path, changed: Iterable[tuple[_Commit, _File]], history
                     yield from _cut(commit, file, before, after, history)
 
 
-def _read_blob(answers: IO[bytes]) -> str | None:
+def _read_blob(printed: IO[bytes]) -> str | None:
     """Return the next file that `git cat-file` prints; None where it is missing, too large or no UTF-8."""
-    about = answers.readline().split()
+    about = printed.readline().split()
     if len(about) != 3:  # noqa: PLR2004 - id, type and size; of a missing one no size
         return None
     left = int(about[2]) + 1
-    data = answers.read(min(left, _MOST_BYTES))
+    data = printed.read(min(left, _MOST_BYTES))
     is_whole = len(data) == left
-    while (left := left - len(data)) and (data := answers.read(min(left, _MOST_BYTES))):
+    while (left := left - len(data)) and (data := printed.read(min(left, _MOST_BYTES))):
         pass
     try:
         return data.removesuffix(b"\n").decode() if is_whole else None

@@ -1,9 +1,10 @@
 """A small workspace with a git history of its own."""
 
-import os
 import subprocess
 from pathlib import Path
 from typing import Final
+
+from mens_pipeline.jobs.environment import own_environment
 
 BEGIN: Final = 1_777_593_600
 """The first of May 2026, UTC, in seconds since 1970."""
@@ -47,7 +48,7 @@ class Repository:
         date = f"{BEGIN + days * DAY} +0000"
         command = ("git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "core.autocrlf=false", *words)
         dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
-        environment = {**os.environ, **dates}
+        environment = {**own_environment(), **dates}
         done = subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, check=check)
         return done.stdout.strip()
 
