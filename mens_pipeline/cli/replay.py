@@ -38,7 +38,7 @@ def replay(
 ) -> None:
     """Replay the git history of a workspace: an adapter is asked for the lines that came after its train set.
 
-    Each place where a commit adds one to eight lines to a program is a hole in the program of before. The
+    Each place where a commit adds one to eight lines to a program is a hole in the program before that commit. The
     adapter, the one promoted before it, base and n-gram are asked for them; all but the adapters see no suffix, and are
     asked for single lines alone. Figures have 95 % intervals over commits. Merges, renamed, new and generated files,
     mass changes and what is no code are left out, and counted.
