@@ -36,7 +36,6 @@ _REPLAYED: Final[tuple[tuple[str, str, Callable[[ReplayRates], Rate]], ...]] = (
 )
 _DIFFICULTIES: Final = ("easy", "medium", "hard")
 _SUITES: Final = {
-    None: "All prompts",
     Suite.HELDOUT: "Held-out prompts: what the workspace itself contains",
     Suite.BENCHMARK: "Benchmark: prompts written to judge by",
     Suite.NEW_CONSTANTS: "Synthetic tasks that it was trained on, with new constants; part of no other figure",
@@ -239,6 +238,7 @@ def replay_page(results: ReplayResults, inserts: Sequence[InsertScore]) -> str:
     dropped = ", ".join(f"{number} {reason}" for reason, number in results.dropped.items() if number)
     return _render(
         Table(tuple(SHOWN_MODELS.get(model, model) for model in models), tuple(rows)),
+        heading="Pieces in the holes",
         title=f"Replay of {len(results.times)} holes: adapter {results.adapter_sha256[:12]}",
         kicker="What the adapter would have written of the lines that came after its train set",
         verdict=Headline(f"Drift: {drift.verdict}", _TONES[drift.verdict], str(drift)),
@@ -265,9 +265,15 @@ def visible(value: Any) -> Any:
     return visible_text(value)
 
 
-def _render(table: Table, **values: Any) -> str:
-    """Render the page; it needs no other file, network or script, and what a model wrote is text, never markup."""
-    parts = [(_SUITES[suite], [*rows]) for suite, rows in groupby(table.rows, key=lambda row: row.suite)]
+def _render(table: Table, heading: str = "All prompts", **values: Any) -> str:
+    """Render the page; it needs no other file, network or script, and what a model wrote is text, never markup.
+
+    The heading stands over figures that are of no one suite.
+    """
+    parts = [
+        (heading if suite is None else _SUITES[suite], [*rows])
+        for suite, rows in groupby(table.rows, key=lambda row: row.suite)
+    ]
     style, script = ((_FOLDER / name).read_text("utf-8") for name in ("style.css", "filter.js"))
     return _ENVIRONMENT.get_template("page.html.jinja").render(
         **values,
