@@ -1,5 +1,6 @@
 """`mens corpus`: from a workspace to a train set, a step at a time, and what is in it."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from mens_pipeline.corpus.curate.heldout_split import SplitReport
     from mens_pipeline.corpus.curate.mix import MixReport
     from mens_pipeline.corpus.infill.rows import InfillRows
+    from mens_pipeline.corpus.telemetry.redaction import SensitiveKind
 
 app = typer.Typer(name="corpus", cls=CorpusGroup, help="From a Vox workspace to training data.", no_args_is_help=True)
 
@@ -38,12 +40,14 @@ def extract(
     """Extract records from the `.vox` files and Markdown pages below a folder.
 
     A program trains unless it says no; a page only if it says `training_eligible: true`. Whatever does not train is
-    counted with its reason, and what was seen is what was kept plus what was dropped. Folders of a workspace with an
+    counted with its reason, and what was seen is what was kept plus what was dropped. Secrets and persons are masked,
+    or what holds them is dropped, as `redaction` of config/pipeline.yaml says. Folders of a workspace with an
     `examples.ssot.v1.yaml` may be extracted into one file one by one: records of the others stay while their files are
     as they were, and are counted with the reason when they leave. A file with a row that is no record is left as it is.
 
     Exit code 0: the records are written. 1: the file holds a row that is no record. 2: the command was misused.
     """
+    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
     from mens_pipeline.corpus.extract.sources import commit_of, find_source_roots
     from mens_pipeline.corpus.extract.workspace import (
         CarriedRecords,
@@ -54,6 +58,8 @@ def extract(
 
     accounts = {unit: Account[DropReason]() for unit in Unit}
     drops: list[Drop] = []
+    redacted: Counter[SensitiveKind] = Counter()
+    redaction = load_pipeline_config(PIPELINE_CONFIG).redaction
     roots = find_source_roots(folder)
     workspace = roots.workspace or folder
     workers = load_settings().num_workers
@@ -61,8 +67,10 @@ def extract(
 
     def lines() -> Iterator[str]:
         yield from carried.lines
-        for outcome in extract_workspace(folder, commit_of(folder), workers=workers, workspace=workspace):
+        commit, how = commit_of(folder), {"workspace": workspace, "redaction": redaction}
+        for outcome in extract_workspace(folder, commit, workers=workers, **how):
             outcome.count(accounts)
+            redacted.update(outcome.redacted)
             drops.extend(outcome.drops)
             yield from outcome.lines
 
@@ -72,9 +80,14 @@ def extract(
     for reason, count in carried.dropped.most_common():
         log_line(f"{count} records of other folders of {workspace} leave {output}: {reason}")
     digest = write_digest(output)
-    counts = {**extraction_report(accounts, written), "other_folders": carried.as_json(), "output_sha256": digest}
+    counts = {
+        **extraction_report(accounts, written, redacted),
+        "other_folders": carried.as_json(),
+        "output_sha256": digest,
+    }
     write_report(report, {**counts, "drops": [asdict(drop) for drop in drops]})
-    show(counts, _extraction_lines(accounts, written, output), as_json=as_json)
+    lines_told = [*_extraction_lines(accounts, written, output), *_redaction_lines(redacted)]
+    show(counts, lines_told, as_json=as_json)
 
 
 def _extraction_lines(accounts: dict[Unit, Account[DropReason]], written: int, output: Path) -> Iterator[str]:
@@ -83,6 +96,12 @@ def _extraction_lines(accounts: dict[Unit, Account[DropReason]], written: int, o
         for reason, count in most_frequent(account.dropped).items():
             yield f"{'':<10} {count:>6}  {reason}"
     yield f"{written} records in {output}"
+
+
+def _redaction_lines(redacted: "Counter[SensitiveKind]") -> Iterator[str]:
+    if redacted:
+        yield "found in records, and masked or dropped as config/pipeline.yaml says (redaction):"
+        yield from (f"{'':<10} {count:>6}  {kind}" for kind, count in most_frequent(redacted).items())
 
 
 @app.command()
@@ -150,13 +169,14 @@ def pairs(
     Exit code 0: the pairs are written. 1: IN holds a row that is no record. 2: the command was misused.
     """
     from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
     from mens_pipeline.corpus.curate.validated_pairs import behaviour_report, make_pairs
     from mens_pipeline.corpus.extract.workspace import page_records
 
     with open_rows(records) as lines:
         extracted = list(read_records(lines, records))
     known = {record.source.blob for record in extracted}
-    extracted += page_records(docs or [], known)
+    extracted += page_records(docs or [], known, load_pipeline_config(PIPELINE_CONFIG).redaction)
     account = Account[NoBehaviour]()
     with BehaviourWorkers() as workers:
         written = write_jsonl(output, make_pairs(extracted, workers, account))
@@ -237,7 +257,7 @@ def mix(
         wanted = wanted.model_copy(update={"sources": optional})
     wanted = wanted.with_infill_share(infill_share)
     policy = load_pipeline_config(PIPELINE_CONFIG)
-    sources = read_sources(wanted, data_dir)
+    sources = read_sources(wanted, data_dir, policy.redaction)
     used = [source.path for source in wanted.sources if source.weight > 0]  # others must not shadow their rows
     present = {path: pairs for path in used if (pairs := sources[path].pairs) is not None}
     protected = protected_pairs(load_settings().benchmark_dir)

@@ -13,7 +13,9 @@ import yaml
 from pydantic import SecretStr
 
 from mens_pipeline.corpus.curate.mixed_train_set import write_parquet
+from mens_pipeline.corpus.curate.redacted_row import redact_row
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
+from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind
 from mens_pipeline.delivery.merge_source import MergeSource, card_of_source
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.benchmark import MANIFEST, BenchmarkTask, load_benchmark
@@ -195,7 +197,7 @@ def plan_train_set(
 
     Raises:
         ConfigurationError: Nobody said under which licence.
-        RefusedError: The adapter was not promoted, or its train set is gone or another one.
+        RefusedError: The adapter was not promoted, its train set is gone or another one, or was not redacted.
     """
     stated = _require_licence(licence)
     if source.promoted is None:
@@ -207,6 +209,7 @@ def plan_train_set(
         found = "changed since" if path.is_file() else "gone"
         raise RefusedError(f"{path}: the train set of this adapter is {found}. Restore it, or train and promote again.")
     rows = tuple(read_pairs(path))
+    _refuse_secrets(rows, path)
     staging.mkdir(parents=True, exist_ok=True)
     write_parquet(rows, staging / _TRAIN)
     head = {"task_categories": ["text-generation"], "configs": [_config("default", "train", _TRAIN)]}
@@ -221,6 +224,16 @@ def plan_train_set(
     about = "Requests and answers in Vox. Whole source files were held out of them, and what is near to those."
     _write_card(staging, f"Train set of {plain(manifest.name)}", stated, head, f"{about}\n\n{lines}")
     return PushPlan(target, planned_files(staging), f"{manifest.name}: train set {manifest.train_sha256[:12]}")
+
+
+def _refuse_secrets(rows: tuple[TrainingPair, ...], path: Path) -> None:
+    """Look through every row again, however it came about: what is published cannot be taken back."""
+    found = [redacted for row in dict.fromkeys(rows) if (redacted := redact_row(row, RedactionPolicy.DROP)).counts]
+    if found:
+        total: Counter[SensitiveKind] = sum((redacted.counts for redacted in found), Counter())
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(total.items()))
+        advice = "Set `redaction: mask` in config/pipeline.yaml, then run, train and promote again."
+        raise RefusedError(f"{path}: {len(found)} rows hold what must not be published ({kinds}). {advice}")
 
 
 def plan_benchmark(folder: Path, target: Target, licence: str | None, staging: Path) -> PushPlan:

@@ -19,6 +19,7 @@ from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore, digest_of
 from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.delivery.hub_server import TOKEN, Hub, push, serving
@@ -267,3 +268,22 @@ def test_only_the_train_set_of_what_is_promoted_is_sent(trained: Path, tmp_path:
     store = ArtifactStore(tmp_path / "store")
     with pytest.raises(RefusedError, match="not promoted"):
         plan_train_set(merge_source(trained, store), store, Target(_DATASET), "mit", tmp_path / "staging")
+
+
+@pytest.mark.slow
+@pytest.mark.threat("R6")
+def test_a_train_set_that_was_not_redacted_stays_here(promoted: tuple[Path, ArtifactStore], tmp_path: Path) -> None:
+    """Kinds are told, and what they are not; nothing is laid out."""
+    run, store = promoted
+    source = merge_source(run, store)
+    path = tmp_path / "told.jsonl"
+    rows = list(read_pairs(source.adapter.manifest.train_file))
+    write_jsonl(path, [*rows, rows[0].model_copy(update={"prompt": "Mail ada.planted@firm.de, by Maria Gonzalez."})])
+    manifest = source.adapter.manifest.model_copy(update={"train_file": path, "train_sha256": digest_of(path)})
+    source = replace(source, adapter=replace(source.adapter, manifest=manifest))
+
+    with pytest.raises(
+        RefusedError, match=r"1 rows hold what must not be published \(1 email\)\. Set `redaction: mask`"
+    ):
+        plan_train_set(source, store, Target(_DATASET), "mit", tmp_path / "staging")
+    assert not (tmp_path / "staging").exists()

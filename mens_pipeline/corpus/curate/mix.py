@@ -97,10 +97,14 @@ def load_mix_config(path: Path) -> MixConfig:
 
 @dataclass
 class SourceRows:
-    """The rows of one source; without the file, `pairs` and its `sha256` are None."""
+    """The rows of one source; without the file, `pairs` and its `sha256` are None.
+
+    Some of its rows were `unreadable`, or held something `sensitive` and were dropped for that.
+    """
 
     pairs: list[TrainingPair] | None
     unreadable: int = 0
+    sensitive: int = 0
     sha256: str | None = None
 
 
@@ -250,8 +254,8 @@ def _select(source: MixSource, rows: SourceRows, config: MixConfig, seen: set[by
     if rows.pairs is None or source.weight == 0:
         mixed.skipped_reason = SkippedReason.MISSING_FILE_OPTIONAL if rows.pairs is None else SkippedReason.WEIGHT_ZERO
         return mixed
-    mixed.seen = len(rows.pairs) + rows.unreadable
-    mixed.dropped[MixDrop.UNREADABLE] = rows.unreadable
+    mixed.seen = len(rows.pairs) + rows.unreadable + rows.sensitive
+    mixed.dropped.update({MixDrop.UNREADABLE: rows.unreadable, MixDrop.SENSITIVE: rows.sensitive})
     random, lanes = _random(config, f"sample {source.path}"), config.lanes
     for pair in rows.pairs:
         key = pair.digest

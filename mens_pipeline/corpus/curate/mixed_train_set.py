@@ -11,9 +11,11 @@ from pydantic_core import from_json
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.mix import Mix, MixConfig, MixReport, MixSource, RecordFormat, SourceRows, mix_sources
+from mens_pipeline.corpus.curate.redacted_row import redact_row
 from mens_pipeline.corpus.infill.rows import ROWS, cut_rows
 from mens_pipeline.corpus.schema.records import Lane
 from mens_pipeline.corpus.schema.training_pair import InfillContext, Lineage, TrainingPair, read_pairs
+from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy
 from mens_pipeline.storage.jsonl import open_rows, replacing, write_jsonl, write_text
 from mens_pipeline.storage.stage import Params, Parent, Stage
 from mens_pipeline.storage.store import digest_of
@@ -119,27 +121,36 @@ def _parse_json(text: str) -> object:
 REPORT_SUFFIX: Final = ".mix_report.json"
 
 
-def read_sources(config: MixConfig, folder: Path) -> dict[str, SourceRows]:
-    """Read the rows of all sources of a mix, by their paths as the mix writes them."""
-    return {source.path: _read(source, folder) for source in config.sources}
+def read_sources(
+    config: MixConfig, folder: Path, redaction: RedactionPolicy = RedactionPolicy.MASK
+) -> dict[str, SourceRows]:
+    """Read the rows of all sources of a mix, by their paths as the mix writes them.
+
+    What comes from elsewhere may hold secrets: as `redaction` says, such rows are masked or dropped.
+    """
+    return {source.path: _read(source, folder, redaction) for source in config.sources}
 
 
-def _read(source: MixSource, folder: Path) -> SourceRows:
+def _read(source: MixSource, folder: Path, redaction: RedactionPolicy) -> SourceRows:
     path = folder / source.path
     if not path.exists():
         return SourceRows(None)
     read = pair_reader(source.record_format)
     pairs: list[TrainingPair] = []
-    unreadable = 0
+    unreadable = sensitive = 0
     with open_rows(path) as lines:
         for line in lines:
             if not line.strip():
                 continue
             try:
-                pairs.append(read(from_json(line)))
+                pair = redact_row(read(from_json(line)), redaction).row
             except ValueError:  # pydantic's ValidationError is a ValueError
                 unreadable += 1
-    return SourceRows(pairs, unreadable, digest_of(path))
+                continue
+            sensitive += pair is None
+            if pair is not None:
+                pairs.append(pair)
+    return SourceRows(pairs, unreadable, sensitive, digest_of(path))
 
 
 def add_infill_rows(
@@ -214,6 +225,7 @@ class MixParams(Params):
 
     split: Parent
     config: MixConfig
+    redaction: RedactionPolicy = RedactionPolicy.MASK
 
 
 def write_mixed_train_set(folder: Path, params: MixParams) -> dict[str, Any]:
@@ -224,7 +236,7 @@ def write_mixed_train_set(folder: Path, params: MixParams) -> dict[str, Any]:
     Raises:
         RefusedError: A source that is not optional gives nothing.
     """
-    sources = read_sources(params.config, params.split.path)
+    sources = read_sources(params.config, params.split.path, params.redaction)
     infill = add_infill_rows(sources, read_pairs(params.split.path / HELDOUT), params.config)
     mix = mix_sources(params.config, sources)
     about = {"config": params.config.model_dump(mode="json"), "infill": infill}

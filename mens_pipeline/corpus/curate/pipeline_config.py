@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
+from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy
 from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
 
@@ -92,6 +93,9 @@ class PipelineConfig(Strict):
     telemetry: TelemetryPolicy = Field(description="What is read when `MENS_TELEMETRY_URL` names a database.")
     split: SplitPolicy = Field(description="What judges the model.")
     watch: WatchPolicy = Field(description="What starts a run when it changes.")
+    redaction: RedactionPolicy = Field(
+        default=RedactionPolicy.MASK, description="What is done with rows that hold a secret or name a person."
+    )
 
 
 def load_pipeline_config(path: Path) -> PipelineConfig:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, Field, TypeAdapter
 
 from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
@@ -29,6 +29,7 @@ from mens_pipeline.corpus.extract.workspace import (
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit
 from mens_pipeline.corpus.schema.reasons import DropReason
 from mens_pipeline.corpus.schema.records import SourceFile
+from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind
 from mens_pipeline.corpus.telemetry.table import (
     TelemetryAccount,
     TelemetryQuery,
@@ -94,6 +95,7 @@ class CorpusDetails(Details):
     units: dict[str, UnitCounts]
     telemetry: dict[str, Any] | None
     grammar: str
+    redactions: dict[str, int] = Field(default_factory=dict)
 
 
 @dataclass
@@ -134,13 +136,15 @@ class WorkspaceParams(Params):
 
     def refuse_change(self) -> None:
         """Refuse files that have changed since the snapshot was made."""
-        if WorkspaceParams.of(self.root, self.query).model_dump() != self.model_dump():
+        now = WorkspaceParams.of(self.root, self.query).model_dump()
+        if now != self.model_dump(include=set(WorkspaceParams.model_fields)):
             raise RefusedError(f"{self.root}: the workspace or the telemetry changed while it was read. Run again.")
 
 
 class ExtractionParams(WorkspaceParams):
     """A workspace, and how it is extracted: `full` is every file, whatever the latest corpus of the store knows."""
 
+    redaction: RedactionPolicy = RedactionPolicy.MASK
     store: Helper[ArtifactStore]
     reuse: Helper[Reuse]
     workers: Helper[int] = 1
@@ -157,7 +161,7 @@ def write_extracted_corpus(folder: Path, params: ExtractionParams) -> dict[str, 
         RefusedError: The workspace or the telemetry changed while it was read.
     """
     known = None if params.full else _latest(params.store, STAGE.inputs(params))
-    extra = _write(params.root, folder, known, params.commit, params.reuse, params.workers)
+    extra = _write(folder, params, known)
     telemetry_counts = _write_telemetry(folder / TELEMETRY, params.query)
     params.refuse_change()
     return {**extra, "telemetry": telemetry_counts, "grammar": grammar_fingerprint()}
@@ -173,6 +177,7 @@ def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
     telemetry: TelemetryQuery | None = None,
     *,
     full: bool = False,
+    redaction: RedactionPolicy = RedactionPolicy.MASK,
     pinned: Mapping[str, Any] | None = None,
 ) -> tuple[Artifact, Reuse]:
     """Extract a workspace into the store, and return the corpus with how much of it was known.
@@ -185,8 +190,10 @@ def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
         RefusedError: The workspace or the telemetry is not what was pinned, or changed while it was read.
     """
     reuse = Reuse()
-    params = ExtractionParams.of(root, telemetry, store=store, reuse=reuse, workers=workers, full=full)
-    changed = [name for name, value in params.model_dump().items() if pinned is not None and pinned[name] != value]
+    how = {"workers": workers, "full": full, "redaction": redaction}
+    params = ExtractionParams.of(root, telemetry, store=store, reuse=reuse, **how)
+    looked_at = params.model_dump(include=set(WorkspaceParams.model_fields))
+    changed = [name for name, value in looked_at.items() if pinned is not None and pinned[name] != value]
     if changed:
         advice = "Materialise workspace_snapshot with it: what is read is what was checked."
         raise RefusedError(f"{root}: {', '.join(changed)} changed since workspace_snapshot looked. {advice}")
@@ -196,11 +203,11 @@ def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
     return corpus, reuse
 
 
-def _write(  # noqa: PLR0913, PLR0917 - where from, where to, what is known
-    root: Path, folder: Path, latest: Artifact | None, commit: str | None, reuse: Reuse, workers: int
-) -> dict[str, Any]:
+def _write(folder: Path, params: ExtractionParams, latest: Artifact | None) -> dict[str, Any]:
+    reuse, commit = params.reuse, params.commit
     accounts = {unit: Account[DropReason]() for unit in Unit}
     drops: list[Drop] = []
+    redacted: Counter[SensitiveKind] = Counter()
     num_records = position = 0
     with ExitStack() as stack:
         previous = None
@@ -218,15 +225,17 @@ def _write(  # noqa: PLR0913, PLR0917 - where from, where to, what is known
             reuse.extracted += outcome is None
             return outcome
 
-        for outcome in extract_workspace(root, commit, look_up, workers):
+        outcomes = extract_workspace(params.root, commit, look_up, params.workers, redaction=params.redaction)
+        for outcome in outcomes:
             text = "".join(f"{line}\n" for line in outcome.lines)
             start, position = position, position + len(text.encode())
             records.write(text)
             index.write(json.dumps({**outcome.account(), "start": start, "end": position}) + "\n")
             outcome.count(accounts)
             drops.extend(outcome.drops)
+            redacted.update(outcome.redacted)
             num_records += len(outcome.lines)
-    report = extraction_report(accounts, num_records)
+    report = extraction_report(accounts, num_records, redacted)
     details = {**report, "drops": [asdict(drop) for drop in drops]}
     (folder / REPORT).write_text(json.dumps(details, indent=2) + "\n", encoding="utf-8")
     return report
@@ -238,7 +247,7 @@ def _latest(store: ArtifactStore, inputs: dict[str, Any]) -> Artifact | None:
     previous = store.get(KIND, key) if key else None
     if previous is None or previous.is_damaged():
         return None
-    is_same = all(previous.inputs.get(rule) == inputs[rule] for rule in ("code", "roots"))
+    is_same = all(previous.inputs.get(rule) == inputs[rule] for rule in ("code", "roots", "redaction"))
     return previous if is_same else None
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from mens_pipeline.corpus.curate.redacted_row import redact_row
 from mens_pipeline.corpus.extract.batches import in_batches
 from mens_pipeline.corpus.extract.extractors import PageExtraction, extract_docs, extract_vox
 from mens_pipeline.corpus.extract.page import has_include
@@ -27,6 +28,7 @@ from mens_pipeline.corpus.schema.account import Account, Drop, Unit, most_freque
 from mens_pipeline.corpus.schema.reasons import DropReason, LeaveReason
 from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceFile, SourceKind
 from mens_pipeline.corpus.schema.training_pair import read_record_lines
+from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind, redact
 from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.storage.files import is_out_of_place, read_regular
 
@@ -37,6 +39,7 @@ class FileOutcome:
 
     `blob` is the SHA-256 of its content, hexadecimal, None when it was not read; the file itself is a unit that is kept
     or dropped. `stands_alone`: nothing but its own content decided this; false for a page that includes other files.
+    `redacted`: what was found in its records.
     """
 
     path: str
@@ -45,6 +48,7 @@ class FileOutcome:
     kept: dict[Unit, int]
     drops: tuple[Drop, ...]
     stands_alone: bool = True
+    redacted: dict[SensitiveKind, int] = field(default_factory=dict)
 
     def count(self, accounts: dict[Unit, Account[DropReason]]) -> None:
         """Add what was kept and what was dropped to the account of each unit."""
@@ -66,13 +70,15 @@ class FileOutcome:
 _OUTCOMES: Final = TypeAdapter(FileOutcome)
 
 
-def extraction_report(accounts: dict[Unit, Account[DropReason]], num_records: int) -> dict[str, Any]:
+def extraction_report(
+    accounts: dict[Unit, Account[DropReason]], num_records: int, redacted: Mapping[SensitiveKind, int]
+) -> dict[str, Any]:
     """Return the counts of an extraction in JSON types."""
     units = {
         str(unit): {"seen": account.seen, "kept": account.kept, "dropped": most_frequent(account.dropped)}
         for unit, account in accounts.items()
     }
-    return {"num_records": num_records, "units": units}
+    return {"num_records": num_records, "units": units, "redactions": most_frequent(redacted)}
 
 
 def outcome_of(account: dict[str, Any], lines: tuple[str, ...]) -> FileOutcome:
@@ -93,17 +99,19 @@ MAX_FILE_BYTES: Final = 1_048_576
 _UNIT_OF: Final = {SourceKind.DOC_BLOCK: Unit.BLOCK, SourceKind.DOC_SECTION: Unit.SECTION}
 
 
-def extract_workspace(
+def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, and how
     root: Path,
     commit: str | None = None,
     known: Callable[[SourceFile], FileOutcome | None] = lambda _file: None,
     workers: int = 1,
     workspace: Path | None = None,
+    redaction: RedactionPolicy = RedactionPolicy.MASK,
 ) -> Iterator[FileOutcome]:
     """Extract all programs and pages below a folder, in the order of their paths.
 
     `known` gives what a file gave before, if it is known to give the same again; the outcomes do not depend on the
-    number of `workers`. Paths are relative to `workspace`, which includes are resolved in; None for `root` itself.
+    number of `workers`. Paths are relative to `workspace`, which includes are resolved in; None for `root` itself. What
+    holds a secret or names a person is masked or dropped, as `redaction` says.
 
     Raises:
         SourceNotFoundError: `root` is no folder.
@@ -124,24 +132,54 @@ def extract_workspace(
                 outcome = known(file)
                 yield (unit, file) if outcome is None else None, outcome, len(file.data)
 
-    return in_batches(items(), partial(_extract_files, root=place, roots=roots), workers)
+    return in_batches(items(), partial(_extract_files, root=place, roots=roots, redaction=redaction), workers)
 
 
-def _extract_files(jobs: list[tuple[Unit, SourceFile]], root: Path, roots: SourceRoots) -> list[FileOutcome]:
-    return [_outcome(unit, file, root, roots) for unit, file in jobs]
+def _extract_files(
+    jobs: list[tuple[Unit, SourceFile]], root: Path, roots: SourceRoots, redaction: RedactionPolicy
+) -> list[FileOutcome]:
+    return [_outcome(unit, file, root, roots, redaction) for unit, file in jobs]
 
 
-def _outcome(unit: Unit, file: SourceFile, root: Path, roots: SourceRoots) -> FileOutcome:
+def _outcome(unit: Unit, file: SourceFile, root: Path, roots: SourceRoots, redaction: RedactionPolicy) -> FileOutcome:
     is_page = unit is Unit.PAGE
     stands_alone = not (is_page and has_include(file.data))
     found = extract_docs(file, root, lambda path: not roots.is_negative(path)) if is_page else extract_vox(file)
     if isinstance(found, Drop):
         return FileOutcome(file.path, file.blob, (), {}, (found,), stands_alone)
     records, drops = (found.records, found.drops) if isinstance(found, PageExtraction) else (found, ())
+    redacted: Counter[SensitiveKind] = Counter()
+    # Records repeat what others of the file hold, so that it is looked through first, once.
+    if not stands_alone or redact(file.data.decode()).counts:
+        records, lost, redacted = redact_records(records, redaction)
+        drops += lost
+        if lost and not is_page:
+            return FileOutcome(file.path, file.blob, (), {}, lost[:1], stands_alone, dict(redacted))
     kept = Counter({unit: 1})
     kept.update(_UNIT_OF[record.source.kind] for record in records if record.source.kind in _UNIT_OF)
     lines = tuple(record.model_dump_json() for record in records)
-    return FileOutcome(file.path, file.blob, lines, dict(kept), drops, stands_alone)
+    return FileOutcome(file.path, file.blob, lines, dict(kept), drops, stands_alone, dict(redacted))
+
+
+def redact_records(
+    records: Iterable[ExtractedRecord], policy: RedactionPolicy
+) -> tuple[tuple[ExtractedRecord, ...], tuple[Drop, ...], Counter[SensitiveKind]]:
+    """Mask or drop records; return those that are left, a drop for each other, and what was found in all of them.
+
+    A program is kept or dropped as a whole, by the first of its records that is dropped.
+    """
+    left: list[ExtractedRecord] = []
+    drops: list[Drop] = []
+    counts: Counter[SensitiveKind] = Counter()
+    for record in records:
+        redacted, source = redact_row(record, policy), record.source
+        counts.update(redacted.counts)
+        if redacted.row is not None:
+            left.append(redacted.row)
+        else:
+            unit = _UNIT_OF.get(source.kind, Unit.VOX_FILE)
+            drops.append(Drop(unit, source.path, source.lines[0], DropReason.SENSITIVE, redacted.detail))
+    return tuple(left), tuple(drops), counts
 
 
 def read_source(path: Path, root: Path, unit: Unit, roots: SourceRoots, commit: str | None) -> SourceFile | Drop:
@@ -165,7 +203,9 @@ def read_source(path: Path, root: Path, unit: Unit, roots: SourceRoots, commit: 
     return SourceFile(name, data, commit, roots.is_golden(path))
 
 
-def page_records(folders: Iterable[Path], known_blobs: Iterable[str]) -> list[ExtractedRecord]:
+def page_records(
+    folders: Iterable[Path], known_blobs: Iterable[str], redaction: RedactionPolicy = RedactionPolicy.MASK
+) -> list[ExtractedRecord]:
     """Extract the records of all eligible pages below some folders; each page counts once, `known_blobs` not at all.
 
     Includes are resolved inside the workspace that governs a folder: that of its `examples.ssot.v1.yaml`, or the folder
@@ -189,7 +229,7 @@ def page_records(folders: Iterable[Path], known_blobs: Iterable[str]) -> list[Ex
             seen.add(page.blob)
             found = extract_docs(page, workspace, lambda file: not roots.is_negative(file))  # noqa: B023 - called at once
             if not isinstance(found, Drop):
-                records.extend(found.records)
+                records.extend(redact_records(found.records, redaction)[0])
     return records
 
 

@@ -31,6 +31,8 @@ class DropReason(StrEnum):
     """A section with hardly any prose."""
     BAD_INCLUDE = "bad_include"
     """An include that is missing, lies outside the workspace, or names no anchor of its file."""
+    SENSITIVE = "sensitive"
+    """A secret or a person stands in it, and it is to be dropped for that, or would be another program without."""
 
 
 class LeaveReason(StrEnum):
@@ -198,6 +200,8 @@ class MixDrop(StrEnum):
     SAMPLED_OUT = "sampled_out"
     DUPLICATE = "duplicate"
     """The same pair came before, perhaps from another source."""
+    SENSITIVE = "sensitive"
+    """A secret or a person stands in it, as in `DropReason`."""
 
 
 class SkippedReason(StrEnum):

@@ -7,6 +7,7 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field
 
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.extract.extracted_corpus import (
     RECORDS,
     REPORT,
@@ -24,10 +25,10 @@ from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, grammar_fingerprint
 from mens_pipeline.orchestration.choices import choices_of
-from mens_pipeline.orchestration.metadata import bar_chart, declare_asset, table
+from mens_pipeline.orchestration.metadata import bar_chart, declare_asset, table, version_with_config
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, Telemetry, VoxWorkspace, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
-from mens_pipeline.settings import GATE_POLICY, load_settings
+from mens_pipeline.settings import GATE_POLICY, PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactRef
 
 _MOST_ROWS: Final = 50
@@ -109,7 +110,7 @@ class ExtractionConfig(dg.Config):
     full: bool = Field(default=False, description="Extract every file, whatever the latest corpus knows of it.")
 
 
-@declare_asset("corpus", "json", version=STAGE.code_version, rows=ExtractedRecord)
+@declare_asset("corpus", "json", version=version_with_config(STAGE, PIPELINE_CONFIG), rows=ExtractedRecord)
 def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
     context: dg.AssetExecutionContext,
     config: ExtractionConfig,
@@ -134,6 +135,7 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
         load_settings().num_workers,
         telemetry.query(),
         full=config.full,
+        redaction=load_pipeline_config(PIPELINE_CONFIG).redaction,
         pinned=snapshot.inputs,
     )
     if reused.differs:
@@ -144,6 +146,7 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
     dropped = ({"unit": unit, "reason": reason, "dropped": count} for unit, reason, count in reasons)
     metadata: dict[str, Any] = {
         "dagster/row_count": details.num_records,
+        "redactions": dg.MetadataValue.json(details.redactions),
         "reused": reused.is_whole,
         "full": config.full,
         "differs_from_before": reused.differs,

@@ -204,7 +204,9 @@ class MixingConfig(dg.Config):
     )
 
 
-@declare_asset("corpus", "json", "parquet", version=version_with_config(MIXING, MIX_CONFIG), rows=TrainingPair)
+@declare_asset(
+    "corpus", "json", "parquet", version=version_with_config(MIXING, MIX_CONFIG, PIPELINE_CONFIG), rows=TrainingPair
+)
 def mixed_train_set(
     config: MixingConfig, heldout_split: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
@@ -213,7 +215,8 @@ def mixed_train_set(
     Rows that complete code at a cursor are cut from what trains, and stand among the others.
     """
     mix = load_mix_config(MIX_CONFIG).with_infill_share(config.infill_share)
-    params = MixParams(split=store.artifact(heldout_split), config=mix)
+    redaction = load_pipeline_config(PIPELINE_CONFIG).redaction
+    params = MixParams(split=store.artifact(heldout_split), config=mix, redaction=redaction)
     mixed, reused = MIXING.build(store.open(), params)
     train = mixed.path / TRAIN
     categories, report = _count_categories(mixed), MixReport.of(mixed)

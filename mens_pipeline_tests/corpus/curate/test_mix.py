@@ -227,7 +227,7 @@ def test_a_sample_is_drawn_by_the_seed() -> None:
     chosen = [pair.prompt for pair in one.sources[0].distinct]
 
     assert 0.2 < len(chosen) / 400 < 0.4
-    assert one.sources[0].dropped == {MixDrop.UNREADABLE: 0, MixDrop.SAMPLED_OUT: 400 - len(chosen)}
+    assert one.sources[0].dropped == Counter({MixDrop.SAMPLED_OUT: 400 - len(chosen)})
     assert chosen == [pair.prompt for pair in again.sources[0].distinct]
     assert chosen == [pair.prompt for pair in beside.sources[1].distinct]
     assert chosen != [pair.prompt for pair in other.sources[0].distinct]
@@ -258,7 +258,7 @@ def test_a_pair_of_several_sources_comes_from_the_first() -> None:
     first, second = mix.report().model_dump()["sources"]
 
     assert (first["input_lines"], first["distinct_lines"], second["distinct_lines"]) == (9, 4, 2)
-    assert first["dropped"] == {"unreadable": 3, "lane": 0, "sampled_out": 0, "duplicate": 2}
+    assert first["dropped"] == {"unreadable": 3, "lane": 0, "sampled_out": 0, "duplicate": 2, "sensitive": 0}
     assert second["dropped"]["duplicate"] == 4
     for source in mix.sources:
         source.check()

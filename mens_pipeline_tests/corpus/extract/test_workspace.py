@@ -80,7 +80,7 @@ def test_everything_seen_is_kept_or_dropped_with_a_reason(workspace: Path) -> No
     }
     assert (programs.seen, programs.kept) == (7, 1)
     assert [record.source.path for record in records] == ["golden/a.vox"] * 3 + ["docs/in.md"]
-    assert extraction_report(accounts, 4)["units"]["vox_file"]["dropped"]["link"] == 2
+    assert extraction_report(accounts, 4, {})["units"]["vox_file"]["dropped"]["link"] == 2
 
 
 def test_an_unreadable_file_is_counted(workspace: Path) -> None:

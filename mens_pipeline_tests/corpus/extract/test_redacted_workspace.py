@@ -1,0 +1,110 @@
+"""A workspace with secrets and persons gives records without them, each counted with its reason."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.cli.main import main
+from mens_pipeline.corpus.curate.mix import MixConfig, MixSource, mix_sources
+from mens_pipeline.corpus.curate.mixed_train_set import read_sources
+from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, CorpusDetails, build_extracted_corpus
+from mens_pipeline.corpus.extract.workspace import page_records
+from mens_pipeline.corpus.schema.reasons import MixDrop
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import ArtifactStore
+
+_KEY = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT" * 2
+_MAIL = "maria.gonzalez@firm.de"
+_PROGRAM = f'// by Maria Gonzalez {_MAIL}\nfn f() to str {{\n    return "{_KEY}"\n}}\n'
+_PROSE = f"Whoever wants to know more about this function may write to {_MAIL}, who answers within a day or two. " * 2
+_PAGE = f"---\ntraining_eligible: true\n---\n\n# Keys\n\n## How\n\n{_PROSE}\n\n```vox\n{_PROGRAM}```\n"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A program that is masked, one that would be another program, and a page."""
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    (folder / "key.vox").write_text(_PROGRAM)
+    (folder / "card.vox").write_text("fn card() to int {\n    return 4242424242424242\n}\n")
+    (folder / "page.md").write_text(_PAGE)
+    (folder / "includes.md").write_text(_PAGE.replace(_PROGRAM, "{{#include key.vox}}\n").replace(_MAIL, "them"))
+    return folder
+
+
+@pytest.mark.threat("R6")
+@pytest.mark.parametrize("policy", list(RedactionPolicy))
+def test_what_must_not_be_told_is_not(workspace: Path, tmp_path: Path, policy: RedactionPolicy) -> None:
+    """Masked, dropped with its reason, or left as it is; another policy extracts again."""
+    store = ArtifactStore(tmp_path / "store")
+    build_extracted_corpus(workspace, store, redaction=RedactionPolicy.OFF)
+    corpus, reuse = build_extracted_corpus(workspace, store, redaction=policy)
+    text = (corpus.path / RECORDS).read_text()
+    details = CorpusDetails.of(corpus)
+    units = {unit: (counts.kept, counts.dropped) for unit, counts in details.units.items()}
+
+    if policy is RedactionPolicy.OFF:
+        assert reuse.is_whole
+        assert details.redactions == {}
+        assert all(secret in text for secret in (_KEY, _MAIL, "Gonzalez", "4242424242424242"))
+        return
+    assert not reuse.known
+    assert not any(secret in text for secret in (_KEY, _MAIL, "Gonzalez", "4242424242424242"))
+    assert set(details.redactions) == {"access_token", "author", "card_number", "email"}
+    assert all(counts.seen == counts.kept + sum(counts.dropped.values()) for counts in details.units.values())
+    if policy is RedactionPolicy.MASK:
+        assert units["vox_file"] == (1, {"sensitive": 1})
+        assert (units["block"], units["section"]) == ((2, {}), (2, {}))
+    else:
+        assert units["vox_file"] == (0, {"sensitive": 2})
+        assert (units["block"], units["section"]) == ((0, {"sensitive": 2}), (1, {"sensitive": 1}))
+
+
+@pytest.mark.threat("R6")
+def test_pages_of_other_folders_are_masked(workspace: Path) -> None:
+    """Which are given beside records when pairs are made."""
+    texts = [record.text for record in page_records([workspace], set())]
+
+    assert len(texts) == 4
+    assert not any(_KEY in text or _MAIL in text for text in texts)
+
+
+def test_the_command_says_what_it_found(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """How often, of which kind, and where the drop is told."""
+    output, report = tmp_path / "out.jsonl", tmp_path / "report.json"
+    monkeypatch.setattr(
+        "sys.argv", ["mens", "corpus", "extract", str(workspace), "-o", str(output), "--report", str(report)]
+    )
+    with pytest.raises(SystemExit):
+        main()
+    printed, document = capsys.readouterr().out, json.loads(report.read_text())
+
+    assert "1  sensitive" in printed
+    assert "masked or dropped as config/pipeline.yaml says" in printed
+    assert "access_token" in printed
+    assert [drop["detail"] for drop in document["drops"] if drop["reason"] == "sensitive"] == ["1 card_number"]
+    assert _KEY not in output.read_text() + report.read_text() + printed
+
+
+@pytest.mark.threat("R6")
+def test_rows_of_elsewhere_are_masked_before_they_are_mixed(tmp_path: Path) -> None:
+    """A program that would be another one is dropped, and counted."""
+    rows = [
+        TrainingPair(prompt=f"Mail {_MAIL}", response="fn f() to int { return 1 }\n"),
+        TrainingPair(prompt="Card", response="fn f() to int { return 4242424242424242 }\n"),
+    ]
+    write_jsonl(tmp_path / "a.jsonl", rows)
+    config = MixConfig(sources=(MixSource(path="a.jsonl"),))
+    masked, off = (
+        mix_sources(config, read_sources(config, tmp_path, policy))
+        for policy in (RedactionPolicy.MASK, RedactionPolicy.OFF)
+    )
+
+    assert [row.prompt for row in masked.rows] == ["Mail REDACTED_EMAIL"]
+    assert masked.sources[0].dropped[MixDrop.SENSITIVE] == 1
+    assert sorted(row.prompt for row in off.rows) == ["Card", f"Mail {_MAIL}"]

@@ -1,0 +1,116 @@
+"""Comments that name who wrote something, and those that do not."""
+
+from itertools import product
+
+import pytest
+
+from mens_pipeline.corpus.telemetry.authors import AUTHORS
+from mens_pipeline.corpus.telemetry.redaction import SensitiveKind, redact
+from mens_pipeline.language import analyze
+from mens_pipeline_tests.language.examples import golden_programs
+
+_NAMES = (
+    *("Maria Gonzalez", "J. R. Müller", "Łukasz Nowak", "Ludwig van der Berg", "Renée O'Brien", "Αλέξης Παπάς"),
+    *("Дарья Иванова", "李小龍", "김민준", "Anna-Lena Schmidt-Roth", "Omar El Sayed", "Ada"),
+    *("Kim Lee <kim@firm.co>", "Pat Smith (pat@shop.io)", "Sam Ode sam.ode@mail.com", "@mgonzalez", "DeShawn McKay"),
+    *("Zoë Kravitz, Ben Yu", "Ola Nordmann and Kari Nordmann", "mgonzalez"),
+)
+_FORMS = (
+    *("// by {}", "// Author: {}", "// @author {}", "/* Author: {} */", "// Written by {} in 2021.", "# Authors: {}"),
+    *("// Created by {} on 12/3/2024", "// Maintainer: {}", "// Copyright (c) 2024 {}", "// © 2019-2024 {}"),
+    *("// Signed-off-by: {}", "// Co-authored-by: {}", "// Reviewed by {}", "// The parser was implemented by {}."),
+    *("// code owner: {}", "// Contact: {}", "// thanks to {} for the idea", "// Courtesy of {}"),
+    # What a person reads at once, and a pattern does not.
+    *("// {} wrote this", "// ask {} before you change it", "// idea of {}", "// {}, 2021-04-02", "// cc {}"),
+    *("// TODO: {} mends this", "// as {} said: never twice"),
+)
+_LEAST_RECALL = (0.7, 0.95)
+"""Of all, and of the first eighteen forms; measured were 0.73 and 0.956."""
+
+
+def test_five_hundred_planted_names() -> None:
+    """Most are found, each at its place in a program that parses before and after."""
+    (source, *_) = golden_programs().values()
+    planted = [(name, form.format(name)) for form, name in product(_FORMS, _NAMES)]
+    missed = []
+    for name, comment in planted:
+        redacted = redact(f"{comment}\n{source}")
+        if name in redacted.text:
+            missed.append(comment)
+        else:
+            assert redacted.counts.keys() <= {SensitiveKind.AUTHOR, SensitiveKind.EMAIL}
+    known = [comment for form, name in product(_FORMS[:18], _NAMES) if (comment := form.format(name)) in missed]
+    recall, of_known = 1 - len(missed) / len(planted), 1 - len(known) / (18 * len(_NAMES))
+
+    assert len(planted) == 500
+    assert (recall, of_known) >= _LEAST_RECALL
+    assert of_known >= _LEAST_RECALL[1], known
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "// sorted by Id, then by Name Of Town",
+        "// by the caller",
+        "// Written by the compiler, read by Vox.",
+        "type Book {\n    author: str\n    owner: User\n}",
+        'let by = "by Maria Gonzalez"',
+        "// author: str, title: str",
+        "// owner: `User`",
+        "// TODO(#12): later",
+        "// by REDACTED_AUTHOR",
+        "// Author: REDACTED_AUTHOR",
+        "// TODO(REDACTED_AUTHOR)",
+        "Stand by Me and others",
+        "It was seen by Night Owls.",
+        "created by hand",
+        "fn f() { TODO(later) }",
+    ],
+)
+def test_what_names_nobody_stays(text: str) -> None:
+    """Orders, fields, types, strings, prose, and placeholders."""
+    assert redact(text).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("By Maria Gonzalez\n\nText", "By REDACTED_AUTHOR\n\nText"),
+        ("*Written by Maria Gonzalez*", "*Written by REDACTED_AUTHOR*"),
+        ("// TODO(maria): later", "// TODO(REDACTED_AUTHOR): later"),
+        ("// by Maria Gonzalez maria@example.org, then", "// by REDACTED_AUTHOR, then"),
+        ("let x = 1 // Author: mg@firm.de", "let x = 1 // Author: REDACTED_AUTHOR"),
+    ],
+)
+def test_a_byline_is_replaced(text: str, expected: str) -> None:
+    """At the beginning of a line of prose, in brackets behind a mark, and with the address behind the name."""
+    assert redact(text).text == expected
+
+
+def test_golden_programs_raise_no_alarm() -> None:
+    """None of them names a person."""
+    programs = golden_programs().values()
+
+    assert len(programs) > 300
+    assert [redact(source).counts for source in programs if redact(source).counts] == []
+
+
+def test_a_masked_program_parses() -> None:
+    """A name in a comment behind code is replaced, and the code stays."""
+    source = "fn f() to int { return 1 } // by Maria Gonzalez\n"
+
+    assert analyze(redact(source).text).module is not None
+    assert "Maria" not in redact(source).text
+
+
+@pytest.mark.parametrize("place", range(len(AUTHORS)))
+def test_a_hint_hides_nothing(place: int) -> None:
+    """Where a pattern finds somebody, its hint is in the text: what is hinted at is all that is searched."""
+    pattern, hint, accepts = AUTHORS[place]
+    for form, name in product(_FORMS, _NAMES):
+        text = form.format(name)
+        found = next((match for match in pattern.finditer(text) if accepts(match)), None)
+        folded = f"\n{text.casefold()}"
+        is_there = any(piece in folded for piece in hint) if isinstance(hint, tuple) else hint.search(folded)
+
+        assert found is None or is_there, text
