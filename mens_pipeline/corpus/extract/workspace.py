@@ -150,7 +150,7 @@ def _outcome(unit: Unit, file: SourceFile, root: Path, roots: SourceRoots, redac
     records, drops = (found.records, found.drops) if isinstance(found, PageExtraction) else (found, ())
     redacted: Counter[SensitiveKind] = Counter()
     # Records repeat what others of the file hold, so that it is looked through first, once.
-    if not stands_alone or redact(file.data.decode()).counts:
+    if redaction is not RedactionPolicy.OFF and (not stands_alone or redact(file.data.decode()).counts):
         records, lost, redacted = redact_records(records, redaction)
         drops += lost
         if lost and not is_page:

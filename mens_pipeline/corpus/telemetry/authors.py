@@ -30,13 +30,11 @@ _CREDIT: Final = re.compile(
 )
 _LABEL: Final = re.compile(
     r"(?P<keep>(?<![\w-])(?:@author:?|(?P<role>(?:co-?)?authors?|maintainers?|contributors?|(?:code ?)?owners?|"
-    r"reviewers?|contact|writer|developer)[ \t]?[:=])[ \t]{1,8})"
+    r"reviewers?|contact|writer|developer):)[ \t]{1,8})"
     r"(?P<who>[^\s*][^\n*]{0,158}?)(?=[ \t]{0,8}(?:\*/|-->|\r?$))",
     re.IGNORECASE | re.MULTILINE,
 )
-_ASSIGNED: Final = re.compile(
-    r"(?P<keep>(?<!\w)(?:TODO|FIXME|XXX|HACK|NOTE|BUG)\()(?P<who>@?[A-Za-z][\w.@-]{1,60})(?=\))"
-)
+_ASSIGNED: Final = re.compile(r"(?P<keep>(?<!\w)(?:TODO|FIXME|XXX)\()(?P<who>@?[A-Za-z][\w.@-]{1,60})(?=\))")
 _NO_NAME: Final = frozenset(
     ("the", "this", "that", "these", "each", "every", "all", "any", "one", "its", "it", "if", "for", "when", "vox")
 )
@@ -81,16 +79,17 @@ def _is_assigned(match: re.Match[str]) -> bool:
 
 # As the deeds end; "sorted by" and "separated by" are much more frequent than they.
 _BY: Final = re.compile(
-    r"by[: ](?:(?<=(?:tten|ored|oded|oped|nted|ined|uted|gned|wned|-off|ewed|cked|sted|pted|ixed|dded|fied|ited|done|"
-    r"made)[ -]by.)|(?<=(?:created|eported|\Wported)[ -]by.)|(?<=[/#*-] by.)|(?<=\nby.))"
+    r"by[: ](?:(?<=(?:tten|ored|oded|oped|nted|gned|wned|-off|ewed|cked|sted|pted|ixed|dded|fied|ited|done|"
+    r"made)[ -]by.)|(?<=(?:created|ntained|ributed|eported|\Wported)[ -]by.)|(?<=[/#*-] by.)|(?<=\nby.))"
 )
 _CREDITS: Final = ("courtesy of", "thanks to", "credit", "copyright", "(c)", "©")
-_LABELS: Final = ("author", "maintainer", "contributor", "owner", "reviewer", "contact", "writer", "developer")
+_LABELS: Final = re.compile(r":(?<=(?:thor|hors|iner|ners|utor|tors|wner|ewer|wers|tact|iter|oper):)")
 
 AUTHORS: Final = (
     (_BYLINE, _BY, _is_byline),
     (_CREDIT, _CREDITS, _is_byline),
     (_LABEL, _LABELS, _is_labelled),
-    (_ASSIGNED, ("todo(", "fixme(", "xxx(", "hack(", "note(", "bug("), _is_assigned),
+    (_LABEL, ("@author",), _is_labelled),
+    (_ASSIGNED, ("todo(", "fixme(", "xxx("), _is_assigned),
 )
 """Patterns of who is named, in the form of the rules of `redaction`, with their hints and what accepts a match."""

@@ -66,14 +66,14 @@ class Redacted:
 def redact(text: str) -> Redacted:
     """Replace secrets, personal data and chat markers, and count what was replaced."""
     counts: Counter[SensitiveKind] = Counter()
-    folded, asked, is_there = _fold(text), None, False
+    folded, asked, first = _fold(text), None, -1
     for rule in _RULES:
         if rule.hint is not asked:
-            asked, is_there = rule.hint, _holds(folded, rule.hint)
-        if not is_there:
+            asked, first = rule.hint, _find_hint(folded, rule.hint)
+        if first < 0:
             continue
         pieces: list[str] = []
-        done = position = 0
+        done, position = 0, max(0, first - _BEFORE) if len(folded) == len(text) + 1 else 0
         keeps = "keep" in rule.pattern.groupindex
         while (match := rule.pattern.search(text, position)) is not None:
             if not rule.accepts(match):
@@ -100,13 +100,21 @@ def _fold(text: str) -> str:
     return f"\n{text.casefold()}"
 
 
-def _holds(folded: str, hint: _Hint) -> bool:
+_BEFORE: Final = 160
+"""Characters in front of its hint in which a match may begin."""
+
+
+def _find_hint(folded: str, hint: _Hint) -> int:
+    """Return where a hint stands for the first time, or -1."""
     if isinstance(hint, re.Pattern):
-        return hint.search(folded) is not None
-    for piece in hint:  # noqa: SIM110 - as a generator it takes twice the time
-        if piece in folded:
-            return True
-    return False
+        match = hint.search(folded)
+        return match.start() if match is not None else -1
+    first = -1
+    for piece in hint:
+        place = folded.find(piece)
+        if place >= 0:
+            first = place if first < 0 else min(first, place)
+    return first
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,10 +282,24 @@ def _is_somebodys_home(match: re.Match[str]) -> bool:
 
 _CHAT_MARKER: Final = re.compile(r"(?P<keep><)(?=\|[\w-]{1,64}\|>)")
 
-_KEY_WORDS: Final = ("passw", "passphrase", "pwd", "secret", "token", "credential", "api", "access", "private")
-_SERVICES: Final = re.compile(  # by what stands before the sign in front of the random part
-    r"[_.-](?:(?<=[^a-z0-9](?:sk-|hf_|sg\.))|(?<=gh[oprsu]_|npm_|gsk_)|(?<=gl[dr]t-|xapp-|xox[abeoprs]-|ya29\.|pypi-|_pat_)"
-    r"|(?<=glpat-|glptt-|glcbt-|whsec_|hooks\.)|(?<=glsoat-|gocspx-|dop_v1_)|(?<=[rs]k_(?:live|test)_))"
+_NAMED: Final = ("passw", "passphrase", "pwd", "secret", "credential")
+# More frequent, and so only in front of a value.
+_VALUED: Final = r"(?=(?:_?hash)?\\{0,3}[\"'`]?\s{0,8}(?::\s{0,4}str(?:ing)?\s{0,4})?[:=])"
+_KEY_NAMED: Final = re.compile(rf"key(?:(?<=[ise]key)|(?<=[ise][_-]key)){_VALUED}")
+_TOKEN_NAMED: Final = re.compile(rf"token{_VALUED}")
+_ASSIGNED: Final = re.compile(r"=(?<=(?:word|sswd|cret|oken|_key|ikey|base)=)")
+_ASKED: Final = re.compile(r"\?(?=[a-z_]{3,12}=)")
+_ASKED_TOO: Final = re.compile(r"&(?=[a-z_]{3,12}=)")
+# By what stands in front of the random part; a pattern that begins with one sign is found at once.
+_SERVICES: Final = (
+    re.compile(
+        r"_(?=\w{10})(?:(?<=[^a-z0-9]hf_)|(?<=gh[oprsu]_|npm_|gsk_|pat_)|(?<=whsec_|op_v1_)|(?<=[rs]k_(?:live|test)_))"
+    ),
+    re.compile(
+        r"-(?=[\w-]{10})(?:(?<=[^a-z0-9]sk-)|(?<=gl[dr]t-|xapp-|xox[abeoprs]-|pypi-)|(?<=glpat-|glptt-|glcbt-)"
+        r"|(?<=glsoat-|gocspx-))"
+    ),
+    re.compile(r"\.(?:(?<=[^a-z0-9]sg\.)(?=[\w-]{16})|(?<=ya29\.)|(?<=hooks\.)(?=slack))"),
 )
 _EIGHT_DIGITS: Final = re.compile(r"[0-9](?:[ ()./-]{0,3}[0-9]){7}")
 _DOTTED: Final = re.compile(r"\.(?<=[0-9]\.)[0-9]{1,3}\.[0-9]{1,3}\.[0-9]")
@@ -290,7 +312,7 @@ _RULES: Final = (
     _Rule(SensitiveKind.PRIVATE_KEY, _PRIVATE_KEY, "REDACTED_PRIVATE_KEY", ("private key",)),
     _Rule(SensitiveKind.JWT, _JWT, "REDACTED_JWT", ("eyj",)),
     _Rule(SensitiveKind.ACCESS_TOKEN, _KEY_ID, "REDACTED_ACCESS_TOKEN", ("akia", "asia", "aiza")),
-    _Rule(SensitiveKind.ACCESS_TOKEN, _ACCESS_TOKEN, "REDACTED_ACCESS_TOKEN", _SERVICES),
+    *(_Rule(SensitiveKind.ACCESS_TOKEN, _ACCESS_TOKEN, "REDACTED_ACCESS_TOKEN", hint) for hint in _SERVICES),
     _Rule(
         SensitiveKind.AUTHORIZATION,
         _AUTHORIZATION,
@@ -299,20 +321,24 @@ _RULES: Final = (
         _is_secret,
     ),
     _Rule(SensitiveKind.URL_CREDENTIALS, _URL_CREDENTIALS, "REDACTED_URL_CREDENTIALS", ("://",)),
-    _Rule(SensitiveKind.SECRET, _QUOTED_SECRET, "REDACTED_SECRET", _KEY_WORDS, _is_quoted_secret),
+    _Rule(SensitiveKind.SECRET, _QUOTED_SECRET, "REDACTED_SECRET", _NAMED, _is_quoted_secret),
+    _Rule(SensitiveKind.SECRET, _QUOTED_SECRET, "REDACTED_SECRET", _KEY_NAMED, _is_quoted_secret),
+    _Rule(SensitiveKind.SECRET, _QUOTED_SECRET, "REDACTED_SECRET", _TOKEN_NAMED, _is_quoted_secret),
     _Rule(
         SensitiveKind.SECRET,
         _VARIABLE,
         "REDACTED_SECRET",
-        ("password=", "passwd=", "secret", "token=", "key="),
+        _ASSIGNED,
         _is_secret,
     ),
-    _Rule(SensitiveKind.SECRET, _UNQUOTED_SECRET, "REDACTED_SECRET", ("pass", "pwd", "aws_"), _is_secret),
+    _Rule(
+        SensitiveKind.SECRET, _UNQUOTED_SECRET, "REDACTED_SECRET", ("passw", "passphrase", "pwd", "aws_se"), _is_secret
+    ),
     _Rule(
         SensitiveKind.SECRET,
         _PARAMETER,
         "REDACTED_SECRET",
-        ("token=", "key=", "sig", "password=", "secret="),
+        _ASKED,
         _is_secret,
     ),
     # Before the addresses: one behind a name belongs to it.

@@ -4,7 +4,6 @@ from itertools import product
 
 import pytest
 
-from mens_pipeline.corpus.telemetry.authors import AUTHORS
 from mens_pipeline.corpus.telemetry.redaction import SensitiveKind, redact
 from mens_pipeline.language import analyze
 from mens_pipeline_tests.language.examples import golden_programs
@@ -24,6 +23,7 @@ _FORMS = (
     *("// {} wrote this", "// ask {} before you change it", "// idea of {}", "// {}, 2021-04-02", "// cc {}"),
     *("// TODO: {} mends this", "// as {} said: never twice"),
 )
+COMMENTS = [form.format(name) for form, name in product(_FORMS, _NAMES)]
 _LEAST_RECALL = (0.7, 0.95)
 """Of all, and of the first eighteen forms; measured were 0.73 and 0.956."""
 
@@ -101,16 +101,3 @@ def test_a_masked_program_parses() -> None:
 
     assert analyze(redact(source).text).module is not None
     assert "Maria" not in redact(source).text
-
-
-@pytest.mark.parametrize("place", range(len(AUTHORS)))
-def test_a_hint_hides_nothing(place: int) -> None:
-    """Where a pattern finds somebody, its hint is in the text: what is hinted at is all that is searched."""
-    pattern, hint, accepts = AUTHORS[place]
-    for form, name in product(_FORMS, _NAMES):
-        text = form.format(name)
-        found = next((match for match in pattern.finditer(text) if accepts(match)), None)
-        folded = f"\n{text.casefold()}"
-        is_there = any(piece in folded for piece in hint) if isinstance(hint, tuple) else hint.search(folded)
-
-        assert found is None or is_there, text
