@@ -3,6 +3,7 @@
 MensError                     something a person can mend; shown as one message, never as a traceback
 ├── RefusedError              the work was done and its result is not good enough; exit code 1
 ├── ConfigurationError        a setting or configuration file does not hold together
+│   └── DiskError             a disk is full or can only be read; exit code 1
 └── SourceNotFoundError       a file or folder that was asked for is not there
 """
 
@@ -21,6 +22,10 @@ class RefusedError(MensError):
 
 class ConfigurationError(MensError):
     """A setting or a configuration file does not hold together."""
+
+
+class DiskError(ConfigurationError):
+    """A disk is full, or can only be read: what was asked for is right, and can be asked for again."""
 
 
 class SourceNotFoundError(MensError):

@@ -1,5 +1,6 @@
 """The `mens` command."""
 
+import errno
 import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
@@ -22,9 +23,10 @@ from mens_pipeline.cli.terminal import MISUSE, REFUSED, log_line
 from mens_pipeline.cli.test import run_files
 from mens_pipeline.cli.train import train
 from mens_pipeline.cli.upstream import AdvisingGroup, TrainCommand
-from mens_pipeline.errors import MensError, RefusedError
+from mens_pipeline.errors import DiskError, MensError, RefusedError
 from mens_pipeline.jobs.environment import keep_current_folder_out
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.storage.files import disk_error, is_full
 
 _EXTRAS: Final = {
     "train": (
@@ -118,12 +120,17 @@ def main() -> None:
     keep_current_folder_out()
     try:
         app()
-    except RefusedError as error:
+    except (RefusedError, DiskError) as error:
         log_line(f"mens: {error}")
         sys.exit(REFUSED)
     except MensError as error:
         log_line(f"mens: {error}")
         sys.exit(MISUSE)
+    except OSError as error:
+        if not is_full(error) and error.errno != errno.EROFS:
+            raise
+        log_line(f"mens: {disk_error(error, 'a disk', 'Make room or let it be written, and run the same again.')}")
+        sys.exit(REFUSED)
     except ModuleNotFoundError as error:
         extra = next((extra for extra, names in _EXTRAS.items() if error.name in names), None)
         if extra is None:

@@ -23,6 +23,7 @@ from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.models.adapter import ADAPTER, CARD, CONFIGURATION, WEIGHTS
 from mens_pipeline.models.base import find_recorded_base, shapes_in
 from mens_pipeline.models.card import base_name, data_sources, plain
+from mens_pipeline.storage.files import copy_folder
 from mens_pipeline.storage.store import ArtifactStore, digest_of
 
 _HEAD: Final = "base_model.model."
@@ -130,7 +131,7 @@ def plan_push(source: MergeSource, target: Target, data_licence: str | None, sta
         path = promoted.path / name
         if name.startswith((f"{ADAPTER}/", RESULTS)) and (not path.is_file() or digest_of(path) != sha256):
             raise RefusedError(f"{path}: changed since it was promoted. Restore it, or promote again.")
-    shutil.copytree(promoted.path / ADAPTER, staging, dirs_exist_ok=True)
+    copy_folder(promoted.path / ADAPTER, staging)
     shutil.copy2(promoted.path / RESULTS, staging / RESULTS)
     name_as_published(staging / WEIGHTS, find_recorded_base(base))
     (staging / CARD).write_text(card_of_source(source, "adapter", data_licence), encoding="utf-8")

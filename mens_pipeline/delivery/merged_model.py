@@ -27,6 +27,7 @@ from mens_pipeline.jobs.local import refuse_failure
 from mens_pipeline.models.card import base_name
 from mens_pipeline.models.chat import format_of
 from mens_pipeline.models.tokenizer_file import template_in
+from mens_pipeline.storage.files import copy_folder
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.storage.validation import read_document
@@ -95,7 +96,7 @@ def write_merged_model(folder: Path, params: MergeParams) -> dict[str, Any]:
     """
     prepared, run_dir = params.prepared, params.prepared.job.run_dir
     refuse_failure(run_dir, params.launch(prepared.job_path), "merging")
-    shutil.copytree(run_dir / MODEL, folder, dirs_exist_ok=True)
+    copy_folder(run_dir / MODEL, folder)
     shutil.copy2(run_dir / COMPARISONS, folder / COMPARISONS)
     found, figures = compare_written(run_dir, prepared.prompts.tasks)
     report = _report(prepared, found)

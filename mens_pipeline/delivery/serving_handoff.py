@@ -17,6 +17,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import CARD
 from mens_pipeline.models.chat import FormatName, format_of
 from mens_pipeline.models.tokenizer_file import read_tokenizer, template_in
+from mens_pipeline.storage.documents import draft_folder
 from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.stage import DecidedBy, Params, Parent, Stage
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
@@ -162,25 +163,22 @@ def write_folder(delivery: Delivery, folder: Path) -> Path:
     refuse_difference(delivery.merged.path)
     refuse_foreign(folder)
     target = folder.resolve()
-    draft = _draft_of(target)
     try:
-        draft.mkdir()
-        for name in _model_files(delivery.merged):
-            shutil.copy2(delivery.merged.path / name, draft / name)
-        if delivery.gguf is not None:
-            for name in (gguf_report_in(delivery.gguf.path).file_name, GGUF_REPORT):
-                shutil.copy2(delivery.gguf.path / name, draft / name)
-        _write_documents(draft, delivery, ".", ".")
-        # What was there gives way one by one: the folder itself may be the one that somebody works in.
-        target.mkdir(exist_ok=True)
-        for path in target.iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        for path in sorted(draft.iterdir(), key=lambda path: path.name == HANDOFF):
-            path.replace(target / path.name)
+        with draft_folder(target) as draft:
+            for name in _model_files(delivery.merged):
+                shutil.copy2(delivery.merged.path / name, draft / name)
+            if delivery.gguf is not None:
+                for name in (gguf_report_in(delivery.gguf.path).file_name, GGUF_REPORT):
+                    shutil.copy2(delivery.gguf.path / name, draft / name)
+            _write_documents(draft, delivery, ".", ".")
+            # What was there gives way one by one: the folder itself may be the one that somebody works in.
+            target.mkdir(exist_ok=True)
+            for path in target.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            for path in sorted(draft.iterdir(), key=lambda path: path.name == HANDOFF):
+                path.replace(target / path.name)
     except OSError as error:
         raise _unwritable(folder, error) from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return folder / HANDOFF
 
 
@@ -197,17 +195,12 @@ def refuse_foreign(folder: Path) -> None:
     if foreign:
         shown = ", ".join(foreign[:_SHOWN])
         raise RefusedError(f"{folder}: holds what no hand-off wrote ({shown}). {_NAME_ANOTHER}")
-    draft = _draft_of(target)
-    shutil.rmtree(draft, ignore_errors=True)
     try:
-        draft.mkdir(parents=True)
-        draft.rmdir()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with draft_folder(target):
+            pass
     except OSError as error:
         raise _unwritable(folder, error) from error
-
-
-def _draft_of(folder: Path) -> Path:
-    return folder.with_name(f".{folder.name}.part")
 
 
 def _unwritable(folder: Path, error: OSError) -> RefusedError:

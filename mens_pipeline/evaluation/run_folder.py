@@ -10,6 +10,7 @@ from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.storage.files import read_regular
+from mens_pipeline.storage.jsonl import write_text
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
 FILE: Final = "artifacts.json"
@@ -44,7 +45,7 @@ def recall_artifact(run_dir: Path, kind: str, document: str, store: ArtifactStor
 
 
 def _write(run_dir: Path, keys: dict[str, str]) -> None:
-    (run_dir / FILE).write_text(json.dumps(keys, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    write_text(run_dir / FILE, json.dumps(keys, indent=2, sort_keys=True) + "\n")
 
 
 def _keys(run_dir: Path) -> dict[str, str]:

@@ -19,7 +19,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.environment import environment_without_secrets
 from mens_pipeline.jobs.local import python_command
 from mens_pipeline.models.base import HUB, RECORD, Base, describe_base, missing_files, refuse_unfit
-from mens_pipeline.storage.documents import hold_lock
+from mens_pipeline.storage.documents import draft_folder, hold_lock
 from mens_pipeline.storage.jsonl import write_text
 
 DEFAULT_CUDA_MODEL: Final = "Qwen/Qwen3.5-4B"
@@ -193,18 +193,18 @@ def convert(gguf: Path, target: Path) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    draft = target.with_name(f".{target.name}.part")
-    shutil.rmtree(draft, ignore_errors=True)
     model = AutoModelForCausalLM.from_pretrained(
         gguf.parent, gguf_file=gguf.name, dtype=torch.float32, trust_remote_code=False
     )
     # What is saved is no longer quantised, and must not say that it is.
     del model.config.quantization_config
     model.__dict__["hf_quantizer"] = None
-    model.save_pretrained(draft)
-    AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, trust_remote_code=False).save_pretrained(draft)
-    shutil.rmtree(target, ignore_errors=True)
-    draft.replace(target)
+    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, trust_remote_code=False)
+    with draft_folder(target) as draft:
+        model.save_pretrained(draft)
+        tokenizer.save_pretrained(draft)
+        shutil.rmtree(target, ignore_errors=True)
+        draft.replace(target)
 
 
 if __name__ == "__main__":

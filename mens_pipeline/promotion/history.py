@@ -10,13 +10,13 @@ together still fit: who kept them and may write to the store can lay them back.
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.storage.documents import hold_lock
+from mens_pipeline.storage.documents import hold_lock, unwritable
 from mens_pipeline.storage.signing import PRIVATE, Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.storage.validation import Versioned, newer_than_known, problem_in
@@ -183,8 +183,12 @@ def lock_champion(store: ArtifactStore) -> Iterator[Seen]:
         What a change rests on: one that another machine makes meanwhile is noticed when this one is recorded.
     """
     folder = store.root / KIND
-    folder.mkdir(parents=True, exist_ok=True)
-    with hold_lock(folder / _LOCK):
+    with ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(hold_lock(folder / _LOCK))
+        except OSError as error:
+            raise unwritable(error, store.root) from error
         pointer = store.documents.read(KIND, CHAMPION)
         yield Seen(store.documents.read(KIND, HISTORY), pointer)
 

@@ -37,6 +37,7 @@ from mens_pipeline.promotion.receipt import (
     receipt_in,
     verdict_on,
 )
+from mens_pipeline.storage.files import copy_folder
 from mens_pipeline.storage.signing import PRIVATE, add_signature, explain_unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
@@ -263,7 +264,7 @@ def _store(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, ov
         inputs["override_sha256"] = override.sha256
 
     def write(folder: Path) -> dict[str, Any]:
-        shutil.copytree(run / ADAPTER, folder / ADAPTER, symlinks=True)
+        copy_folder(run / ADAPTER, folder / ADAPTER)
         if adapter_digest(folder) != inputs["adapter_sha256"]:
             raise RefusedError(f"{run / ADAPTER}: changed while it was copied. {_ADVICE}")
         # The telemetry is kept for people; no verdict is about it.

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.storage.files import disk_error
 
 if TYPE_CHECKING:
     from mens_pipeline.storage.remote import Remote
 
 
-_DRAFT: Final = re.compile(r"\.draft-[^-]+-[0-9a-f]+")
+_DRAFT: Final = re.compile(r"\.draft-.+-[0-9a-f]+|\..+\.(?:[0-9a-f]{32}|[0-9]{1,7})\.part")
 _YOUNG_SECONDS: Final = 60.0
 """Age from which on a draft that nobody holds is one of a process that was killed."""
 _LOOKED: Final[dict[Path, float]] = {}
@@ -49,13 +50,18 @@ def draft_folder(target: Path) -> Iterator[Path]:
     path.mkdir()
     handle = os.open(path, os.O_RDONLY)
     try:
-        with suppress(OSError):  # on a file system without locks no draft is ever taken for abandoned
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        _remove_abandoned(target.parent)
+        hold_draft(handle, target.parent)
         yield path
     finally:
         os.close(handle)
         shutil.rmtree(path, ignore_errors=True)
+
+
+def hold_draft(handle: int, folder: Path) -> None:
+    """Hold a draft, a folder or file that is open, and remove those beside it that nobody holds any more."""
+    with suppress(OSError):  # on a file system without locks no draft is ever taken for abandoned
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    _remove_abandoned(folder)
 
 
 @contextmanager
@@ -74,11 +80,11 @@ def _remove_abandoned(folder: Path) -> None:
     _LOOKED[folder] = now
     for path in filter(lambda path: _DRAFT.fullmatch(path.name), folder.iterdir()):
         with suppress(OSError):  # held, gone meanwhile, or not ours
-            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if time.time() - os.fstat(handle).st_mtime > _YOUNG_SECONDS:
-                    shutil.rmtree(path)
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
             finally:
                 os.close(handle)
 
@@ -91,8 +97,7 @@ _TRIES: Final = 50
 
 def unwritable(error: OSError, root: Path) -> ConfigurationError:
     """Build the error for a store that cannot be written."""
-    advice = "Set MENS_STORE_ROOT to a folder that you may write and that has room."
-    return ConfigurationError(f"{error.filename2 or error.filename or root}: {error.strerror}. {advice}")
+    return disk_error(error, root, "Set MENS_STORE_ROOT to a folder that you may write and that has room.")
 
 
 class Documents:

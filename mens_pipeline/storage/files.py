@@ -1,12 +1,15 @@
-"""Files that strangers may have written: regular, bounded, and whether a disk is full."""
+"""Files that strangers may have written: regular, bounded; copies of folders, and whether a disk takes them."""
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, Final
+
+from mens_pipeline.errors import ConfigurationError, DiskError
 
 MAX_LINE_BYTES: Final = 1_048_576
 """Of a row; a longer line is none."""
@@ -57,10 +60,34 @@ def placed_lines(content: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
 def is_full(error: OSError) -> bool:
     """Return whether the disk, a quota or a bound on the size of files is used up.
 
-    `EFBIG` counts where it names no file, which is one that was open: a reader of ours raises it with the name of a
-    file that is too large to be read.
+    `EFBIG` counts where it names no file, which is one that was open, or two, of a copy: a reader of ours raises it
+    with the name of a file that is too large to be read.
     """
-    return error.errno in _NO_ROOM or (error.errno == errno.EFBIG and error.filename is None)
+    is_read = error.filename is not None and error.filename2 is None
+    return error.errno in _NO_ROOM or (error.errno == errno.EFBIG and not is_read)
+
+
+def disk_error(error: OSError, place: object, advice: str, *, is_named: bool = False) -> ConfigurationError:
+    """Build the error for a place that cannot be written: a `DiskError` where it is full or can only be read.
+
+    The message names the file that the failure is about, or the place itself where that is what people know.
+    """
+    kind = DiskError if is_full(error) or error.errno == errno.EROFS else ConfigurationError
+    found = place if is_named else error.filename2 or error.filename or place
+    return kind(f"{found}: {error.strerror}. {advice}")
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy a folder file by file, links as links, into one that may be there.
+
+    Unlike `shutil.copytree`, the first failure is raised as it is: that one says of a full disk no number.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    for path in sorted(source.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            copy_folder(path, target / path.name)
+        else:
+            shutil.copy2(path, target / path.name, follow_symlinks=False)
 
 
 def is_out_of_place(path: Path) -> bool:

@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO, Final, TextIO, TypeVar
+from uuid import uuid4
 
 from pydantic import BaseModel, ValidationError
 
-from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
-from mens_pipeline.storage.files import MAX_LINE_BYTES, bounded_lines, is_full, placed_lines
+from mens_pipeline.errors import RefusedError, SourceNotFoundError
+from mens_pipeline.storage.documents import hold_draft
+from mens_pipeline.storage.files import MAX_LINE_BYTES, bounded_lines, disk_error, is_full, placed_lines
 from mens_pipeline.storage.store import digest_of
 from mens_pipeline.storage.validation import Versioned, errors_in, problem_in
 
@@ -60,26 +62,28 @@ def _replacing(path: Path) -> Iterator[TextIO]:
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a temporary file that replaces another one when the block ends without an exception."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.unlink(missing_ok=True)  # of a process with the same id that was killed, or a link laid out for us
         target = temporary.open("xb")
     except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror}. Name a file in a folder you may write.") from error
+        raise disk_error(error, path, "Name a file in a folder you may write.", is_named=True) from error
+    held = os.dup(target.fileno())  # the block may close its file before that takes its place
     try:
+        hold_draft(held, path.parent)
         with target:
             yield target
     except OSError as error:
         if not is_full(error):  # of whatever the block reads
             raise
-        raise ConfigurationError(f"{path}: {error.strerror}. Make room, or name a file elsewhere.") from error
+        raise disk_error(error, path, "Make room, or name a file elsewhere.", is_named=True) from error
     else:
         try:
             temporary.replace(path)
         except OSError as error:
-            raise ConfigurationError(f"{path}: {error.strerror}. Name a file that may be replaced.") from error
+            raise disk_error(error, path, "Name a file that may be replaced.", is_named=True) from error
     finally:
+        os.close(held)
         temporary.unlink(missing_ok=True)
 
 

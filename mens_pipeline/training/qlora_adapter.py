@@ -18,6 +18,7 @@ from mens_pipeline.models.adapter import ADAPTER, CARD, KIND, MANIFEST, METHOD, 
 from mens_pipeline.models.card import data_sources, model_card
 from mens_pipeline.models.chat import format_of
 from mens_pipeline.models.tokenizer_file import template_in
+from mens_pipeline.storage.files import copy_folder
 from mens_pipeline.storage.stage import Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.prepare import PreparedRun, library_versions
@@ -40,7 +41,7 @@ class TrainingParams(Params):
 def write_trained_model(folder: Path, params: TrainingParams) -> dict[str, Any]:
     """Finish a run, and copy its model and documents; the manifest of the training goes to that of the artifact."""
     manifest = params.finish()
-    shutil.copytree(params.run_dir / params.model, folder / params.model)
+    copy_folder(params.run_dir / params.model, folder / params.model)
     for name in (CONTRACT, PREFLIGHT, MANIFEST, FILE):
         shutil.copy2(params.run_dir / name, folder / name)
     return {"training": manifest}

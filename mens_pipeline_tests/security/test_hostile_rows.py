@@ -6,6 +6,7 @@ import sqlite3
 import tracemalloc
 from pathlib import Path
 from typing import BinaryIO
+from uuid import UUID
 
 import pytest
 from pydantic import SecretStr
@@ -163,8 +164,12 @@ def test_a_train_set_with_an_endless_line_is_refused(tmp_path: Path) -> None:
 def test_a_link_in_place_of_a_temporary_file_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a folder that others write to, the name of the file on the way can be foreseen."""
     (tmp_path / "victim").write_text("precious")
-    monkeypatch.setattr("mens_pipeline.storage.jsonl.os.getpid", lambda: 7)
-    (tmp_path / ".out.jsonl.7.part").symlink_to(tmp_path / "victim")
+    monkeypatch.setattr("mens_pipeline.storage.jsonl.uuid4", lambda: UUID(int=7))
+    link = tmp_path / f".out.jsonl.{UUID(int=7).hex}.part"
+    link.symlink_to(tmp_path / "victim")
+    with pytest.raises(ConfigurationError, match=r"out\.jsonl: File exists"):
+        write_text(tmp_path / "out.jsonl", "rows\n")
+    link.unlink()
     write_text(tmp_path / "out.jsonl", "rows\n")
 
     assert (tmp_path / "victim").read_text() == "precious"

@@ -1,17 +1,20 @@
 """JSON lines on disk."""
 
+import fcntl
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs, read_records
-from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
+from mens_pipeline.errors import ConfigurationError, DiskError, RefusedError, SourceNotFoundError
 from mens_pipeline.storage.jsonl import (
     open_placed_rows,
     open_rows,
     read_models,
+    replacing,
     row_at,
     write_digest,
     write_jsonl,
@@ -167,3 +170,52 @@ def test_a_digest_lies_beside_its_file(tmp_path: Path) -> None:
 
     assert digest == hashlib.sha256(b"{}\n").hexdigest()
     assert (tmp_path / "rows.jsonl.sha256").read_text() == f"{digest}  rows.jsonl\n"
+
+
+def test_rests_of_killed_processes_are_removed(tmp_path: Path) -> None:
+    """By whoever writes there next: of this version and of earlier ones; not what is held, young, or a link."""
+    old, held, young, link, foreign = (
+        tmp_path / name
+        for name in (
+            ".records.jsonl.25178.part",
+            f".a.jsonl.{'b' * 32}.part",
+            f".a.jsonl.{'c' * 32}.part",
+            f".a.jsonl.{'d' * 32}.part",
+            ".video.part",
+        )
+    )
+    for path in (old, held, young, foreign):
+        path.write_text("half")
+    link.symlink_to(foreign)
+    for path in (old, held, foreign):
+        os.utime(path, (0, 0))
+    with held.open("rb") as reader:
+        fcntl.flock(reader, fcntl.LOCK_EX)
+        write_text(tmp_path / "a.jsonl", "rows\n")
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        (held.name, young.name, link.name, foreign.name, "a.jsonl")
+    )
+
+
+def test_two_writers_of_one_process_number_keep_their_files(tmp_path: Path) -> None:
+    """As in two pods that share a volume: each writes into a file of its own, and the later one stays."""
+    path = tmp_path / "a.txt"
+    with replacing(path) as first:
+        first.write(b"first")
+        with replacing(path) as second:
+            second.write(b"second")
+        first.flush()
+        assert path.read_bytes() == b"second"
+
+    assert path.read_bytes() == b"first"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_a_disk_error(tmp_path: Path) -> None:
+    """The command ends with 1, not as for a mistake: the same may be asked again."""
+    (tmp_path / "a.txt").write_text("old")
+    with full_after(1000), pytest.raises(DiskError, match=r"a\.txt: File too large\. Make room"):
+        write_text(tmp_path / "a.txt", "x" * 5000)
+
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.txt", "old")]
