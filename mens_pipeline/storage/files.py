@@ -67,6 +67,21 @@ def is_full(error: OSError) -> bool:
     return error.errno in _NO_ROOM or (error.errno == errno.EFBIG and not is_read)
 
 
+_LITTLE_SHARE: Final = 0.1
+_LITTLE_BYTES: Final = 5_000_000_000
+
+
+def find_little_room(*places: Path) -> str | None:
+    """Return a warning about the first disk that is nearly full: less than a tenth of it and 5 GB are free."""
+    for place in places:
+        there = next((path for path in (place, *place.parents) if path.exists()), Path())
+        total, _, free = shutil.disk_usage(there)
+        if free < min(_LITTLE_SHARE * total, _LITTLE_BYTES):
+            advice = "Make room: `mens store prune` shows what the store may lose."
+            return f"{place}: {free / 1e9:.1f} GB of {total / 1e9:.1f} GB are free. {advice}"
+    return None
+
+
 def disk_error(error: OSError, place: object, advice: str, *, is_named: bool = False) -> ConfigurationError:
     """Build the error for a place that cannot be written: a `DiskError` where it is full or can only be read.
 

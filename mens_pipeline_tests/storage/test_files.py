@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.storage.files import is_out_of_place, open_regular, read_regular
+from mens_pipeline.errors import ConfigurationError, DiskError
+from mens_pipeline.storage.files import (
+    copy_folder,
+    disk_error,
+    find_little_room,
+    is_full,
+    is_out_of_place,
+    open_regular,
+    read_regular,
+)
+from mens_pipeline_tests.corpus.full_disk import full_after
 
 
 def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
@@ -43,3 +53,49 @@ def test_what_is_gone_is_not_out_of_place(tmp_path: Path) -> None:
     assert not is_out_of_place(tmp_path / "none")
     assert not is_out_of_place(tmp_path)
     assert is_out_of_place(Path("/dev/null"))
+
+
+def test_a_disk_that_is_nearly_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the first place that is; a folder that is not there yet is asked by its parent."""
+    asked: list[Path] = []
+
+    def usage(place: Path) -> tuple[int, int, int]:
+        asked.append(place)
+        return (100_000_000_000, 0, 4_000_000_000 if len(asked) > 1 else 6_000_000_000)
+
+    monkeypatch.setattr("mens_pipeline.storage.files.shutil.disk_usage", usage)
+    problem = find_little_room(tmp_path, tmp_path / "new" / "home")
+
+    assert problem is not None
+    assert problem.startswith(f"{tmp_path / 'new' / 'home'}: 4.0 GB of 100.0 GB are free. Make room: ")
+    assert asked == [tmp_path, tmp_path]
+    asked.clear()
+    assert find_little_room(tmp_path) is None
+
+
+def test_a_copy_of_a_folder_says_why_it_failed(tmp_path: Path) -> None:
+    """With number and file; links stay links, and what is there already stays."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "deep").mkdir(parents=True)
+    (source / "deep" / "a").write_text("a" * 2000)
+    (source / "link").symlink_to("deep/a")
+    target.mkdir()
+    (target / "old").write_text("old")
+    with full_after(1000), pytest.raises(OSError, match="File too large") as failed:
+        copy_folder(source, target)
+    assert is_full(failed.value)
+    copy_folder(source, target)
+
+    assert (target / "deep" / "a").read_text() == "a" * 2000
+    assert (target / "link").is_symlink()
+    assert (target / "old").read_text() == "old"
+
+
+def test_what_stands_in_the_way_is_no_full_disk(tmp_path: Path) -> None:
+    """A mistake of the user stays one; a disk that can only be read is none."""
+    read_only = OSError(errno.EROFS, "Read-only file system", "a")
+
+    assert type(disk_error(OSError(errno.EACCES, "Permission denied", "a"), tmp_path, "Do.")) is ConfigurationError
+    assert str(disk_error(read_only, tmp_path, "Do.")) == "a: Read-only file system. Do."
+    assert isinstance(disk_error(read_only, tmp_path, "Do."), DiskError)
+    assert str(disk_error(read_only, "file", "Do.", is_named=True)) == "file: Read-only file system. Do."

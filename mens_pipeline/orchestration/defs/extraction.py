@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 from typing import Any, Final
 
 import dagster as dg
@@ -29,6 +30,7 @@ from mens_pipeline.orchestration.metadata import bar_chart, declare_asset, table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, Telemetry, VoxWorkspace, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, PIPELINE_CONFIG, load_settings
+from mens_pipeline.storage.files import find_little_room
 from mens_pipeline.storage.store import Artifact, ArtifactRef
 
 _MOST_ROWS: Final = 50
@@ -46,10 +48,13 @@ def workspace_snapshot(
     """Pin by hash what is read: programs, pages, commit, and the newest rows of the telemetry table if there is one.
 
     The corpus is extracted from exactly this, or not at all. What has not changed is not parsed again. In a run that
-    trains, its choices are resolved first: a mistake in them shows before anything is made.
+    trains, its choices are resolved first: a mistake in them shows before anything is made. A disk that is nearly full
+    is a warning.
     """
     if _TRAINED in context.job_def.asset_layer.executable_asset_keys:
         choices_of(context, compute.resolve())
+    if problem := find_little_room(store.open().root, Path(context.instance.root_directory)):
+        context.log.warning(problem)
     query = telemetry.query()
     snapshot, reused = SNAPSHOT_STAGE.build(
         store.open(), SnapshotParams.of(workspace.folder(), query, contents=workspace.contents)

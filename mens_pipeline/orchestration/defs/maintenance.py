@@ -13,7 +13,7 @@ from pydantic import Field
 from mens_pipeline.delivery.retention import Plan, load_retention, prune
 from mens_pipeline.orchestration.metadata import table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
-from mens_pipeline.settings import RETENTION
+from mens_pipeline.settings import RETENTION, load_settings
 
 _FINISHED: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _DAY: Final = 86_400
@@ -146,16 +146,24 @@ def maintenance() -> None:
     run_retention()
 
 
-weekly_maintenance = dg.ScheduleDefinition(
-    name="weekly_maintenance",
-    job=maintenance,
-    cron_schedule="0 2 * * 0",
-    execution_timezone="UTC",
-    run_config=dg.RunConfig(ops={name: RetentionConfig(apply=True) for name in ("store_retention", "run_retention")}),
-    tags={"mens/job": "maintenance"},
-    default_status=dg.DefaultScheduleStatus.STOPPED,
-    description="Removes what config/retention.yaml deletes. Off until a person has read a dry run and switches it on.",
-)
+@dg.definitions
+def upkeep() -> dg.Definitions:
+    """Define the job and its schedule, which is on from the start in production: an unattended disk fills."""
+    is_production = load_settings().environment == "prod"
+    weekly = dg.ScheduleDefinition(
+        name="weekly_maintenance",
+        job=maintenance,
+        cron_schedule="0 2 * * 0",
+        execution_timezone="UTC",
+        run_config=dg.RunConfig(
+            ops={name: RetentionConfig(apply=True) for name in ("store_retention", "run_retention")}
+        ),
+        tags={"mens/job": "maintenance"},
+        default_status=dg.DefaultScheduleStatus.RUNNING if is_production else dg.DefaultScheduleStatus.STOPPED,
+        description="Removes what config/retention.yaml deletes. On from the start in production, else a person reads "
+        "a dry run and switches it on.",
+    )
+    return dg.Definitions(jobs=[maintenance], schedules=[weekly])
 
 
 def _row(run: OldRun) -> dict[str, Any]:

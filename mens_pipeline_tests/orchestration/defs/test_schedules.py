@@ -61,14 +61,14 @@ def test_the_week_removes_what_the_plan_lets_go(repository: dg.RepositoryDefinit
 
 @pytest.mark.parametrize(("environment", "is_on"), [("dev", False), ("prod", True)])
 def test_only_production_runs_by_itself(monkeypatch: pytest.MonkeyPatch, environment: str, *, is_on: bool) -> None:
-    """Nobody's laptop trains at night; removal and large copies wait for a person everywhere."""
+    """Nobody's laptop trains or removes anything at night; large copies wait for a person everywhere."""
     monkeypatch.setenv("MENS_ENV", environment)
     repository = defs().get_repository_def()
     by_default = {schedule.name: schedule.default_status.value for schedule in repository.schedule_defs}
     sensors = {sensor.name: sensor.default_status.value for sensor in repository.sensor_defs}
 
     state = "RUNNING" if is_on else "STOPPED"
-    assert by_default == {"nightly": state, "weekly_maintenance": "STOPPED"}
+    assert by_default == {"nightly": state, "weekly_maintenance": state}
     assert sensors.pop("champion_changed") == "STOPPED"
     assert set(sensors.values()) == {state}
 
