@@ -86,8 +86,8 @@ def extract(
         "output_sha256": digest,
     }
     write_report(report, {**counts, "drops": [asdict(drop) for drop in drops]})
-    lines_told = [*_extraction_lines(accounts, written, output), *_redaction_lines(redacted)]
-    show(counts, lines_told, as_json=as_json)
+    shown_lines = [*_extraction_lines(accounts, written, output), *_redaction_lines(redacted)]
+    show(counts, shown_lines, as_json=as_json)
 
 
 def _extraction_lines(accounts: dict[Unit, Account[DropReason]], written: int, output: Path) -> Iterator[str]:

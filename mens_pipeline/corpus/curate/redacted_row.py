@@ -55,8 +55,8 @@ def redact_row(row: Row, policy: RedactionPolicy) -> RedactedRow[Row]:
             if redacted.counts and (name != "tests" or not _DRAWN.issuperset(redacted.counts)):
                 counts.update(redacted.counts)
                 changes[name] = redacted.text.removeprefix(mark)
-        if isinstance(row, ExtractedRecord) and row.metadata != (told := _without_secrets(row.metadata, counts)):
-            changes["metadata"] = told
+        if isinstance(row, ExtractedRecord) and row.metadata != (cleaned := _without_secrets(row.metadata, counts)):
+            changes["metadata"] = cleaned
     if not changes:
         return RedactedRow(row, counts)
     if "text" in changes:
@@ -69,13 +69,13 @@ def redact_row(row: Row, policy: RedactionPolicy) -> RedactedRow[Row]:
 
 def _without_secrets(metadata: Mapping[str, JsonValue], counts: Counter[SensitiveKind]) -> dict[str, JsonValue]:
     """Replace each value of a header that tells something, read as a comment, so that `author: ...` counts as one."""
-    told: dict[str, JsonValue] = {}
+    cleaned: dict[str, JsonValue] = {}
     for key, value in metadata.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         found = redact(f"// {key}: {text}").counts
         counts.update(found)
-        told[key] = "REDACTED" if found else value
-    return told
+        cleaned[key] = "REDACTED" if found else value
+    return cleaned
 
 
 def _shape(row: ExtractedRecord | TrainingPair) -> str | None:
