@@ -1,6 +1,7 @@
 """The `mens` command."""
 
 import errno
+import sqlite3
 import sys
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
@@ -25,7 +26,7 @@ from mens_pipeline.cli.train import train
 from mens_pipeline.cli.upstream import AdvisingGroup, TrainCommand
 from mens_pipeline.errors import DiskError, MensError, RefusedError
 from mens_pipeline.jobs.environment import keep_current_folder_out
-from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.settings import PROJECT_ROOT, load_settings
 from mens_pipeline.storage.files import disk_error, is_full
 
 _EXTRAS: Final = {
@@ -43,6 +44,11 @@ _EXTRAS: Final = {
     "serve": ("fastapi", "prometheus_client", "uvicorn"),
 }
 """Extra of the package -> what it installs, and only some commands need."""
+
+_SQLITE_DISK: Final = (
+    *("database or disk is full", "attempt to write a readonly database", "disk I/O error"),
+    "unable to open database file",
+)
 
 app = typer.Typer(
     name="mens",
@@ -126,11 +132,6 @@ def main() -> None:
     except MensError as error:
         log_line(f"mens: {error}")
         sys.exit(MISUSE)
-    except OSError as error:
-        if not is_full(error) and error.errno != errno.EROFS:
-            raise
-        log_line(f"mens: {disk_error(error, 'a disk', 'Make room or let it be written, and run the same again.')}")
-        sys.exit(REFUSED)
     except ModuleNotFoundError as error:
         extra = next((extra for extra, names in _EXTRAS.items() if error.name in names), None)
         if extra is None:
@@ -140,3 +141,26 @@ def main() -> None:
         what = f'-c constraints.txt -e ".[{extra}]"' if is_checkout else f'"mens-pipeline[{extra}]"'
         log_line(f"mens: {error.name}: not installed. Run: pip install {what}")
         sys.exit(MISUSE)
+    except Exception as error:
+        problem = _disk_problem(error)
+        if problem is None:
+            raise
+        log_line(f"mens: {problem}")
+        sys.exit(REFUSED)
+
+
+def _disk_problem(error: BaseException | None) -> str | None:
+    """Return why a disk did not take what was written, where that is what an error is about, or what it came of.
+
+    SQLite, whose words SQLAlchemy passes on, names no number and no file; the database is that of Dagster.
+    """
+    while error is not None:
+        if isinstance(error, OSError) and (is_full(error) or error.errno == errno.EROFS):
+            return str(disk_error(error, "a disk", "Make room or let it be written, and run the same again."))
+        if isinstance(getattr(error, "orig", error), sqlite3.OperationalError):
+            words = next((words for words in _SQLITE_DISK if words in str(error)), None)
+            if words is not None:
+                home = load_settings().dagster_home
+                return f"{home}: {words}. Make room there, or set DAGSTER_HOME to a disk that has some, and run again."
+        error = error.__cause__ or error.__context__
+    return None

@@ -97,6 +97,18 @@ def test_a_verdict_that_finds_no_room_is_a_line(tmp_path: Path) -> None:
     assert _state(store) == before
 
 
+def test_a_home_without_room_is_a_line(tmp_path: Path) -> None:
+    """The database of Dagster cannot be made: the words of SQLite, the folder, and nothing of SQLAlchemy."""
+    variables = {**_environment(tmp_path), "MENS_NUM_WORKERS": "1"}
+    with full_after(20 * _KILOBYTE):
+        done = run_main("run", "--no-train", folder=tmp_path, variables=variables)
+
+    assert done.returncode == 1
+    assert f"mens: {tmp_path / 'dagster'}: " in done.stderr
+    assert "sqlalche" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def _can_mount() -> bool:
     command = ["unshare", "-m", "true"]
     return shutil.which("unshare") is not None and subprocess.run(command, check=False).returncode == 0
