@@ -67,8 +67,10 @@ def extract(
 
     def lines() -> Iterator[str]:
         yield from carried.lines
-        commit, how = commit_of(folder), {"workspace": workspace, "redaction": redaction}
-        for outcome in extract_workspace(folder, commit, workers=workers, **how):
+        outcomes = extract_workspace(
+            folder, commit_of(folder), workers=workers, workspace=workspace, redaction=redaction
+        )
+        for outcome in outcomes:
             outcome.count(accounts)
             redacted.update(outcome.redacted)
             drops.extend(outcome.drops)
