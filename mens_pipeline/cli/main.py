@@ -112,7 +112,13 @@ def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer's form of an op
 def _options(
     *,
     _version: Annotated[
-        bool, typer.Option("--version", help="Print the version, of a checkout with its commit, and exit.", is_eager=True, callback=_print_version)
+        bool,
+        typer.Option(
+            "--version",
+            help="Print the version, of a checkout with its commit, and exit.",
+            is_eager=True,
+            callback=_print_version,
+        ),
     ] = False,
 ) -> None:
     pass
