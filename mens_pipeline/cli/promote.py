@@ -114,7 +114,7 @@ def promote(
     from mens_pipeline.delivery.trackers import track_champion
     from mens_pipeline.orchestration.instance import report_champion
     from mens_pipeline.promotion import promote as promotion
-    from mens_pipeline.promotion.history import history_of, sign_history
+    from mens_pipeline.promotion.history import champion_key, history_of, sign_history
     from mens_pipeline.promotion.ledger import sign_ledger
     from mens_pipeline.promotion.receipt import read_override
 
@@ -122,13 +122,14 @@ def promote(
     store = open_store(settings)
     if history or sign:
         events = sign_history(store) if sign else history_of(store)
-        if not events:
+        if not events and not champion_key(store):
             log_line("no adapter was promoted yet")
         for event in events:
             print_line(f"{_when(event.timestamp_unix)}  {event.action:<8}  {event.key[:12]}  {event.reason}")
         for tried in sign_ledger(store) if sign else ():
             about = f"attempt {tried.attempt} on {len(tried.files)} files"
             print_line(f"{_when(tried.timestamp_unix)}  try       {tried.adapter_sha256[:12]}  {about}")
+        champion_key(store)  # what is lost of the history is said behind what is left of it
         return
     if rollback:
         done = promotion.roll_back(store, now=int(time.time()), reason=reason)

@@ -13,6 +13,7 @@ from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.evaluate import (
+    EarlierChampion,
     Evaluation,
     evaluate_completions,
     local_report,
@@ -237,12 +238,16 @@ class EvaluationParams(Params):
     Attributes:
         completions: Name of a model -> its completions, those of each round.
         champion: Key of the adapter that is in use.
+        earlier: Champions before it.
         first: The generations of the first round.
     """
 
     completions: dict[str, tuple[Parent, ...]]
     progress: Progress
     champion: str | None
+    earlier: Annotated[
+        tuple[EarlierChampion, ...], DecidedBy(lambda some: [(one.key, one.promoted_unix) for one in some])
+    ]
     whole_suite: Annotated[Examination, DecidedBy(attrgetter("digests"))]
     first: Helper[Generations]
     manifest: Helper[TrainingManifest]
@@ -270,6 +275,7 @@ def write_eval_results(folder: Path, params: EvaluationParams) -> dict[str, Any]
         adapter.job.decoding,
         params.progress,
         champion=(params.champion, params.first["champion"].adapter_sha256) if params.champion is not None else None,
+        earlier=params.earlier,
         num_too_long=whole_suite.num_too_long,
         num_tests_dropped=whole_suite.num_tests_dropped,
         few_shot=whole_suite.few_shot,
@@ -293,12 +299,13 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
     launch: Callable[[PreparedGeneration], int],
     *,
     champion: str | None,
+    earlier: tuple[EarlierChampion, ...],
     progress: Progress,
 ) -> tuple[Artifact, bool]:
     """Let all models write and score what they wrote; the same evaluation, unchanged in the store, is reused.
 
     `generations` are those of each round; together they are asked what the eval suite asks. `champion` is the key of
-    the adapter in use; `launch` runs a generation process and returns its exit code.
+    the adapter in use, `earlier` are champions before it; `launch` runs a generation process and returns its exit code.
 
     Returns:
         The evaluation, and whether it was reused.
@@ -316,6 +323,7 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
         completions=completions,
         progress=progress,
         champion=champion,
+        earlier=earlier,
         whole_suite=whole_suite,
         first=first,
         manifest=manifest,

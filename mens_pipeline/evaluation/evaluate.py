@@ -11,6 +11,7 @@ from mens_pipeline.evaluation.judge import judge, prepend_given, run_hidden_test
 from mens_pipeline.evaluation.results import (
     CategoryStats,
     ChampionComparison,
+    EarlierComparison,
     EvalResults,
     FallbackComparison,
     FewShotComparison,
@@ -48,6 +49,22 @@ class Evaluation:
     results: EvalResults
 
 
+@dataclass(frozen=True, slots=True)
+class EarlierChampion:
+    """An adapter that was in use before the champion.
+
+    Attributes:
+        key: Of the promoted adapter in the store.
+        promoted_unix: When it was last promoted, in seconds since 1970.
+        scores: Prompt and reference -> the score of its first completion, written freely.
+    """
+
+    key: str
+    adapter_sha256: str
+    promoted_unix: int
+    scores: Mapping[tuple[str, str], Score]
+
+
 def evaluate_completions(  # noqa: PLR0913 - all that the figures are made from
     tasks: Sequence[Task],
     completions: Mapping[str, Sequence[Completion]],
@@ -56,6 +73,7 @@ def evaluate_completions(  # noqa: PLR0913 - all that the figures are made from
     progress: Progress,
     *,
     champion: tuple[str, str] | None = None,
+    earlier: Sequence[EarlierChampion] = (),
     num_too_long: int = 0,
     num_tests_dropped: int = 0,
     few_shot: FewShot | None = None,
@@ -73,6 +91,7 @@ def evaluate_completions(  # noqa: PLR0913 - all that the figures are made from
         decoding: How completions were drawn.
         progress: The part of the eval suite that was asked.
         champion: Key of the adapter in use, and the SHA-256 of its weights; None without one.
+        earlier: Champions before that one, asked under the same decoding.
         num_too_long: Tasks that are left out because not even their reference fits.
         num_tests_dropped: Tasks whose hidden tests were dropped.
         few_shot: What the base was asked with examples in its prompt.
@@ -116,6 +135,7 @@ def evaluate_completions(  # noqa: PLR0913 - all that the figures are made from
             base_tasks, evaluated_base, [evaluated for evaluated in evaluated_adapter if evaluated.task in of_base]
         ),
         champion=_champion(tasks, *champion, completions["champion"], evaluated_adapter) if champion else None,
+        earlier=_earlier(tasks, earlier, evaluated_adapter),
         few_shot=_few_shot(few_shot, evaluated_few_shot, evaluated_adapter) if few_shot is not None else None,
         fallback=_fallback(tasks, evaluated_adapter, served, second) if has_fallback else None,
         best_of=best_of(tasks, as_served(of_adapter), served),
@@ -136,6 +156,36 @@ def _champion(
         scores=scores_of_model(tasks, evaluated),
         **_differences(tasks, evaluated, adapter),
     )
+
+
+def _earlier(
+    tasks: Sequence[Task], champions: Sequence[EarlierChampion], adapter: Iterable[Score]
+) -> EarlierComparison | None:
+    """Compare with the best of the earlier champions, over the prompts that it was asked as well.
+
+    What it wrote is scored again: a front end or a hidden test that became stricter is no decline.
+    """
+    first = {score.task: score for score in adapter if score.sample == 0}
+
+    def shared(champion: EarlierChampion) -> list[tuple[Task, Score]]:
+        found = ((task, champion.scores.get((task.prompt, task.reference))) for task in tasks)
+        return [(task, score) for task, score in found if score is not None]
+
+    def drop_since(champion: EarlierChampion) -> float:
+        pairs = [(score, first[task.id]) for task, score in shared(champion)]
+        return sum(then.parses + then.passed - now.parses - now.passed for then, now in pairs) / len(pairs)
+
+    comparable = [champion for champion in champions if shared(champion)]
+    if not comparable:
+        return None
+    best = max(comparable, key=drop_since)
+    asked = [task for task, _ in shared(best)]
+    completions = [
+        Completion(task=task.id, sample=0, text=score.program, num_tokens=score.num_tokens, stopped=score.stopped)
+        for task, score in shared(best)
+    ]
+    compared = _champion(asked, best.key, best.adapter_sha256, completions, [first[task.id] for task in asked])
+    return EarlierComparison(**dict(compared), promoted_unix=best.promoted_unix, num_champions=len(comparable))
 
 
 def _few_shot(asked: FewShot, evaluated: Sequence[Score], adapter: Iterable[Score]) -> FewShotComparison:

@@ -63,6 +63,7 @@ class Progress(Document):
     try_sha256: str | None = Field(
         default=None, description="Of the try as the ledger of its store counts it; null in documents of before."
     )
+    store_id: str | None = Field(default=None, description="Of that store, as the ledger names it; null likewise.")
 
     @model_validator(mode="after")
     def _is_within_plan(self) -> Self:
@@ -85,6 +86,13 @@ class ChampionComparison(Comparison):
 
     key: str = Field(description="Of the promoted adapter in the store.")
     adapter_sha256: str = Field(min_length=64, max_length=64)
+
+
+class EarlierComparison(ChampionComparison):
+    """The best of the champions before, over the prompts that it was asked as well; what it wrote is scored again."""
+
+    promoted_unix: int = Field(ge=0, description="When it was last promoted, in seconds since 1970.")
+    num_champions: int = Field(ge=1, description="Earlier champions that have prompts in common with the adapter.")
 
 
 class FewShotComparison(Comparison):
@@ -162,6 +170,9 @@ class EvalResults(Document, Versioned):
     pass_difference: Paired
     test_difference: Paired = Field(description="Over the prompts that have hidden tests.")
     champion: ChampionComparison | None = Field(description="Null when there was none.")
+    earlier: EarlierComparison | None = Field(
+        default=None, description="Null where none was promoted before the champion, or none was asked the same."
+    )
     few_shot: FewShotComparison | None = Field(description="Null when it was not asked.")
     fallback: FallbackComparison | None = Field(description="Null when it was not asked.")
     best_of: BestOf | None = Field(default=None, description="Of the adapter as served; null with one sample.")

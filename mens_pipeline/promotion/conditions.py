@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from operator import eq
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mens_pipeline.evaluation.results import RESULTS, EvalResults
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.models.adapter import MANIFEST
+from mens_pipeline.promotion.ledger import explain_lost
 from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.promotion.receipt import Receipt, digest_of_thresholds, ordinal
 
@@ -21,6 +22,13 @@ _FLAGS: Final = {
     "names": "names",
 }
 """Field of `Decoding` -> what people call it, with the option of `mens eval-local`."""
+
+
+class Counted(NamedTuple):
+    """Number of an evaluation on its eval suite, None where the ledger does not count it; and the id of the store."""
+
+    attempt: int | None
+    store_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +46,7 @@ class Conditions:
         champion: Key of the adapter that it is compared with; None for none.
         copied_results: Of the figures beside the verdict.
         manifest: Of the training manifest; None where it is missing.
-        attempt: Number of the evaluation on its eval suite; None where the ledger does not count it.
+        counted: How the ledger counts the evaluation; None for a verdict on figures that could not be read.
         base: Of the base model; None where the manifest does not tell.
     """
 
@@ -55,7 +63,7 @@ class Conditions:
     manifest: str | None = None
     copied_results: str | None = None
     base: str | None = None
-    attempt: int | None = None
+    counted: Counted | None = None
 
 
 def conditions_of(receipt: Receipt, results: EvalResults | None) -> Conditions:
@@ -74,7 +82,7 @@ def conditions_of(receipt: Receipt, results: EvalResults | None) -> Conditions:
         benchmark=subject.benchmark_sha256 if subject is not None else None,
         decoding=results.decoding if results is not None else None,
         base=subject.base_sha256 if subject is not None else None,
-        attempt=results.progress.attempt if results is not None else None,
+        counted=Counted(results.progress.attempt, results.progress.store_id) if results is not None else None,
     )
 
 
@@ -128,11 +136,12 @@ def _other_decoding(then: Decoding, now: Decoding) -> str:
     return f"It answered in another way than config/evaluation.yaml says: {changes}; evaluate again."
 
 
-def _other_attempt(then: int, now: int | None) -> str:
-    if now is None:
-        found = "knows no such evaluation: it was made in another store or by an earlier version"
+def _other_attempt(then: Counted, now: Counted) -> str:
+    if now.attempt is None or then.attempt is None:
+        found = explain_lost(then.store_id, now.store_id)
     else:
-        found = f"counts it as the {ordinal(now)} evaluation on its eval suite, it was judged as the {ordinal(then)}"
+        judged = f"it was judged as the {ordinal(then.attempt)}"
+        found = f"counts it as the {ordinal(now.attempt)} evaluation on its eval suite, {judged}"
     return f"The ledger of this store {found}; evaluate again here."
 
 
@@ -154,6 +163,6 @@ _OF_SUBJECT: Final[tuple[_Row, ...]] = (
     ("benchmark", _is_unknown_or_equal, "The benchmark is not the one it was judged by; evaluate again."),
     ("decoding", lambda then, now: not (then and now and _changes(then, now)), _other_decoding),
     ("base", eq, "The verdict is about base {then}, the run was trained on {now}; evaluate again."),
-    ("attempt", lambda then, now: then is None or then == now, _other_attempt),
+    ("counted", lambda then, now: then is None or then.attempt == now.attempt, _other_attempt),
 )
 """Likewise, of figures that could be read."""

@@ -4,13 +4,14 @@ A document that is missing or malformed fails the gates that read it; no gate is
 """
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import floor, log10
 from typing import Any, Final, NamedTuple
 
-from mens_pipeline.evaluation.results import RESULTS, EvalResults
+from mens_pipeline.evaluation.results import RESULTS, ChampionComparison, EvalResults
 from mens_pipeline.evaluation.statistics import Paired, Rate, p_text, smallest_drop
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.models.adapter import MANIFEST
@@ -244,16 +245,36 @@ def _regression(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     if champion is None or champion.key != inputs.champion_key:
         seen = champion.key[:12] if champion else "none"
         raise _UnreadableError(f"compares with champion {seen}, the champion is {inputs.champion_key[:12]}")
-    differences = (champion.parse_difference, champion.pass_difference)
-    if not all(difference.num_tasks for difference in differences):
+    if not (champion.parse_difference.num_tasks and champion.pass_difference.num_tasks):
         raise _UnreadableError(f"champion {inputs.champion_key[:12]} was compared on no task")
-    worst = min(differences, key=lambda found: found.p_value if found.difference < 0 else 1.0)
+    worst = _worst_of(champion)
     is_worse = worst.difference < 0 and worst.p_value < required
     message = (
         f"{100 * worst.difference:+.1f} points against the champion on {worst.num_tasks} tasks "
         f"({p_text(worst.p_value)}), a drop counts below p = {required}; {_visible(worst, required)}"
     )
     return Measured(not is_worse, worst.p_value, required, message)
+
+
+def _decline(inputs: GateInputs, thresholds: Thresholds) -> Measured:
+    earlier, required = _results(inputs).earlier, thresholds.max_decline_p
+    if earlier is None:
+        return Measured(GateStatus.PASSED, None, None, "no champion before the one in use was asked the same")
+    worst = _worst_of(earlier)
+    is_worse = worst.difference < 0 and worst.p_value < required
+    message = (
+        f"{'down' if worst.difference < 0 else 'up'} {abs(100 * worst.difference):.1f} points since the champion of "
+        f"{time.strftime('%Y-%m-%d', time.gmtime(earlier.promoted_unix))} ({earlier.key[:12]}), the best of "
+        f"{earlier.num_champions} before the one in use, on {worst.num_tasks} tasks that both were asked "
+        f"({p_text(worst.p_value)}), a drop counts below p = {required}; {_visible(worst, required)}"
+    )
+    return Measured(not is_worse, worst.p_value, required, message)
+
+
+def _worst_of(champion: ChampionComparison) -> Paired:
+    """Return how it compares in what parses, or in what passes: the drop that chance gives less often."""
+    differences = (champion.parse_difference, champion.pass_difference)
+    return min(differences, key=lambda found: found.p_value if found.difference < 0 else 1.0)
 
 
 def _visible(difference: Paired, p_value: float) -> str:
@@ -342,6 +363,7 @@ GATES: Final[dict[GateName, Gate]] = {
     GateName.GAIN_OVER_BASE: Gate("Better than the base", RESULTS, _gain_over_base),
     GateName.TEST_GAIN: Gate("Passes more hidden tests than the base", RESULTS, _test_gain),
     GateName.REGRESSION: Gate("No worse than the champion", RESULTS, _regression),
+    GateName.DECLINE: Gate("No slow decline", RESULTS, _decline),
     GateName.ANTI_STUB: Gate("Few stubs", RESULTS, _anti_stub),
     GateName.STOP_RATE: Gate("Completions end", RESULTS, _stop_rate),
     GateName.INFILL_PARSES: Gate("All that is served at a cursor stands", RESULTS, _on_results(infill_parses)),

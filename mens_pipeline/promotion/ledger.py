@@ -2,10 +2,14 @@
 
 With a key every line is signed together with the line before it, and a last line seals the end. So a line that is
 removed, changed, forged or cut off is noticed; an older copy of the whole ledger still fits.
+
+Every line names the store that it was written in, so that what was tried in a copy of a store is told from what an
+older ledger has lost.
 """
 
 import hashlib
 import json
+import secrets
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -25,6 +29,8 @@ _SIGNED: Final = (
     "Restore it from a backup: without it nobody knows how often adapters were tried. Where the key is new, `mens "
     "promote --sign-history` prints the ledger and signs it as it stands."
 )
+_HALF: Final = 16
+"""Digits of the id of a store that say where it began, and of those that say where it lies."""
 _SAME_SHARE: Final = 0.5
 """Share of the files of the smaller of two eval suites from which on they count as one: a workspace that grows, or a
 suite of a part of its files, does not begin to count again."""
@@ -73,6 +79,10 @@ class Try(Versioned):
 class LedgerEntry(Try):
     """A line of `ledger.jsonl`."""
 
+    store_id: str | None = Field(
+        default=None,
+        description="Of the store: 16 digits that its copies share, and 16 of the place where it lies; null likewise.",
+    )
     timestamp_unix: int = Field(ge=0)
     attempt: int = Field(
         ge=1, description="Tries on this eval suite since it last promoted an adapter, this one included."
@@ -86,12 +96,12 @@ class _Seal(Strict):
     signature: str = Field(description="Of the line before it, which is the last one.")
 
 
-def record_try(store: ArtifactStore, tried: Try, *, now: int) -> int:
+def record_try(store: ArtifactStore, tried: Try, *, now: int) -> LedgerEntry:
     """Count a try, once; `now` is in seconds since 1970.
 
     Returns:
-        The number of this try on its eval suite since it last promoted an adapter that is still trusted, from 1; that
-        of the first time if the very same was tried before.
+        Its line, with the number of this try on its eval suite since it last promoted an adapter that is still trusted,
+        from 1; that of the first time if the very same was tried before.
 
     Raises:
         RefusedError: A line of the ledger is none, or the ledger has changed since it was signed.
@@ -104,26 +114,48 @@ def record_try(store: ArtifactStore, tried: Try, *, now: int) -> int:
         if any(entry.sha256 == tried.sha256 for entry in entries):
             return content
         attempt = _attempt([entry for entry in entries if tried.is_of_same_eval_suite(entry)], trusted)
-        entry = LedgerEntry(**tried.model_dump(), timestamp_unix=now, attempt=attempt)
+        entry = LedgerEntry(
+            **tried.model_dump(), timestamp_unix=now, attempt=attempt, store_id=_store_id(entries, store)
+        )
         return _document([*lines, _line(entry, lines, store.signing)], store.signing)
 
     if store.signing is not None and not store.documents.read(FOLDER, LEDGER) and _was_evaluated(store):
         message = "it is missing, and evaluations or champions rest on what was tried"
         raise RefusedError(f"{store.documents.place(FOLDER, LEDGER)}: {message}. {_SIGNED}")
     store.documents.amend(FOLDER, LEDGER, add_try)
-    attempt = attempt_of(store, tried.sha256)
-    assert attempt is not None, "it was just counted"  # noqa: S101 - our own impossibility
-    return attempt
+    entry, _ = find_try(store, tried.sha256)
+    assert entry is not None, "it was just counted"  # noqa: S101 - our own impossibility
+    return entry
 
 
-def attempt_of(store: ArtifactStore, try_sha256: str | None) -> int | None:
-    """Return the number under which a try stands in the ledger of a store; None where it does not.
+def _store_id(entries: Sequence[LedgerEntry], store: ArtifactStore) -> str:
+    """Return the id of a store: that of the line before, unless the store was copied or restored elsewhere since."""
+    before = entries[-1].store_id if entries else None
+    origin = before[:_HALF] if before is not None else secrets.token_hex(_HALF // 2)
+    # A folder keeps its inode when it is renamed or mounted elsewhere, and a copy has another.
+    place = store.remote.url if store.remote is not None else store.root.stat().st_ino
+    return origin + hashlib.sha256(f"{origin} {place}".encode()).hexdigest()[:_HALF]
+
+
+def explain_lost(evaluated_in: str | None, store_id: str | None) -> str:
+    """Say why a ledger, by the id of its store, does not count what was evaluated in a store of some id."""
+    if evaluated_in is None or store_id is None:
+        return "knows no such evaluation: it was made in another store or by an earlier version"
+    if evaluated_in == store_id:
+        return "has lost this evaluation, which was made here: an older ledger was laid back, restore the newest one or"
+    is_copy = evaluated_in[:_HALF] == store_id[:_HALF]
+    return f"knows no such evaluation: it was made in {'a copy of this' if is_copy else 'another'} store"
+
+
+def find_try(store: ArtifactStore, try_sha256: str | None) -> tuple[LedgerEntry | None, str | None]:
+    """Return the line of a try in the ledger of a store, None where it has none, and the id in the newest line.
 
     Raises:
         RefusedError: A line of the ledger is none, or the ledger has changed since it was signed.
     """
     entries = _lines(store.documents.read(FOLDER, LEDGER), store)[1]
-    return next((entry.attempt for entry in entries if entry.sha256 == try_sha256), None)
+    found = next((entry for entry in entries if entry.sha256 == try_sha256), None)
+    return found, entries[-1].store_id if entries else None
 
 
 def _was_evaluated(store: ArtifactStore) -> bool:

@@ -31,6 +31,7 @@ class GateName(StrEnum):
     GAIN_OVER_BASE = "gain_over_base"
     TEST_GAIN = "test_gain"
     REGRESSION = "regression"
+    DECLINE = "decline"
     ANTI_STUB = "anti_stub"
     STOP_RATE = "stop_rate"
     INFILL_PARSES = "infill_parses"
@@ -111,6 +112,15 @@ class Thresholds(Strict, Renamed):
         gt=0,
         lt=0.5,
         description="A drop against the champion, or a gain over the base, counts when chance gives it less often.",
+    )
+    max_decline_p: float = Field(
+        default=0.02,
+        gt=0,
+        lt=0.5,
+        description="A drop against the best of the champions before counts when chance gives it less often.",
+    )
+    decline_promotions: int = Field(
+        default=10, ge=0, description="Champions before the one in use that an adapter is compared with; 0: none."
     )
     warn_only: tuple[GateName, ...] = Field(description="Gates that warn and do not block.")
 

@@ -10,7 +10,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS, EvalResults
 from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, TrainingManifest, adapter_digest
-from mens_pipeline.promotion.conditions import Conditions, conditions_of, differences
+from mens_pipeline.promotion.conditions import Conditions, Counted, conditions_of, differences
 from mens_pipeline.promotion.history import (
     KIND,
     HistoryEvent,
@@ -23,7 +23,7 @@ from mens_pipeline.promotion.history import (
     record,
     usable_before,
 )
-from mens_pipeline.promotion.ledger import attempt_of
+from mens_pipeline.promotion.ledger import find_try
 from mens_pipeline.promotion.policy import GateName, GateStatus
 from mens_pipeline.promotion.receipt import (
     OVERRIDE,
@@ -108,8 +108,10 @@ def _evaluated_adapter(receipt: Receipt) -> str:
 
 
 def _evidence(receipt: Receipt) -> str:
-    """Format policy, attempt and parse rate that an adapter was evaluated with."""
-    return f"policy {receipt.policy}, {receipt.tried}, {gate_of(receipt, GateName.PARSE_RATE).message}"
+    """Format policy, attempt and parse rate that an adapter was evaluated with, and how it compares with before."""
+    decline = gate_of(receipt, GateName.DECLINE)
+    since = f"; {decline.message.partition(', a drop')[0]}" if decline.measured is not None else ""
+    return f"policy {receipt.policy}, {receipt.tried}, {gate_of(receipt, GateName.PARSE_RATE).message}{since}"
 
 
 def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
@@ -191,6 +193,7 @@ def _complete(  # noqa: PLR0913, PLR0917 - all that a verdict rests on
     """Return the present conditions with those of this adapter: what a verdict on it would rest on here and now."""
     manifest = run / MANIFEST
     baseline = baseline_of(store, then.adapter) if then.adapter is not None else None
+    entry, store_id = find_try(store, results.progress.try_sha256 if results is not None else None)
     return replace(
         present,
         policy=then.policy,
@@ -199,7 +202,7 @@ def _complete(  # noqa: PLR0913, PLR0917 - all that a verdict rests on
         manifest=digest_of(manifest) if manifest.is_file() else None,
         copied_results=digest_of(gate.path / RESULTS),
         base=_base_sha256(gate.path / MANIFEST),
-        attempt=attempt_of(store, results.progress.try_sha256) if results is not None else None,
+        counted=Counted(entry.attempt if entry is not None else None, store_id),
     )
 
 

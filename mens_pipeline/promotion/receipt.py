@@ -233,6 +233,8 @@ class Remedy(StrEnum):
     """What the gate names has to be changed first."""
 
 
+_MEASURE_A_CHANCE: Final = (GateName.REGRESSION, GateName.DECLINE)
+
 _NOT_BY_TRAINING: Final = {
     GateName.TRUNCATION: Remedy.PRESET,
     GateName.COMPLETED_SHARE: Remedy.SETTING,  # what cannot be asked makes an eval suite small as well
@@ -277,7 +279,7 @@ def cause_of(gates: Sequence[GateOutcome], manifest: TrainingManifest) -> Cause 
 def _is_near(gate: GateOutcome) -> bool:
     if gate.status is GateStatus.UNDECIDED:
         return True
-    if gate.measured is None or gate.required is None or gate.name is GateName.REGRESSION:  # which measures a chance
+    if gate.measured is None or gate.required is None or gate.name in _MEASURE_A_CHANCE:
         return False
     return abs(gate.measured - gate.required) <= _NEAR
 

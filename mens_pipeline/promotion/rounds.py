@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,15 +13,22 @@ from mens_pipeline.evaluation.eval_results import (
     build_eval_results,
     prepare_generations,
 )
-from mens_pipeline.evaluation.results import RESULTS, EvalResults, Progress
+from mens_pipeline.evaluation.evaluate import EarlierChampion
+from mens_pipeline.evaluation.results import KIND as EVALUATION
+from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults, Progress, ScoredCompletion
 from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, generate_all
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.promotion.gate import GateInputs, measure_all
-from mens_pipeline.promotion.history import baseline_of
+from mens_pipeline.promotion.history import KIND as PROMOTED
+from mens_pipeline.promotion.history import HistoryEvent, adapter_sha256_of, baseline_of, find_withdrawn, history_of
 from mens_pipeline.promotion.ledger import Try, record_try
 from mens_pipeline.promotion.policy import GateName, GateStatus, Reserve, Thresholds
-from mens_pipeline.promotion.receipt import results_in
+from mens_pipeline.promotion.receipt import KIND as GATE
+from mens_pipeline.promotion.receipt import read_results, results_in
+from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline.storage.signing import explain_unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
 
 _LEAST_SHARE: Final = 0.2
@@ -65,6 +72,8 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
     rounds = rounds_of(eval_suite.tasks, demands.thresholds)
     asked: list[Generations] = []
     champions: set[str | None] = set()
+    most = demands.thresholds.decline_promotions
+    earlier = tuple(_earlier_champions(store, adapter.digest, conditions.decoding, most, log_line))
     while True:
         number = len(asked) + 1
         part = replace(eval_suite, tasks=rounds[number - 1])
@@ -81,17 +90,19 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
         own = {name: one for name, one in asked[-1].items() if one.model == "adapter" and "champion" not in name}
         generate_all(own, store, launch)
         tried = _try_of(asked[0]["adapter"], eval_suite, demands.thresholds)
+        counted = record_try(store, tried, now=now)
         reserve = [task for later in rounds[number:] for task in later]
         progress = Progress(
-            attempt=record_try(store, tried, now=now),
+            attempt=counted.attempt,
             round=number,
             num_rounds=len(rounds),
             num_reserve=len(reserve),
             try_sha256=tried.sha256,
+            store_id=counted.store_id,
         )
         so_far = replace(eval_suite, tasks=tuple(task for earlier in rounds[:number] for task in earlier))
         evaluation, reused = build_eval_results(
-            so_far, asked, adapter.manifest, store, launch, champion=champion, progress=progress
+            so_far, asked, adapter.manifest, store, launch, champion=champion, earlier=earlier, progress=progress
         )
         results = results_in(evaluation.path)
         gates = undecided_gates(results, demands, reserve)
@@ -103,6 +114,50 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
             f"{names} cannot tell yet: round {number + 1} of {len(rounds)} asks {len(rounds[number])} more prompts "
             f"from {files} files"
         )
+
+
+def _earlier_champions(
+    store: ArtifactStore, adapter_sha256: str, decoding: Decoding, most: int, log_line: Callable[[str], None]
+) -> Iterator[EarlierChampion]:
+    """Yield the champions promoted last before the baseline of an adapter, with what their evaluations found.
+
+    Those that a rollback withdrew are passed over, as are those that were asked in another way.
+    """
+    baseline, passed_over = baseline_of(store, adapter_sha256), {adapter_sha256, *find_withdrawn(store)}
+    if baseline is not None:
+        passed_over.add(adapter_sha256_of(baseline))
+    newest: dict[str, HistoryEvent] = {}
+    for event in reversed(history_of(store)):
+        if event.action != "rollback" and event.adapter_sha256 not in passed_over:
+            newest.setdefault(event.adapter_sha256, event)
+    for event in [*newest.values()][:most]:
+        evaluation = _evaluation_of(store, event.key)
+        if evaluation is None or evaluation.find_changed() or explain_unsigned(evaluation, store):
+            log_line(f"champion {event.key[:12]} is not compared with: its evaluation is gone or was changed")
+            continue
+        results = read_results(evaluation.path / RESULTS)
+        if results is not None and _same_way(results.decoding, decoding):
+            found = read_models(evaluation.path / SCORED_COMPLETIONS, ScoredCompletion)
+            scores = {
+                (one.prompt, one.reference): one.score
+                for one in found
+                if one.model == "adapter" and one.score.sample == 0
+            }
+            yield EarlierChampion(event.key, event.adapter_sha256, event.timestamp_unix, scores)
+
+
+def _evaluation_of(store: ArtifactStore, key: str) -> Artifact | None:
+    """Return the evaluation that a promoted adapter rests on, if all is still there."""
+    found = store.get(PROMOTED, key)
+    for kind in (GATE, EVALUATION):
+        refs = [parent for parent in found.parents if parent.kind == kind] if found is not None else []
+        found = store.get(kind, refs[0].key) if refs else None
+    return found
+
+
+def _same_way(first: Decoding, second: Decoding) -> bool:
+    """Return whether completions were drawn alike; how many at once decides nothing that counts here."""
+    return first.model_copy(update={"batch_tokens": second.batch_tokens}) == second
 
 
 def _try_of(adapter: PreparedGeneration, eval_suite: Examination, thresholds: Thresholds) -> Try:

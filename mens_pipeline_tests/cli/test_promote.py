@@ -253,3 +253,14 @@ def test_a_verdict_whose_manifest_names_no_documents_is_none(run: _Run) -> None:
     assert list(reasons_against(emptied, run.folder, run.store, PRESENT)) == [
         "Tampered with since it was written: gate_receipt.json, eval_results.json, report.html; run the gate again."
     ]
+
+
+def test_the_history_of_a_store_that_lost_it_says_so(run: _Run) -> None:
+    """What is left of it is printed first; "not promoted yet" is for a store of which that is true."""
+    assert "no adapter was promoted yet" in _invoke("promote", run, "--history").stderr
+    assert _invoke("promote", run).exit_code == 0
+    (run.store.root / "promoted_adapter" / "history.jsonl").unlink()
+
+    lost = refusal(_invoke("promote", run, "--history"))
+    assert "history.jsonl: nothing about" in lost
+    assert "restore it from a backup" in lost

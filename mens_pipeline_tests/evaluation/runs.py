@@ -165,8 +165,15 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
     adapter = (*_completions(num_good), *(second if decoding.syntax is Syntax.FALLBACK else ()))
     completions = {"base": _completions(0), "adapter": adapter, "champion": _completions(num_good_of_champion)}
     tried = tried_by(sha256, decoding)
-    attempt = record_try(store, tried, now=NOW)
-    progress = Progress(attempt=attempt, round=1, num_rounds=1, num_reserve=0, try_sha256=tried.sha256)
+    counted = record_try(store, tried, now=NOW)
+    progress = Progress(
+        attempt=counted.attempt,
+        round=1,
+        num_rounds=1,
+        num_reserve=0,
+        try_sha256=tried.sha256,
+        store_id=counted.store_id,
+    )
     evaluation = evaluate_completions(tasks(), completions, subject, decoding, progress, champion=champion)
 
     def write(folder: Path) -> dict[str, Any]:
@@ -174,7 +181,7 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
         return {"name": "eval-gate-abc1234"}
 
     inputs = {"adapter": sha256, "good": num_good, "champion": baseline.key if baseline is not None else None}
-    inputs["decoding"] = decoding.model_dump()
+    inputs |= {"decoding": decoding.model_dump(), "store": counted.store_id}
     return store.build(KIND, *add_signature(store, KIND, inputs, write))[0]
 
 

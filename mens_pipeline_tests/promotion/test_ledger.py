@@ -10,7 +10,7 @@ import pytest
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.inference.generation import Decoding, ForeignEngine
 from mens_pipeline.models.adapter import adapter_digest
-from mens_pipeline.promotion.ledger import FOLDER, LEDGER, Try, attempt_of, record_try, sign_ledger
+from mens_pipeline.promotion.ledger import FOLDER, LEDGER, Try, find_try, record_try, sign_ledger
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.signing import Signing
@@ -37,7 +37,7 @@ def _changed(**changes: Any) -> Try:
 
 
 def _recorded(store: ArtifactStore, *tries: Try) -> list[int]:
-    return [record_try(store, tried, now=NOW) for tried in tries]
+    return [record_try(store, tried, now=NOW).attempt for tried in tries]
 
 
 def _lines(store: ArtifactStore) -> list[str]:
@@ -47,8 +47,9 @@ def _lines(store: ArtifactStore) -> list[str]:
 def test_every_adapter_on_an_exam_is_a_try(store: ArtifactStore) -> None:
     """They are counted in the order of their first evaluation, and the count outlives the process."""
     assert _recorded(store, _try("a"), _try("b"), _try("c")) == [1, 2, 3]
-    assert _recorded(ArtifactStore(store.root), _try("d")) == [4]
-    assert len(_lines(store)) == 4
+    store.root.rename(moved := store.root.with_name("moved"))
+    assert _recorded(ArtifactStore(moved), _try("d")) == [4]
+    assert len({json.loads(line)["store_id"] for line in (moved / FOLDER / LEDGER).read_text().splitlines()}) == 1
 
 
 def test_the_same_again_is_no_new_try(store: ArtifactStore) -> None:
@@ -100,12 +101,12 @@ def test_a_line_of_an_earlier_version_counts_and_is_no_try_of_today(store: Artif
     _recorded(store, _try("a"))
     path = store.root / FOLDER / LEDGER
     entry = json.loads(path.read_text())
-    for added in ("format_version", "rows_sha256", "device", "engine"):
+    for added in ("format_version", "rows_sha256", "device", "engine", "store_id"):
         del entry[added]
     path.write_text(json.dumps(entry) + "\n")
 
     assert _recorded(store, _try("a"), _try("b")) == [2, 3]
-    assert attempt_of(store, None) is None
+    assert find_try(store, None)[0] is None
 
 
 def test_a_ledger_of_a_newer_version_asks_for_an_upgrade(store: ArtifactStore) -> None:
@@ -187,8 +188,10 @@ def test_machines_that_share_a_bucket_count_tries_together(tmp_path: Path, store
     tries = [_try(name) for name in "abc"]
     stores = [ArtifactStore(tmp_path / name, Remote(store_url)) for name in "abc"]
 
-    assert [record_try(store, tried, now=NOW) for store, tried in zip(stores, tries, strict=True)] == [1, 2, 3]
-    assert record_try(stores[2], tries[0], now=NOW) == 1
+    assert [_recorded(store, tried) for store, tried in zip(stores, tries, strict=True)] == [[1], [2], [3]]
+    assert _recorded(stores[2], tries[0]) == [1]
+    assert len({find_try(store, None)[1] for store in stores}) == 1
+    assert record_try(stores[1], _try("d"), now=NOW).store_id == find_try(stores[0], tries[0].sha256)[1]
 
 
 _SIGNING = Signing.of("5b" * 32, None)

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.inference.generation import Decoding, Syntax
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, adapter_digest
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.history import champion_key, history_of
-from mens_pipeline.promotion.ledger import LEDGER, Try, record_try
+from mens_pipeline.promotion.ledger import FOLDER, LEDGER, Try, record_try
 from mens_pipeline.promotion.receipt import PAGE
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import (
@@ -116,14 +117,38 @@ def test_an_evaluation_of_a_copy_of_the_store_does_not_count(run: Path, tmp_path
     """There, without the ledger, it is the first on its eval suite; laid back, this store knows nothing of it."""
     copy = ArtifactStore(tmp_path / "copy")
     gate = verdict_of(run, copy)
-    shutil.copytree(copy.root, store.root, ignore=shutil.ignore_patterns(LEDGER))
+    record_try(store, _of_exam("1" * 64, "0" * 64), now=NOW)
+    shutil.copytree(copy.root, store.root, ignore=shutil.ignore_patterns(LEDGER), dirs_exist_ok=True)
     laid_back = store.get(gate.kind, gate.key)
     assert laid_back is not None
 
-    with pytest.raises(RefusedError, match=r"ledger of this store knows no such evaluation.*; evaluate again here\."):
+    with pytest.raises(
+        RefusedError, match=r"ledger of this store knows no such evaluation: .* another store; evaluate again here\."
+    ):
         promote(laid_back, run, store, PRESENT, now=NOW)
     assert champion_key(store) is None
     assert promoted(run, store) == champion_key(store), "evaluated again, it counts"
+
+
+@pytest.mark.threat("M13")
+def test_a_copy_of_the_store_is_told_from_an_older_ledger(run: Path, tmp_path: Path, store: ArtifactStore) -> None:
+    """What was tried beside this store is evaluated again; what its ledger lost is restored."""
+    record_try(store, _of_exam("1" * 64, "0" * 64), now=NOW)
+    older = (store.root / FOLDER / LEDGER).read_bytes()
+    shutil.copytree(store.root, tmp_path / "copy")
+    copied = verdict_of(run, ArtifactStore(tmp_path / "copy"))
+    for kind in (EVALUATION, copied.kind):
+        shutil.copytree(
+            tmp_path / "copy" / kind, store.root / kind, dirs_exist_ok=True, ignore=shutil.ignore_patterns(LEDGER)
+        )
+
+    with pytest.raises(RefusedError, match="knows no such evaluation: it was made in a copy of this store; evaluate"):
+        promote(copied, run, store, PRESENT, now=NOW)
+    own = verdict_of(run, store)
+    (store.root / FOLDER / LEDGER).write_bytes(older)
+    with pytest.raises(RefusedError, match="has lost this evaluation, which was made here: an older ledger was laid b"):
+        promote(own, run, store, PRESENT, now=NOW)
+    assert champion_key(store) is None
 
 
 @pytest.mark.threat("M13")
