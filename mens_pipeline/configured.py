@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.errors import ConfigurationError, how_to_install
 from mens_pipeline.settings import EVALUATION, GATE_POLICY, Settings
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
     try:
         from mens_pipeline.storage.remote import Remote  # noqa: PLC0415 - of an extra
     except ModuleNotFoundError as error:
-        raise ConfigurationError(f"MENS_STORE_URL: no {error.name} here. Install the extra `cluster`.") from error
+        raise ConfigurationError(f"MENS_STORE_URL: {error.name}: not installed. {how_to_install('cluster')}") from error
     return ArtifactStore(folder, Remote(settings.store_url), signing)
 
 

@@ -9,6 +9,7 @@ MensError                     something a person can mend; shown as one message,
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Final
 
 
@@ -30,6 +31,13 @@ class DiskError(ConfigurationError):
 
 class SourceNotFoundError(MensError):
     """A file or folder that was asked for is not there."""
+
+
+def how_to_install(extra: str) -> str:
+    """Return the command that installs an extra of this package, as in a checkout or as elsewhere."""
+    is_checkout = (Path(__file__).parents[1] / "constraints.txt").exists()
+    what = f'-c constraints.txt -e ".[{extra}]"' if is_checkout else f'"mens-pipeline[{extra}]"'
+    return f"Run: pip install {what}"
 
 
 _SHORTEST_BEGINNING: Final = 3

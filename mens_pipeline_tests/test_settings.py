@@ -212,7 +212,9 @@ def test_a_store_that_machines_share_is_asked_for_by_its_url(
 
     monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.delitem(sys.modules, "mens_pipeline.storage.remote")
-    with pytest.raises(ConfigurationError, match=r"MENS_STORE_URL: no obstore here\. Install the extra `cluster`"):
+    with pytest.raises(
+        ConfigurationError, match=r"MENS_STORE_URL: obstore: not installed\. Run: pip install .*\[cluster\]"
+    ):
         open_store(load_settings())
     monkeypatch.setenv("MENS_STORE_URL", "/srv/store")
     with pytest.raises(ConfigurationError, match="MENS_STORE_URL: String should match pattern"):

@@ -82,9 +82,10 @@ def _reply(line: bytes, number: int, default: Mode, *, with_semantics: bool) -> 
     mode = request.get("mode", default)
     if not isinstance(source, str):
         return _report_malformed(identity, number, "has no text in `source`")
-    if mode not in tuple(Mode):
-        return _report_malformed(identity, number, f"has mode {mode!r}; write source, script or ui")
-    analysis = analyze(source, Mode(mode))
+    if mode not in tuple(ModeOption):
+        return _report_malformed(identity, number, f"has mode {mode!r}; write auto, source, script or ui")
+    # There is no name to go by, so `auto` leaves it to --mode.
+    analysis = analyze(source, default if mode == ModeOption.AUTO else Mode(mode))
     reply = {"id": identity, **verdict_record(analysis)}
     if with_semantics and analysis.module is not None:
         reply["semantic"] = semantic_records(semantic_diagnostics(analysis.module, source))

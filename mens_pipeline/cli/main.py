@@ -24,7 +24,7 @@ from mens_pipeline.cli.terminal import MISUSE, REFUSED, log_line
 from mens_pipeline.cli.test import run_files
 from mens_pipeline.cli.train import train
 from mens_pipeline.cli.upstream import AdvisingGroup, TrainCommand
-from mens_pipeline.errors import DiskError, MensError, RefusedError
+from mens_pipeline.errors import DiskError, MensError, RefusedError, how_to_install
 from mens_pipeline.jobs.environment import keep_current_folder_out
 from mens_pipeline.settings import PROJECT_ROOT, load_settings
 from mens_pipeline.storage.files import disk_error, is_full
@@ -142,10 +142,7 @@ def main() -> None:
         extra = next((extra for extra, names in _EXTRAS.items() if error.name in names), None)
         if extra is None:
             raise
-
-        is_checkout = (PROJECT_ROOT / "constraints.txt").exists()
-        what = f'-c constraints.txt -e ".[{extra}]"' if is_checkout else f'"mens-pipeline[{extra}]"'
-        log_line(f"mens: {error.name}: not installed. Run: pip install {what}")
+        log_line(f"mens: {error.name}: not installed. {how_to_install(extra)}")
         sys.exit(MISUSE)
     except Exception as error:
         problem = _disk_problem(error)

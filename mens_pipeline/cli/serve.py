@@ -10,7 +10,7 @@ from mens_pipeline.cli.options import Options, option, switch, take_options
 from mens_pipeline.cli.progress import choose_device
 from mens_pipeline.cli.terminal import log_line
 from mens_pipeline.configured import open_store
-from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.errors import ConfigurationError, how_to_install
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.jobs.device import Device, DeviceChoice, exclusive
 from mens_pipeline.jobs.environment import go_offline
@@ -104,7 +104,7 @@ def serve(options: ServeOptions) -> None:
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        raise ConfigurationError(f'{", ".join(missing)}: not installed. Run: pip install -e ".[serve,train]"')
+        raise ConfigurationError(f"{', '.join(missing)}: not installed. {how_to_install('serve,train')}")
     named = {
         "--run-dir": options.run_dir is not None,
         "--model": options.model is not None,

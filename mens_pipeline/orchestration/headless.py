@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from html import unescape
 from pathlib import Path
 from time import perf_counter
@@ -15,7 +16,13 @@ from uuid import uuid4
 import dagster as dg
 from dagster._core.definitions.repository_definition import SINGLETON_REPOSITORY_NAME
 from dagster._core.events import RunFailureReason
+from dagster._core.remote_origin import (
+    ManagedGrpcPythonEnvCodeLocationOrigin,
+    RemoteJobOrigin,
+    RemoteRepositoryOrigin,
+)
 from dagster._core.storage.tags import CODE_LOCATION_TAG, REPOSITORY_LABEL_TAG
+from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.launchers import HEADLESS, JOB_TAG
@@ -71,6 +78,13 @@ _SHOWN: Final = {
     JOB_TAG: HEADLESS,
 }
 """Tags by which the UI shows a run beside those that it started itself: on its first page, and with its job."""
+
+
+def _origin_of(job_name: str) -> RemoteJobOrigin:
+    """Return the origin that a run of a job has which the UI started itself."""
+    target = LoadableTargetOrigin(module_name="mens_pipeline.definitions", working_directory=".")
+    place = ManagedGrpcPythonEnvCodeLocationOrigin(loadable_target_origin=target, location_name=_LOCATION)
+    return RemoteJobOrigin(RemoteRepositoryOrigin(place, SINGLETON_REPOSITORY_NAME), job_name)
 
 
 @contextmanager
@@ -161,6 +175,9 @@ def run_graph(
     home = settings.dagster_home
     with open_instance(home, is_headless=True) as instance, at_work(home, run_id):
         fail_abandoned(home, instance)
+        # `execute_in_process` passes no origin on; without one the timeline and the sensors of alerts see no run.
+        origin = _origin_of(job_name)
+        instance.create_run_for_job = partial(instance.create_run_for_job, remote_job_origin=origin)  # type: ignore[method-assign]
         result = job.execute_in_process(
             instance=instance,
             run_id=run_id,
@@ -175,7 +192,7 @@ def run_graph(
             run = instance.get_run_by_id(run_id)
             if run is not None and run.status is not dg.DagsterRunStatus.CANCELED:
                 instance.report_run_canceled(run, "It was interrupted where it was started.")
-        elif not success:  # the sensors of alerts see runs of a server alone
+        elif not success:  # perhaps no daemon runs, whose sensors would tell of it
             reasons = "; ".join(reasons_of(result.get_step_failure_events()))
             logging.getLogger(PROGRESS_LOGGER).error("run %s of %s failed: %s", run_id, job_name, reasons)
         checks = tuple(_outcome(evaluation) for evaluation in result.get_asset_check_evaluations())

@@ -298,7 +298,7 @@ class Completions:
         candidates = [Candidate(result.text, result.likelihood or 0.0) for result in ordered]
         return replace(
             ordered[await run_in_threadpool(self._place_of_best, candidates)],
-            num_tokens=sum(result.num_tokens for result in ordered),
+            num_computed=sum(result.num_computed for result in ordered),
             prompt_seconds=max(result.prompt_seconds for result in ordered),
             seconds=max(result.seconds for result in ordered),
             best_of=len(ordered),

@@ -118,32 +118,37 @@ class GenerationResult:
     Attributes:
         text: The text of all its pieces.
         reason: `stop`: the model ended its turn, or a stop text came. `length`: the limit was reached.
-        num_tokens: Tokens generated, the end of the turn included.
+        num_tokens: Tokens of what is sent, the end of the turn included.
+        num_computed: Tokens that were generated for it, those of tries that are not sent among them.
         prompt_seconds: From its start until its first token.
         seconds: From its first token to its last.
         is_constrained: Whether the parser constrained its tokens.
         likelihood: Mean log-probability of its tokens; None where neither a choice nor a threshold asks for it.
         best_of: Of how many completions it was chosen; the figures are then those of all of them.
         withheld: Why its text is not sent; None where it is.
+        cut: Why it was ended from outside: it repeated itself, or time was over; None where it was not.
     """
 
     text: str
     tokens: tuple[Token, ...]
     reason: Literal["stop", "length"]
     num_tokens: int
+    num_computed: int
     prompt_seconds: float
     seconds: float
     is_constrained: bool
     likelihood: float | None = None
     best_of: int = 1
     withheld: Withheld | None = None
+    cut: Literal["repetition", "timeout"] | None = None
 
     @property
     def details(self) -> dict[str, Any]:
-        """Fields that are not part of any client's format: the decoding, and how or why not it was chosen."""
+        """Fields of no client's format: the decoding, how it was chosen, and why it was cut or is not sent."""
         decoding = "constrained" if self.is_constrained else "free"
         chosen = {"best_of": self.best_of} if self.best_of > 1 else {}
-        return {"decoding": decoding, **chosen, **({} if self.withheld is None else {"withheld": self.withheld})}
+        ended = {"withheld": self.withheld, "cut": self.cut}
+        return {"decoding": decoding, **chosen, **{name: why for name, why in ended.items() if why is not None}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ class InfillResponse:
 
     def format_nothing(self) -> dict[str, Any]:
         """Return the response to a client that wants no tokens: it only announces what it will ask for."""
-        return self.format("", GenerationResult("", (), "length", 0, 0.0, 0.0, is_constrained=False))
+        return self.format("", GenerationResult("", (), "length", 0, 0, 0.0, 0.0, is_constrained=False))
 
     async def format_stream(self, completions: Completions) -> AsyncIterator[bytes]:
         """Yield the response as server-sent events."""

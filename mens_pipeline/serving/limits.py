@@ -134,6 +134,10 @@ class Access:
     host_names: frozenset[str] | None
 
 
+_USUAL_PORTS: Final = frozenset({80, 443})
+"""Which of the two a page is of, who calls a proxy in front of this server does not say."""
+
+
 class AccessControl:
     """Middleware that refuses requests without the right host name, origin or token."""
 
@@ -159,13 +163,13 @@ def check_access(headers: Mapping[str, str], path: str, access: Access) -> None:
         RequestRefusedError: One of them is wrong.
     """
     called = headers.get("host", "")
-    host = _name_in(f"//{called}")
+    host, port = _place_of(f"//{called}")
     if access.host_names is not None and host not in access.host_names:
         # A page may have its own name lead here (DNS rebinding); its requests then carry that name.
         message = f"The host `{called[:100]}` is not this machine. Ask for http://localhost."
         raise RequestRefusedError(403, message, code="host_not_allowed")
     origin = headers.get("origin")
-    if origin is not None and (_name_in(origin) is None or _name_in(origin) != host):
+    if origin is not None and (host is None or _place_of(origin) != (host, port)):
         message = f"Pages of `{origin[:100]}` may not ask. Ask from a program."
         raise RequestRefusedError(403, message, code="origin_not_allowed")
     if access.token is not None and path not in OPEN_PATHS and not _is_token(headers, access.token):
@@ -173,12 +177,14 @@ def check_access(headers: Mapping[str, str], path: str, access: Access) -> None:
         raise RequestRefusedError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
 
-def _name_in(url: str) -> str | None:
+def _place_of(url: str) -> tuple[str | None, int | None]:
+    """Return host name and port of a URL, the port None where it is the usual one of the web; no name for a bad one."""
     try:
         parts = urlsplit(url)
+        port = parts.port
     except ValueError:
-        return None
-    return parts.hostname if parts.username is None else None
+        return None, None
+    return parts.hostname if parts.username is None else None, None if port in _USUAL_PORTS else port
 
 
 def _is_token(headers: Mapping[str, str], token: SecretStr) -> bool:
@@ -236,6 +242,7 @@ class _QueueCollector(Collector):
         tokens = CounterMetricFamily("mens_tokens", "Tokens of prompts read and of completions written.", labels=["of"])
         tokens.add_metric(["prompt"], totals.prompt_tokens)
         tokens.add_metric(["completion"], totals.completion_tokens)
+        tokens.add_metric(["computed"], totals.computed_tokens)
         yield tokens
         ended = CounterMetricFamily("mens_completions", "Completions that ended.", labels=["decoding", "reason"])
         for (decoding, reason), number in sorted(totals.ended.copy().items()):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mens_pipeline.delivery.gguf_model import refuse_unsupported
-from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.errors import ConfigurationError, how_to_install
 from mens_pipeline.inference.engine import Slot
 from mens_pipeline.models.base import configuration_of
 from mens_pipeline.serving.queue import Loaded
@@ -51,7 +51,7 @@ def with_llama_cpp(served: ServedModel, cache: Path) -> ServedModel:
     """
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
-        raise ConfigurationError(f'--engine {NAME}: {", ".join(missing)} not installed. Run: pip install -e ".[llama]"')
+        raise ConfigurationError(f"--engine {NAME}: {', '.join(missing)}: not installed. {how_to_install('llama')}")
     if served.evaluated.device != "cpu":
         raise ConfigurationError(f"--engine {NAME}: computes on the CPU here. Add --device cpu, or leave --engine out.")
     refuse_unsupported(served.evaluated.base_path)

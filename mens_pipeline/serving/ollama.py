@@ -190,6 +190,7 @@ class OllamaResponse:
             "prompt_eval_count": self._num_prompt,
             "prompt_eval_duration": int(result.prompt_seconds * _NANOSECONDS),
             "eval_count": result.num_tokens,
+            "computed_count": result.num_computed,
             "eval_duration": int(result.seconds * _NANOSECONDS),
         }
 

@@ -262,30 +262,31 @@ class _Response(ABC):
     def format_whole(self, results: Sequence[GenerationResult]) -> dict[str, Any]:
         """Return the whole response as one document."""
         choices = [self._choice(number, result) for number, result in enumerate(results)]
-        num_written = sum(result.num_tokens for result in results)
-        return {**self._head, "object": self._kind, "choices": choices, "usage": self._usage(num_written)}
+        return {**self._head, "object": self._kind, "choices": choices, "usage": self._usage(results)}
 
     async def format_stream(self, completions: Completions, *, has_usage: bool) -> AsyncIterator[bytes]:
         """Yield the response as server-sent events."""
         head = {**self._head, "object": self._kind_of_chunk}
         extra = self._open_usage if has_usage else {}
-        num_written = 0
+        results = list[GenerationResult]()
         for choice in self._openings():
             yield _format_event({**head, "choices": [choice], **extra})
         try:
             async for number, event in completions.events():
-                num_written += event.num_tokens if isinstance(event, GenerationResult) else 0
+                results += [event] if isinstance(event, GenerationResult) else []
                 yield _format_event({**head, "choices": [self._chunk(number, event)], **extra})
         except RequestRefusedError as error:
             yield _format_event(error.document(self._path))
             return
         if has_usage:
-            yield _format_event({**head, "choices": [], "usage": self._usage(num_written)})
+            yield _format_event({**head, "choices": [], "usage": self._usage(results)})
         yield format_sse_event(data_str="[DONE]")
 
-    def _usage(self, num_written: int) -> dict[str, int]:
-        read = len(self._request.prompt)
-        return {"prompt_tokens": read, "completion_tokens": num_written, "total_tokens": read + num_written}
+    def _usage(self, results: Sequence[GenerationResult]) -> dict[str, int]:
+        read, sent = len(self._request.prompt), sum(result.num_tokens for result in results)
+        computed = sum(result.num_computed for result in results)
+        usage = {"prompt_tokens": read, "completion_tokens": sent, "total_tokens": read + sent}
+        return {**usage, "computed_tokens": computed}
 
 
 class ChatResponse(_Response):

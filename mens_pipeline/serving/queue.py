@@ -6,29 +6,20 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 from mens_pipeline.errors import MensError
-from mens_pipeline.inference.constraint import Constraint
-from mens_pipeline.inference.engine import Engine, Slot
+from mens_pipeline.inference.engine import Engine
 from mens_pipeline.inference.generation import Syntax
-from mens_pipeline.inference.insert_constraint import InsertConstraint
-from mens_pipeline.inference.sampling import Sampler, likeliest, log_probability
-from mens_pipeline.language import Mode
 from mens_pipeline.serving.generation import (
     Failed,
     GenerationResult,
     PendingCompletion,
     Piece,
-    TextStream,
-    Token,
     Withheld,
 )
 from mens_pipeline.serving.http import RequestRefusedError
-
-if TYPE_CHECKING:
-    import torch
+from mens_pipeline.serving.slot import ServedSlot, new_slot
 
 _WAITING_PER_SLOT: Final = 4
 _PIECE: Final = 512
@@ -62,7 +53,7 @@ class Loaded:
 
     def new_engine(self, num_slots: int) -> "SlotEngine":
         """Return an engine that writes so many completions at once, or fewer."""
-        return Engine[_ServedSlot](self.model, self.stop, num_slots, piece=_PIECE)
+        return Engine[ServedSlot](self.model, self.stop, num_slots, piece=_PIECE)
 
 
 class SlotEngine(Protocol):
@@ -70,10 +61,10 @@ class SlotEngine(Protocol):
 
     num_slots: int
 
-    def admit(self, slot: "_ServedSlot", /) -> None:
+    def admit(self, slot: ServedSlot, /) -> None:
         """Let a completion take a free slot."""
 
-    def step(self) -> "list[_ServedSlot]":
+    def step(self) -> list[ServedSlot]:
         """Write a token of each completion, and return those that have ended."""
 
     def clear(self) -> None:
@@ -97,7 +88,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Totals:
-    """Counters of completions that ended in an engine: tokens of prompts, tokens written, and how they ended.
+    """Counters of completions that ended in an engine: tokens of prompts, sent and computed, and how they ended.
 
     Attributes:
         ended: Decoding (`free`, `constrained`) and reason (`stop`, `length`) -> completions.
@@ -105,94 +96,15 @@ class Totals:
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    computed_tokens: int = 0
     ended: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, num_prompt: int, result: GenerationResult) -> None:
         """Count a completion."""
         self.prompt_tokens += num_prompt
         self.completion_tokens += result.num_tokens
+        self.computed_tokens += result.num_computed
         self.ended["constrained" if result.is_constrained else "free", result.reason] += 1
-
-
-@dataclass(eq=False, kw_only=True)
-class _ServedSlot(Slot):
-    """A completion of a request, which passes on its text as it becomes certain.
-
-    Attributes:
-        decode: Tokens -> text.
-        begun: When it took its slot, on the monotonic clock.
-        num_before: Tokens of a first try that was no program.
-        pieces: What has become certain of it, in order.
-        unsent: Tokens since the last piece.
-        first_token: When it came, on the monotonic clock.
-    """
-
-    completion: PendingCompletion
-    decode: Callable[[Sequence[int]], str]
-    stream: TextStream
-    begun: float
-    num_before: int = 0
-    pieces: list[Piece] = field(default_factory=list)
-    unsent: list[Token] = field(default_factory=list)
-    first_token: float = 0.0
-
-    @property
-    def is_cancelled(self) -> bool:
-        return self.completion.is_cancelled
-
-    @property
-    def is_first_try(self) -> bool:
-        """Whether it is generated again, constrained, if it is no program."""
-        return self.completion.request.syntax is Syntax.FALLBACK and self.constraint is None
-
-    @property
-    def is_second_try(self) -> bool:
-        """Whether it is a second try at a cursor, which is sent only if it stands there."""
-        return self.completion.request.suffix is not None and self.constraint is not None
-
-    @property
-    def is_held(self) -> bool:
-        """Whether it may be generated again or withheld; until that is known, no piece is sent."""
-        return self.is_first_try or self.is_second_try or self.completion.request.threshold is not None
-
-    def take(self, token: int, scores: "torch.Tensor", stop: frozenset[int]) -> None:
-        """Write a token, and pass on the text that it makes certain; the one that ends the turn has none."""
-        if not self.tokens:
-            self.first_token = time.monotonic()
-        super().take(token, scores, stop)
-        text = ""
-        if token not in stop:
-            self._describe(token, scores)
-            text = self.stream.feed(token)
-        if self.end is not None:
-            text += self.stream.end()
-        if self.stream.is_stopped:
-            self.end = "stop"
-        if text or (self.end is not None and self.unsent):
-            self.pieces.append(Piece(text, tuple(self.unsent)))
-            self.unsent.clear()
-            if not self.is_held:
-                self.completion.listen(self.pieces[-1])
-
-    def _describe(self, token: int, scores: "torch.Tensor") -> None:
-        """Note a token and the most likely ones at its position, where the request asks for them."""
-        num = self.completion.request.num_likeliest
-        if num is not None:
-            others = likeliest(scores, num) if num else ()
-            texts = tuple((self.decode([other]), value) for other, value in others)
-            self.unsent.append(Token(self.decode([token]), log_probability(scores, token), texts))
-
-    def to_result(self, reason: Literal["stop", "length"]) -> GenerationResult:
-        return GenerationResult(
-            text="".join(piece.text for piece in self.pieces),
-            tokens=tuple(chain(*(piece.tokens for piece in self.pieces))),
-            reason=reason,
-            num_tokens=self.num_before + len(self.tokens),
-            prompt_seconds=self.first_token - self.begun,
-            seconds=time.monotonic() - self.first_token,
-            is_constrained=self.constraint is not None,
-            likelihood=None if self.log_probability is None else self.log_probability / len(self.tokens),
-        )
 
 
 class GenerationQueue:
@@ -208,7 +120,7 @@ class GenerationQueue:
         self._changed = changed
         self._wake = threading.Condition()
         self._waiting: deque[PendingCompletion] = deque()
-        self._running: list[_ServedSlot] = []
+        self._running: list[ServedSlot] = []
         self._num_slots = limits.max_concurrent
         self._stop_at = float("inf")
         self._usual_seconds = _FIRST_GUESS_SECONDS
@@ -308,31 +220,33 @@ class GenerationQueue:
                     completion.listen(self._lateness())
                 elif len(self._running) < self._num_slots:
                     is_constrained = completion.request.syntax is Syntax.CONSTRAINED
-                    self._start(_new_slot(loaded, completion, is_constrained=is_constrained), engine)
+                    self._start(new_slot(loaded, completion, is_constrained=is_constrained), engine)
                 else:
                     self._waiting.append(completion)
         return True
 
-    def _start(self, slot: _ServedSlot, engine: SlotEngine) -> None:
+    def _start(self, slot: ServedSlot, engine: SlotEngine) -> None:
         self._running.append(slot)
         engine.admit(slot)
 
-    def _finish(self, slot: _ServedSlot, engine: SlotEngine, loaded: Loaded) -> None:
+    def _finish(self, slot: ServedSlot, engine: SlotEngine, loaded: Loaded) -> None:
         """Tell the client how a completion ended; a first try that is no program is generated again."""
-        if slot.end == "late":
-            slot.completion.listen(self._lateness())
-        if slot.end not in {"stop", "length"}:
+        if slot.end not in {"stop", "length", "late"}:
             return
-        result = slot.to_result(slot.end)
+        request, result = slot.completion.request, slot.to_result()
+        stands = result is not None and (
+            not (slot.is_first_try or slot.is_second_try) or request.is_met_by(result.text)
+        )
+        if slot.is_first_try and not stands and time.monotonic() < request.deadline:
+            num_before = len(slot.tokens)
+            self._start(new_slot(loaded, slot.completion, is_constrained=True, num_before=num_before), engine)
+            return
+        if result is None or (slot.is_first_try and not stands):
+            slot.completion.listen(self._lateness())
+            return
         if slot.is_held:
-            stands = not (slot.is_first_try or slot.is_second_try) or slot.completion.request.is_met_by(result.text)
-            if slot.is_first_try and not stands:
-                second = _new_slot(loaded, slot.completion, is_constrained=True)
-                second.num_before = len(slot.tokens)
-                self._start(second, engine)
-                return
-            if withheld := _reason_against(result, slot.completion.request.threshold, stands=stands):
-                result = replace(result, text="", tokens=(), withheld=withheld)
+            if withheld := _reason_against(result, request.threshold, stands=stands):
+                result = replace(result, text="", tokens=(), num_tokens=0, withheld=withheld)
             slot.completion.listen(Piece(result.text, result.tokens))
         weight = _NEWEST if self.totals.ended else 1.0
         self._usual_seconds += weight * (result.prompt_seconds + result.seconds - self._usual_seconds)
@@ -364,26 +278,3 @@ def _reason_against(result: GenerationResult, threshold: float | None, *, stands
         return Withheld.DOES_NOT_STAND
     is_unsure = threshold is not None and result.likelihood is not None and result.likelihood < threshold
     return Withheld.UNSURE if is_unsure else None
-
-
-def _new_slot(loaded: Loaded, completion: PendingCompletion, *, is_constrained: bool) -> _ServedSlot:
-    request = completion.request
-    room = request.max_tokens or 0
-    constraint: Constraint | InsertConstraint | None = None
-    if is_constrained and request.suffix is not None:
-        prefix = request.text or ""
-        constraint = InsertConstraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, prefix, request.suffix)
-    elif is_constrained:
-        constraint = Constraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, room, names=request.names)
-    return _ServedSlot(
-        request.prompt,
-        Sampler(request.temperature or 0.0, request.top_p or 1.0, f"{request.seed}:{completion.number}"),
-        room,
-        constraint,
-        None if request.threshold is None and not request.is_chosen else 0.0,
-        request.deadline,
-        completion=completion,
-        decode=loaded.decode,
-        stream=TextStream(loaded.decode, request.stop),
-        begun=time.monotonic(),
-    )

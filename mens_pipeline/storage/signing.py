@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from pydantic import Field, ValidationError
 
-from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.errors import ConfigurationError, how_to_install
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.storage.validation import Strict
 
@@ -144,4 +144,4 @@ def _message(kind: str, content: "Mapping[str, object]") -> bytes:
 
 
 def _not_installed(error: ModuleNotFoundError) -> ConfigurationError:
-    return ConfigurationError(f"{PRIVATE}: no {error.name} here. Install the extra `sign`.")
+    return ConfigurationError(f"{PRIVATE}: {error.name}: not installed. {how_to_install('sign')}")

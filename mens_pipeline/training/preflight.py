@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import RefusedError, how_to_install
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.models.base import Base, configuration_of
@@ -248,7 +248,7 @@ def kernel_notes(config: Mapping[str, Any], found: Mapping[str, bool]) -> list[s
         slow = (
             "its layers of linear attention run as plain PyTorch, several times slower and with five times the memory"
         )
-        notes.append(f'flash-linear-attention is not installed: {slow}. Install it: pip install -e ".[gpu]"')
+        notes.append(f"flash-linear-attention is not installed: {slow}. {how_to_install('gpu')}")
     if not found["causal_conv1d"]:
         notes.append("causal-conv1d is not installed: its convolutions run as plain PyTorch, a little slower")
     return notes

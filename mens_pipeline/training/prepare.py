@@ -21,7 +21,7 @@ from mens_pipeline.models.base import Base, configuration_of
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, find_base_model
 from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.storage.code_version import code_version
-from mens_pipeline.storage.jsonl import write_text
+from mens_pipeline.storage.jsonl import open_rows, write_text
 from mens_pipeline.storage.store import ArtifactStore, digest_of, key_of
 from mens_pipeline.training.examples import make_examples
 from mens_pipeline.training.plan import plan_run
@@ -138,6 +138,8 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     """
     recipe = resolved.recipe
     refuse_missing_devices(device, recipe.devices)
+    with open_rows(train_path):  # before a base is downloaded for it
+        pass
     name = recipe.model_name_or_path or (DEFAULT_CUDA_MODEL if device.kind == "cuda" else DEFAULT_CPU_MODEL)
     base = find_base_model(name, recipe.model_revision, cache / "base_models", log_line)
     tokenizer = FileTokenizer(base.path)
@@ -209,6 +211,8 @@ def point_latest(run_dir: Path) -> None:
 def claim_folder(folder: Path | Callable[[str], Path], digest: str, *, is_new: bool) -> Path:
     """Return the folder of a run, perhaps by its contract; refuse one that holds a link, or another run that stays."""
     run_dir = folder if isinstance(folder, Path) else folder(digest)
+    if run_dir.is_symlink():  # `runs/latest`: the run that it names, which a new one may take the place of
+        run_dir = run_dir.resolve()
     refuse_links(run_dir)
     path = run_dir / CONTRACT
     if is_new or not path.is_file():

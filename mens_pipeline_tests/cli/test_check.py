@@ -165,15 +165,17 @@ def test_lines_are_answered_in_order() -> None:
     requests = [
         {"id": "a", "source": "import b\nfn f() { }"},
         {"id": 2, "source": "x = 1", "mode": "script"},
+        {"id": "b", "source": "fn f() { }", "mode": "auto"},
         {"id": None, "source": "fn f("},
     ]
     result = _check("--jsonl", "-", stdin="".join(json.dumps(request) + "\n" for request in requests))
-    first, second, third = map(json.loads, result.stdout.splitlines())
+    first, second, auto, third = map(json.loads, result.stdout.splitlines())
 
     assert result.exit_code == 1
     assert (first["id"], first["ok"], first["declarations"]) == ("a", True, ["Import", "Function"])
     assert first["constructs"] == {"fn": 1, "import": 1}
     assert (second["id"], second["ok"], second["diagnostics"]) == (2, True, [])
+    assert (auto["id"], auto["ok"]) == ("b", True)
     assert (third["id"], third["ok"], third["declarations"], third["constructs"]) == (None, False, [], {})
     assert [d["code"] for d in third["diagnostics"]] == ["expected-name"]
 
@@ -194,7 +196,7 @@ def test_lines_without_rejection_exit_0(tmp_path: Path) -> None:
         (b"[1]", "line 1 is not an object"),
         (b'{"id": 7}', "line 1 has no text in `source`"),
         (b'{"id": 7, "source": 1}', "line 1 has no text in `source`"),
-        (b'{"id": 7, "source": "", "mode": "vue"}', "line 1 has mode 'vue'; write source, script or ui"),
+        (b'{"id": 7, "source": "", "mode": "vue"}', "line 1 has mode 'vue'; write auto, source, script or ui"),
         (b'{"id": 7, "source": "", "mode": ["ui"]}', "line 1 has mode ['ui']"),
         (b'"\xff"', "line 1 is not JSON"),
         (b"[" * 100_000, "line 1 is not JSON"),

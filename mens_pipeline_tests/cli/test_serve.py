@@ -138,7 +138,10 @@ def test_missing_libraries_are_named_with_what_installs_them() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert result.returncode == 2
-    assert result.stderr == 'mens: fastapi, uvicorn: not installed. Run: pip install -e ".[serve,train]"\n'
+    assert (
+        result.stderr
+        == 'mens: fastapi, uvicorn: not installed. Run: pip install -c constraints.txt -e ".[serve,train]"\n'
+    )
 
 
 class _Served:

@@ -45,7 +45,7 @@ def _statuses(home: Path) -> dict[str, dg.DagsterRunStatus]:
 
 
 def test_a_killed_run_does_not_stand_in_the_way(tmp_path: Path) -> None:
-    """Its slot of the pool holds nobody up, and it is reported as failed; the first page shows both."""
+    """Its slot of the pool holds nobody up, and it is reported as failed; first page and timeline show both."""
     killed = _at_work(tmp_path)
     killed.kill()
     killed.communicate()
@@ -63,11 +63,17 @@ def test_a_killed_run_does_not_stand_in_the_way(tmp_path: Path) -> None:
 
 
 def _on_the_first_page(home: Path) -> dict[str, str]:
-    """The jobs of the runs that have the tags by which the UI finds those of its code location."""
+    """The jobs of the runs that have the tags and origins by which the UI finds those of its code location."""
     (location_of_ui,) = yaml.safe_load((PROJECT_ROOT / "workspace.yaml").read_text())["load_from"]
     name = location_of_ui["python_module"]["location_name"]
     with open_instance(home) as instance:
         found = instance.get_runs(dg.RunsFilter(tags={".dagster/repository": f"__repository__@{name}"}))
+    for run in found:  # by which the timeline finds the row of a run
+        assert run.remote_job_origin is not None
+        assert (run.remote_job_origin.repository_origin.get_label(), run.job_name) == (
+            f"__repository__@{name}",
+            run.remote_job_origin.job_name,
+        )
     return {run.run_id: run.tags["mens/job"] for run in found}
 
 

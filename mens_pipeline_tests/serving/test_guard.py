@@ -22,7 +22,10 @@ _ANYWHERE = Access(SecretStr(TOKEN), None)
         {"host": "LOCALHOST:8080"},
         {"host": "127.0.0.1:1"},
         {"host": "[::1]:8080"},
-        {"host": "localhost:8080", "origin": "http://localhost:3000"},
+        {"host": "localhost:8080", "origin": "http://localhost:8080"},
+        {"host": "[::1]:8080", "origin": "http://[::1]:8080"},
+        {"host": "localhost", "origin": "http://localhost:80"},
+        {"host": "localhost", "origin": "https://localhost"},
     ],
 )
 def test_this_machine_may_ask(headers: Mapping[str, str]) -> None:
@@ -41,6 +44,10 @@ def test_this_machine_may_ask(headers: Mapping[str, str]) -> None:
         ({"host": "localhost", "origin": "http://evil.example"}, r"Pages of `http://evil\.example` may not ask"),
         ({"host": "localhost", "origin": "null"}, "Pages of `null` may not ask"),
         ({"host": "localhost", "origin": "http://127.0.0.1:8080"}, "may not ask"),
+        ({"host": "localhost:8080", "origin": "http://localhost:3000"}, "Pages of `http://localhost:3000` may not ask"),
+        ({"host": "localhost:8080", "origin": "http://localhost"}, "may not ask"),
+        ({"host": "localhost", "origin": "http://localhost:8080"}, "may not ask"),
+        ({"host": "localhost:8080", "origin": "http://localhost:99999"}, "may not ask"),
     ],
 )
 def test_pages_that_lead_their_name_here_may_not(headers: Mapping[str, str], message: str) -> None:

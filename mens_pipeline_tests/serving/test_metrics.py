@@ -28,6 +28,7 @@ def test_tokens_requests_and_completions_are_counted(server: Running) -> None:
         return after[key] - before.get(key, 0.0)
 
     assert grown("mens_tokens_total", of="completion") == usage.completion_tokens
+    assert grown("mens_tokens_total", of="computed") >= usage.completion_tokens
     assert grown("mens_tokens_total", of="prompt") == 2 * usage.prompt_tokens
     assert grown("mens_completions_total", decoding="free", reason="length") == 2
     assert grown("mens_request_seconds_count", path="/v1/chat/completions", status="200") == 1

@@ -10,7 +10,7 @@ from typing import Final
 
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.bench.machine import machine_name
-from mens_pipeline_tests.soak import clients, full_disks, fuzz, kills
+from mens_pipeline_tests.soak import clients, full_disks, fuzz, kills, terminations
 from mens_pipeline_tests.soak.figures import Budget, Figure
 
 PAGE: Final = PROJECT_ROOT / "docs" / "reliability.md"
@@ -22,7 +22,8 @@ PARTS: Final[dict[str, tuple[Callable[[Budget, Path], list[Figure]], float, int]
     "clients": (clients.clients, 1 / 6, sys.maxsize),
     "full-disks": (full_disks.full_disks, 0.1, 30),
     "training": (kills.training, 0.22, 100),
-    "graph": (kills.graph, 0.22, 100),
+    "graph": (kills.graph, 0.17, 100),
+    "terminations": (terminations.terminations, 0.05, 100),
 }
 """Part -> what runs it, its share of the time, and the tries that suffice."""
 

@@ -11,6 +11,7 @@ from mens_pipeline_tests.soak.clients import clients
 from mens_pipeline_tests.soak.figures import Budget, Figure
 from mens_pipeline_tests.soak.full_disks import full_disks
 from mens_pipeline_tests.soak.processes import Command
+from mens_pipeline_tests.soak.terminations import terminations
 
 
 @pytest.mark.slow
@@ -21,8 +22,9 @@ from mens_pipeline_tests.soak.processes import Command
         (fuzz.files, Budget(3600, 1_000)),
         (clients, Budget(5, 1)),
         (full_disks, Budget(3600, 2)),
+        (terminations, Budget(3600, 5)),
     ],
-    ids=["front end", "files", "clients", "full disks"],
+    ids=["front end", "files", "clients", "full disks", "terminations"],
 )
 @pytest.mark.filterwarnings("default")
 def test_a_part_finds_nothing(part: Callable[[Budget, Path], list[Figure]], budget: Budget, tmp_path: Path) -> None:

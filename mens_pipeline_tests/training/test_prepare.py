@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import RefusedError, SourceNotFoundError
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.protocol import RESULT, result_of, write_document
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import key_of
-from mens_pipeline.training.prepare import LIBRARIES, contract_of
+from mens_pipeline.training.prepare import LIBRARIES, contract_of, prepare_run
 from mens_pipeline.training.recipe import CONTRACT, PREFLIGHT, Recipe, TrainingJob
-from mens_pipeline_tests.training.runs import pairs, prepared
+from mens_pipeline_tests.training.runs import pairs, prepared, resolved
 from mens_pipeline_tests.training.small_folder import Encoder, described_base, write_folder
 
 
@@ -111,6 +112,32 @@ def test_a_new_run_takes_the_place_of_another_when_all_is_well(base: Path, tmp_p
 
     assert not new.is_done
     assert json.loads((new.job.run_dir / CONTRACT).read_text())["digest"] == new.job.contract_digest
+
+
+def test_a_link_to_a_run_stands_for_the_run(base: Path, tmp_path: Path) -> None:
+    """`runs/latest`: a run that begins again takes the place of the one that it names."""
+    (tmp_path / "run").symlink_to("one")
+    first = prepared(base, tmp_path)
+    assert first.job.run_dir == tmp_path / "one"
+    (first.job.run_dir / RESULT).write_text("{}")
+
+    assert prepared(base, tmp_path).is_done
+    assert not prepared(base, tmp_path, is_new=True).is_done
+    assert (tmp_path / "run").readlink() == Path("one")
+
+
+def test_a_missing_train_set_is_noticed_before_a_base_is_fetched(tmp_path: Path) -> None:
+    """Which may take hundreds of megabytes."""
+    with pytest.raises(SourceNotFoundError, match=r"train\.jsonl"):
+        prepare_run(
+            resolved(Path("nobody/no-such-model")),
+            tmp_path / "train.jsonl",
+            tmp_path / "run",
+            resolve_device(DeviceChoice.CPU),
+            cache=tmp_path / "cache",
+            min_rows=1,
+            log_line=pytest.fail,
+        )
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"digest"'])

@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import timedelta
-from functools import partial
 from typing import Any, Final
 
 import dagster as dg
+from dagster._utils.interrupts import capture_interrupts
 from pydantic import Field
 
 from mens_pipeline.configured import policy_label, present_of
@@ -224,8 +225,14 @@ def _promote(
     present = present_of(
         settings, store.artifact(benchmark_gate.of(EVALUATION)), store.artifact(benchmark_gate.of(SPLIT)).path / HELDOUT
     )
-    confirm = partial(stop_if_canceled, context)
-    promotion = promote(gate, run, store.open(), present, now=int(time.time()), confirm=confirm)
+    with ExitStack() as uninterrupted:
+
+        def confirm() -> None:
+            # From here on history and pointer change together; a signal that came before has its trace in the status.
+            uninterrupted.enter_context(capture_interrupts())
+            stop_if_canceled(context)
+
+        promotion = promote(gate, run, store.open(), present, now=int(time.time()), confirm=confirm)
     track_champion(settings.trackers.get_secret_value(), promotion.champion, store.open(), context.log.warning)
     return dg.MaterializeResult(
         value=promotion.champion.ref(benchmark_gate),

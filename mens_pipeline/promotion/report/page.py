@@ -207,6 +207,10 @@ def comparison_page(comparison: Comparison) -> str:
         details = f"adapter of {subject.base_model}, {entry.verdict}" if subject is not None else "no verdict"
         facts.append(Fact(entry.name, details, subject.adapter_sha256 if subject is not None else None))
     views = task_views({column.name: column.completions for column in comparison.columns})
+    eval_suite = [view for view in views if view.suite not in FAMILIES]
+    synthetic = [view for view in views if view.suite in FAMILIES]
+    sections = [Section("answers", "Completions", group_by_passing(eval_suite))]
+    sections += [Section("synthetic", "Synthetic tasks", group_by_passing(synthetic))] if synthetic else []
     return _render(
         comparison.table,
         title=title,
@@ -214,7 +218,7 @@ def comparison_page(comparison: Comparison) -> str:
         verdict=Headline(" beside ".join(names) if len(names) == 2 else title, Tone.OPEN, ""),  # noqa: PLR2004 - a pair
         sentences=comparison.notes,
         facts=facts,
-        sections=[Section("answers", "Completions", group_by_passing(views))],
+        sections=sections,
         shown=names,
         results=None,
         curve_title=None,

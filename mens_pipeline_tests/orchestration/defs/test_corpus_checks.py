@@ -127,3 +127,31 @@ def test_shares_far_from_what_was_asked_are_a_warning(tmp_path: Path, achieved: 
     assert result.severity is dg.AssetCheckSeverity.WARN
     errors = [value.value for name, value in result.metadata.items() if name.startswith("error/")]
     assert errors == [round(1 - achieved, 4)]
+
+
+@pytest.mark.parametrize(
+    ("others", "telemetry", "passed"),
+    [((475, 475), 50, True), ((475, 475), 40, False), ((600, 350), 50, False)],
+    ids=["too small", "not used enough", "others apart"],
+)
+def test_a_table_too_small_for_its_share_is_no_warning(
+    tmp_path: Path, others: tuple[int, int], telemetry: int, *, passed: bool
+) -> None:
+    """Twenty-five rows, twice each as the mix allows, are no third of the set; the rest is shared all the same."""
+    rows = [("pairs", others[0], 400), ("synthetic", others[1], 400), ("telemetry", telemetry, 25)]
+    total = sum(emitted for _, emitted, _ in rows)
+    sources = [
+        {
+            **_mixed()["sources"][0],
+            "path": path,
+            "distinct_lines": distinct,
+            "emitted_lines": emitted,
+            "requested_share": 1 / 3,
+            "share_of_output": emitted / total,
+        }
+        for path, emitted, distinct in rows
+    ]
+    result = _result(shares_as_asked(*store_with(tmp_path, MIXED, {**_mixed(), "sources": sources})))
+
+    assert result.passed is passed
+    assert (result.metadata["too_small_for_their_share"].value == "telemetry") is (telemetry == 50)

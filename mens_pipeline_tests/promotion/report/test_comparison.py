@@ -12,6 +12,7 @@ from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, ScoredCompletio
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.promotion.report.comparison import Comparison, Entry, compare, read_entry
+from mens_pipeline.promotion.report.page import comparison_page
 from mens_pipeline.promotion.report.table import Row
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline_tests.evaluation.scored import (
@@ -60,6 +61,9 @@ def test_figures_and_differences_are_over_the_same_prompts(lengths: tuple[int, i
     }
 
     assert comparison.num_tasks == 4
+    page = comparison_page(comparison)
+    assert "2 models on 4 tasks" in page
+    assert '<a href="#answers">Completions (4)</a> <a href="#synthetic">Synthetic tasks (2)</a>' in page
     assert {len(numbers) for numbers in counts.values()} == {1}
     assert counts[None, "pass@1"] == {4}
     assert counts[Suite.HELDOUT, "parse rate"] == {3}

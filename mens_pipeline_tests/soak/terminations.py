@@ -1,0 +1,175 @@
+"""Runs that are terminated at random moments as the page does it: what was stopped in time promotes nothing.
+
+The page lets the instance say that a run is being canceled, and sends SIGINT to its process. Here one process makes run
+after run of the assets that judge and promote an adapter, in a store of its own each time, so that a try takes seconds.
+`python -m mens_pipeline_tests.soak.terminations FOLDER` is that process.
+"""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import dagster as dg
+
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.results import KIND as EVALUATION
+from mens_pipeline.jobs.environment import own_environment
+from mens_pipeline.models.adapter import KIND as ADAPTER
+from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
+from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource
+from mens_pipeline.promotion.history import CHAMPION, KIND, champion_key
+from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
+from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in
+from mens_pipeline_tests.soak.figures import Budget, Figure
+
+_ENVIRONMENT: Final = {
+    "VOX_BENCHMARK": "0",
+    "VOX_EVAL_POLICY": "bootstrap",
+    "VOX_EVAL_MIN_PARSE_RATE": "0.7",
+    "VOX_EVAL_MIN_COVERAGE": "0.05",
+}
+"""By which the adapter of each try passes."""
+_FIRST_UNTOUCHED: Final = 2
+"""Runs that are left alone, to know how long one takes: the first of a process is slower."""
+_AT_ONCE: Final = 1.0
+"""Seconds: a promotion that began before the run was stopped may take so long under load."""
+_WHAT: Final = "runs terminated at random moments"
+
+
+def terminations(budget: Budget, folder: Path) -> list[Figure]:
+    """Terminate runs that would promote.
+
+    Args:
+        budget: How many, how long.
+        folder: Where, empty.
+    """
+    dice, wrong, usual = random.Random(1), list[str](), 0.0
+    command = [sys.executable, "-m", "mens_pipeline_tests.soak.terminations", str(folder)]
+    variables = {**own_environment(), **_ENVIRONMENT}
+    num_stopped = num_promoted = num_ended = number = 0
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": (folder / "log").open("wb")}
+    with subprocess.Popen(command, text=True, env=variables, **pipes) as process:
+        lines = _lines_of(process)
+        for number in range(_FIRST_UNTOUCHED):
+            status, seconds, pointer = _ended(process, lines, number)
+            usual = seconds
+            wrong += (
+                [] if pointer and status == "SUCCESS" else [f"run {number}, left alone: {status}, nothing promoted"]
+            )
+        budget.begin()
+        while budget.goes_on():
+            number += 1
+            stopped = _Stop(folder, process.pid, dice.uniform(0.02, 1.0) * usual)
+            status, _, pointer = _ended(process, lines, number, stopped)
+            said = f"run {number}, stopped after {stopped.after:.2f} of {usual:.2f} s"
+            num_ended += not stopped.at
+            num_stopped += status == "CANCELED"
+            num_promoted += bool(pointer)
+            if stopped.at and pointer > stopped.at + _AT_ONCE:
+                wrong.append(f"{said}: promoted {pointer - stopped.at:.1f} s later")
+            if stopped.at and not pointer and status != "CANCELED":
+                wrong.append(f"{said}: {status}")
+        if process.stdin is not None:
+            process.stdin.close()
+    value = (
+        f"{budget.done} runs: {num_stopped} canceled, {num_promoted} promoted before that, {num_ended} had ended; "
+        f"one takes {usual:.1f} s"
+    )
+    return [Figure(_WHAT, value, tuple(wrong))]
+
+
+class _Stop:
+    """The button of the page, pressed some seconds after a run has begun; `at` is when, 0 where the run had ended."""
+
+    def __init__(self, folder: Path, pid: int, after: float) -> None:
+        self._home, self._pid, self.after, self.at = folder / "home", pid, after, 0.0
+
+    def press(self, run_id: str) -> None:
+        time.sleep(self.after)
+        with open_instance(self._home) as instance:
+            run = instance.get_run_by_id(run_id)
+            if run is None or run.is_finished:
+                return
+            instance.report_run_canceling(run)
+            self.at = time.time()
+            os.kill(self._pid, signal.SIGINT)
+
+
+def _lines_of(process: "subprocess.Popen[str]") -> Iterator[str]:
+    assert process.stdout is not None
+    return iter(process.stdout.readline, "")
+
+
+def _ended(
+    process: "subprocess.Popen[str]", lines: Iterator[str], number: int, stop: _Stop | None = None
+) -> tuple[str, float, float]:
+    """Let the process make a run; its status, the seconds it took, and when it promoted, 0.0 where it did not."""
+    run_id = str(uuid4())
+    assert process.stdin is not None
+    process.stdin.write(f"{number} {run_id}\n")
+    process.stdin.flush()
+    assert next(lines).split() == ["begun", run_id]
+    if stop is not None:
+        stop.press(run_id)
+    status, seconds, pointer = next(lines).split()
+    return status, float(seconds), float(pointer)
+
+
+def _make(folder: Path, number: str, run_id: str) -> tuple[str, float, float]:
+    """Judge and promote an adapter that is good, in a store of its own."""
+    root = folder / f"store-{number}"
+    store = ArtifactStore(root)
+    artifact_in(root, SPLIT, {"train": {}}, lambda path: (path / HELDOUT).write_text("held-out pairs\n"))
+    adapter, _ = store.build(ADAPTER, {"weights": number}, lambda path: fill_trained(path, number))
+    evaluated(adapter.path, store, 40)
+    evaluation, trained, split = (latest_in(store, kind).ref() for kind in (EVALUATION, ADAPTER, SPLIT))
+    resources: Mapping[str, Any] = {"store": ArtifactStoreResource(root=str(root)), "io_manager": ArtifactHandover()}
+    selection = dg.AssetSelection.assets(benchmark_gate, promoted_adapter)
+    assets = [dg.AssetSpec("eval_results"), benchmark_gate, promoted_adapter]
+    job = dg.define_asset_job("judge", selection=selection | dg.AssetSelection.checks_for_assets(benchmark_gate))
+    definitions = dg.Definitions(assets, asset_checks=[gate_checks], jobs=[job], resources=resources)
+    with open_instance(folder / "home") as instance:
+        hand_over(instance, replace(evaluation, parents=(replace(trained, parents=(split,)),)))
+        sys.stdout.write(f"begun {run_id}\n")
+        sys.stdout.flush()
+        begun = time.monotonic()
+        with suppress(KeyboardInterrupt):  # it came when the run had just ended
+            definitions.resolve_job_def("judge").execute_in_process(
+                instance=instance, run_id=run_id, raise_on_error=False
+            )
+        seconds, run = time.monotonic() - begun, instance.get_run_by_id(run_id)
+        status = run.status.value if run is not None else "ABSENT"
+    try:
+        is_promoted = champion_key(store) is not None
+    except RefusedError:  # the history is ahead of the pointer
+        status, is_promoted = "TORN", False
+    found = status, seconds, (root / KIND / CHAMPION).stat().st_mtime if is_promoted else 0.0
+    shutil.rmtree(root)
+    return found
+
+
+def main() -> None:
+    """Make a run for each line of a number and an id, and say how it ended."""
+    os.environ["MENS_STORE_ROOT"] = sys.argv[1]
+    for line in sys.stdin:
+        status, seconds, pointer = _make(Path(sys.argv[1]), *line.split())
+        sys.stdout.write(f"{status} {seconds} {pointer}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
