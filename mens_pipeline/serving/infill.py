@@ -124,7 +124,7 @@ class InfillResponse:
             return document
         timings = {
             **_timings("prompt", self._num_prompt, result.prompt_seconds),
-            **_timings("predicted", result.num_tokens, result.seconds),
+            **_timings("predicted", result.num_computed, result.seconds),
         }
         whole = {
             **document,
@@ -132,7 +132,7 @@ class InfillResponse:
             **result.details,
             "stop_type": "eos" if result.reason == "stop" else "limit",
             "truncated": False,
-            "tokens_predicted": result.num_tokens,
+            "tokens_predicted": result.num_computed,
             "tokens_evaluated": self._num_prompt,
             "timings": timings,
         }

@@ -61,8 +61,11 @@ def terminations(budget: Budget, folder: Path) -> list[Figure]:
     command = [sys.executable, "-m", "mens_pipeline_tests.soak.terminations", str(folder)]
     variables = {**own_environment(), **_ENVIRONMENT}
     num_stopped = num_promoted = num_ended = number = 0
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": (folder / "log").open("wb")}
-    with subprocess.Popen(command, text=True, env=variables, **pipes) as process:
+    pipes: Mapping[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with (
+        (folder / "log").open("wb") as log,
+        subprocess.Popen(command, stderr=log, env=variables, **pipes) as process,
+    ):
         lines = _lines_of(process)
         for number in range(_FIRST_UNTOUCHED):
             status, seconds, pointer = _ended(process, lines, number)

@@ -300,7 +300,8 @@ def share_errors(sources: Sequence[SourceReport], max_repeats: float) -> dict[st
         if source.share_of_output >= source.requested_share
         or source.emitted_lines + 1 <= source.distinct_lines * max_repeats
     ]
-    asked, given = sum(s.requested_share for s in others) or 1.0, sum(s.share_of_output for s in others) or 1.0
+    small = [source for source in sources if source not in others]
+    asked, given = 1 - sum(s.requested_share for s in small), 1 - sum(s.share_of_output for s in small)
     return {s.path: abs(s.share_of_output / given - s.requested_share / asked) for s in others}
 
 
