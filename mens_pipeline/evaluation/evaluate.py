@@ -167,22 +167,22 @@ def _earlier(
     """
     first = {score.task: score for score in adapter if score.sample == 0}
 
-    def shared(champion: EarlierChampion) -> list[tuple[Task, Score]]:
+    def find_shared(champion: EarlierChampion) -> list[tuple[Task, Score]]:
         found = ((task, champion.scores.get((task.prompt, task.reference))) for task in tasks)
         return [(task, score) for task, score in found if score is not None]
 
     def drop_since(champion: EarlierChampion) -> float:
-        pairs = [(score, first[task.id]) for task, score in shared(champion)]
+        pairs = [(score, first[task.id]) for task, score in find_shared(champion)]
         return sum(then.parses + then.passed - now.parses - now.passed for then, now in pairs) / len(pairs)
 
-    comparable = [champion for champion in champions if shared(champion)]
+    comparable = [champion for champion in champions if find_shared(champion)]
     if not comparable:
         return None
     best = max(comparable, key=drop_since)
-    asked = [task for task, _ in shared(best)]
+    asked = [task for task, _ in find_shared(best)]
     completions = [
         Completion(task=task.id, sample=0, text=score.program, num_tokens=score.num_tokens, stopped=score.stopped)
-        for task, score in shared(best)
+        for task, score in find_shared(best)
     ]
     compared = _champion(asked, best.key, best.adapter_sha256, completions, [first[task.id] for task in asked])
     return EarlierComparison(**dict(compared), promoted_unix=best.promoted_unix, num_champions=len(comparable))

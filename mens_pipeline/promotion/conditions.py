@@ -140,8 +140,8 @@ def _other_attempt(then: Counted, now: Counted) -> str:
     if now.attempt is None or then.attempt is None:
         found = explain_lost(then.store_id, now.store_id)
     else:
-        judged = f"it was judged as the {ordinal(then.attempt)}"
-        found = f"counts it as the {ordinal(now.attempt)} evaluation on its eval suite, {judged}"
+        number, before = ordinal(now.attempt), ordinal(then.attempt)
+        found = f"counts it as the {number} evaluation on its eval suite, it was judged as the {before}"
     return f"The ledger of this store {found}; evaluate again here."
 
 

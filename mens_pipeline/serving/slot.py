@@ -124,7 +124,7 @@ class ServedSlot(Slot):
         """End it where it begins to repeat itself, or has all that was asked for by name."""
         if self.constraint is None and (repeats_itself(self.text) or _declares_twice(self.text)):
             self.end, self.cut = "length", "repetition"
-        elif _ENTRY.search(self.text) and _names_in(self.asked) and _answers(self.asked, self.text):
+        elif _ENTRY.search(self.text) and _names_in(self.asked) and _is_complete(self.asked, self.text):
             self.end = "stop"
 
     def _describe(self, token: int, scores: "torch.Tensor") -> None:
@@ -173,14 +173,14 @@ class ServedSlot(Slot):
             return self.text + closing if closing is not None and self.text.strip() else ""
         ends = [match.start() for match in _BETWEEN.finditer(self.text)]
         parts = (self.text[:end] for end in ends[: -_MOST_PARTS - 1 : -1])
-        return next((part for part in parts if _answers(self.asked, part) and not _declares_twice(part)), "")
+        return next((part for part in parts if _is_complete(self.asked, part) and not _declares_twice(part)), "")
 
 
 def _names_in(asked: str) -> frozenset[str]:
     return frozenset(_NAME.findall(asked))
 
 
-def _answers(asked: str, text: str) -> bool:
+def _is_complete(asked: str, text: str) -> bool:
     """Return whether a text is a program that has all names in backticks of a prompt, and lacks none that it uses."""
     program = program_in(text)
     words = {token.text for token in tokenize(program)}

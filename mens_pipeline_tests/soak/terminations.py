@@ -59,7 +59,7 @@ def terminations(budget: Budget, folder: Path) -> list[Figure]:
     """
     dice, wrong, usual = random.Random(1), list[str](), 0.0
     command = [sys.executable, "-m", "mens_pipeline_tests.soak.terminations", str(folder)]
-    variables = {**own_environment(), **_ENVIRONMENT}
+    variables = {**own_environment(), **_ENVIRONMENT, "MENS_STORE_ROOT": str(folder)}
     num_stopped = num_promoted = num_ended = number = 0
     pipes: Mapping[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with (
@@ -142,7 +142,7 @@ def _make(folder: Path, number: str, run_id: str) -> tuple[str, float, float]:
     evaluation, trained, split = (latest_in(store, kind).ref() for kind in (EVALUATION, ADAPTER, SPLIT))
     resources: Mapping[str, Any] = {"store": ArtifactStoreResource(root=str(root)), "io_manager": ArtifactHandover()}
     selection = dg.AssetSelection.assets(benchmark_gate, promoted_adapter)
-    assets = [dg.AssetSpec("eval_results"), benchmark_gate, promoted_adapter]
+    assets: list[Any] = [dg.AssetSpec("eval_results"), benchmark_gate, promoted_adapter]
     job = dg.define_asset_job("judge", selection=selection | dg.AssetSelection.checks_for_assets(benchmark_gate))
     definitions = dg.Definitions(assets, asset_checks=[gate_checks], jobs=[job], resources=resources)
     with open_instance(folder / "home") as instance:
@@ -167,7 +167,6 @@ def _make(folder: Path, number: str, run_id: str) -> tuple[str, float, float]:
 
 def main() -> None:
     """Make a run for each line of a number and an id, and say how it ended."""
-    os.environ["MENS_STORE_ROOT"] = sys.argv[1]
     for line in sys.stdin:
         status, seconds, pointer = _make(Path(sys.argv[1]), *line.split())
         sys.stdout.write(f"{status} {seconds} {pointer}\n")
