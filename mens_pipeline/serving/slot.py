@@ -173,20 +173,25 @@ class ServedSlot(Slot):
             return self.text + closing if closing is not None and self.text.strip() else ""
         ends = [match.start() for match in _BETWEEN.finditer(self.text)]
         parts = (self.text[:end] for end in ends[: -_MOST_PARTS - 1 : -1])
-        return next((part for part in parts if _is_complete(self.asked, part) and not _declares_twice(part)), "")
+        there = frozenset(mentioned_names(self.asked))
+        sound = (part for part in parts if _is_complete(self.asked, part, there) and not _declares_twice(part))
+        return next(sound, "")
 
 
 def _names_in(asked: str) -> frozenset[str]:
     return frozenset(_NAME.findall(asked))
 
 
-def _is_complete(asked: str, text: str) -> bool:
-    """Return whether a text is a program that has all names in backticks of a prompt, and lacks none that it uses."""
+def _is_complete(asked: str, text: str, there: frozenset[str] = frozenset()) -> bool:
+    """Return whether a text is a program that has all names in backticks of a prompt, and lacks none that it uses.
+
+    Names of `there` are declared elsewhere.
+    """
     program = program_in(text)
     words = {token.text for token in tokenize(program)}
     if not (_names_in(asked) <= words and is_program(text, Mode.SOURCE)):
         return False
-    return not errors_beside("", program, Mode.SOURCE, frozenset(mentioned_names(asked)))
+    return not errors_beside("", program, Mode.SOURCE, there)
 
 
 def _declares_twice(text: str) -> bool:

@@ -154,7 +154,8 @@ def test_what_a_named_declaration_lacks_may_still_come() -> None:
     """It calls a function that is not there yet."""
     text = "fn add(a: int) to int {\n    return twice(a)\n}\nfn twice(a: int) to int {\n    return a + a\n}\n"
 
-    assert _result(text, prompt="Write a function `add`.").text == text.strip()
+    for prompt in ("Write a function `add`.", "Write a function `add` that calls `twice`."):
+        assert _result(text, prompt=prompt).text == text.strip()
 
 
 @pytest.mark.parametrize(("first", "num"), [("x y\n" * 999, 900), (_NOISE, 1200)], ids=["early", "all"])

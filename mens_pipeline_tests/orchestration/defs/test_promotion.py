@@ -1,6 +1,7 @@
 """The gate as Dagster sees it: what a check stops, and what the code stops when no check is asked."""
 
 import json
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +22,10 @@ from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_chec
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource
 from mens_pipeline.promotion import promote as promotion
-from mens_pipeline.promotion.history import champion_key, champion_of, history_of
+from mens_pipeline.promotion.history import HISTORY, champion_key, champion_of, history_of
 from mens_pipeline.promotion.receipt import FAILED, RECEIPT
 from mens_pipeline.promotion.receipt import KIND as GATE
+from mens_pipeline.storage.documents import Documents
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in
@@ -168,6 +170,24 @@ def test_a_run_that_is_canceled_while_it_promotes_promotes_nothing(
     assert not result.success
     assert champion_key(store) is None
     assert history_of(store) == ()
+
+
+def test_a_signal_between_history_and_pointer_tears_nothing(
+    tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is begun is ended; the next promotion finds a history and a pointer that belong together."""
+    store = _trained(tmp_path / "store", 40)
+    replace_document = Documents.replace
+
+    def replace_and_interrupt(self: Documents, kind: str, name: str, seen: bytes, content: bytes) -> None:
+        replace_document(self, kind, name, seen, content)
+        if name == HISTORY:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Documents, "replace", replace_and_interrupt)
+    _run(store.root, instance)
+
+    assert champion_key(store) == history_of(store)[0].key
 
 
 def test_promotion_without_a_verdict_refuses(tmp_path: Path, instance: dg.DagsterInstance) -> None:
