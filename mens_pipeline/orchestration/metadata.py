@@ -31,14 +31,17 @@ _OVER: Final = frozenset((dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CAN
 def stop_if_canceled(context: dg.AssetExecutionContext) -> None:
     """End a step whose run was canceled, deleted or reported as failed, as SIGINT would.
 
-    Dagster sends SIGINT once, and Python swallows it where it comes in the middle of a weakref callback.
+    Dagster sends SIGINT once, and Python swallows it where it comes in the middle of a weakref callback. And the start
+    of a run takes the place of the status that says it is being canceled, but not of the event.
 
     Raises:
         dagster.DagsterExecutionInterruptedError: The run is over; no `except Exception` holds this up.
     """
-    run = context.instance.get_run_by_id(context.run.run_id)
-    if run is None or run.status in _OVER:
-        found = "gone" if run is None else run.status.value
+    instance, run_id = context.instance, context.run.run_id
+    run = instance.get_run_by_id(run_id)
+    is_canceled = bool(instance.all_logs(run_id, of_type=dg.DagsterEventType.RUN_CANCELING))
+    if run is None or run.status in _OVER or is_canceled:
+        found = "gone" if run is None else "canceled" if is_canceled else run.status.value
         raise dg.DagsterExecutionInterruptedError(f"run {context.run.run_id} is {found}; nothing more is done for it")
 
 

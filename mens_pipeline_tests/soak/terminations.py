@@ -84,7 +84,7 @@ def terminations(budget: Budget, folder: Path) -> list[Figure]:
             num_promoted += bool(pointer)
             if stopped.at and pointer > stopped.at + _AT_ONCE:
                 wrong.append(f"{said}: promoted {pointer - stopped.at:.1f} s later")
-            if stopped.at and not pointer and status != "CANCELED":
+            if stopped.at and not pointer and status not in {"CANCELED", "FAILURE"}:
                 wrong.append(f"{said}: {status}")
         if process.stdin is not None:
             process.stdin.close()
