@@ -84,7 +84,7 @@ def terminations(budget: Budget, folder: Path) -> list[Figure]:
             num_promoted += bool(pointer)
             if stopped.at and pointer > stopped.at + _AT_ONCE:
                 wrong.append(f"{said}: promoted {pointer - stopped.at:.1f} s later")
-            # One that was stopped before Dagster listened to signals stays CANCELING here; a run worker of the UI asks first.
+            # What is stopped before Dagster listens to signals stays CANCELING here; a run worker asks first.
             if stopped.at and not pointer and status in {"SUCCESS", "TORN"}:
                 wrong.append(f"{said}: {status}")
         if process.stdin is not None:
