@@ -1,15 +1,14 @@
 """`mens demo`: the first completions on this machine, of a small adapter that comes with the code."""
 
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from mens_pipeline.cli.options import Options, option, take_options
 from mens_pipeline.cli.progress import choose_device, run_and_show
 from mens_pipeline.cli.terminal import interruptible, log_line, print_line
-from mens_pipeline.configured import open_store
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
@@ -89,18 +88,14 @@ def demo(options: DemoOptions) -> None:
     from mens_pipeline.models.find_base import find_base_model
 
     begin, settings = time.monotonic(), load_settings()
-    adapter, store = Adapter.open(DEMO), open_store(settings)
+    adapter = Adapter.open(DEMO)
     wanted = adapter.manifest.base_model
     base = find_base_model(wanted.name, wanted.revision, settings.cache_root / "base_models", log_line)
     refuse_stale(DEMO, contract_with(base.sha256, FileTokenizer(base.path)))
     device = choose_device(options.device, settings)
     pairs = [*read_pairs(DEMO / TASKS)]
-    work = store.root / f".demo-{time.time_ns()}"
-    try:
-        with interruptible("run the same command again"):
-            written = _complete(adapter, pairs, work, device, settings.cache_root)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    with TemporaryDirectory(prefix="mens-demo-") as work, interruptible("run the same command again"):
+        written = _complete(adapter, pairs, Path(work), device, settings.cache_root)
     scored = [*_score_prompts(pairs, written), *_score_lines(pairs, written)]
     result = adapter.manifest.result
     print_line(f"\n{wanted.name} with an adapter of {result.num_steps} steps, not judged on this machine\n")

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from mens_pipeline.storage.remote import Remote
 
 
-_DRAFT: Final = re.compile(r"\.draft-.+-[0-9a-f]+|\..+\.(?:[0-9a-f]{32}|[0-9]{1,7})\.part")
+_DRAFT: Final = re.compile(r"\.draft-.+-[0-9a-f]{32}")
+_PART: Final = re.compile(r"\..+\.[0-9a-f]{32}\.part")
+"""Names of folders and of files that we make; a person's own file must never look like one."""
 _YOUNG_SECONDS: Final = 60.0
 """Age from which on a draft that nobody holds is one of a process that was killed."""
 _LOOKED: Final[dict[Path, float]] = {}
@@ -78,7 +80,10 @@ def _remove_abandoned(folder: Path) -> None:
     if now - _LOOKED.get(folder, -_YOUNG_SECONDS) < _YOUNG_SECONDS:
         return
     _LOOKED[folder] = now
-    for path in filter(lambda path: _DRAFT.fullmatch(path.name), folder.iterdir()):
+    found: list[Path] = []
+    with suppress(OSError):  # a folder that may be written, and not listed
+        found = [path for path in folder.iterdir() if (_DRAFT if path.is_dir() else _PART).fullmatch(path.name)]
+    for path in found:
         with suppress(OSError):  # held, gone meanwhile, or not ours
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
             try:

@@ -173,17 +173,19 @@ def test_a_digest_lies_beside_its_file(tmp_path: Path) -> None:
 
 
 def test_rests_of_killed_processes_are_removed(tmp_path: Path) -> None:
-    """By whoever writes there next: of this version and of earlier ones; not what is held, young, or a link."""
+    """By the next one that writes there; not what is held, young, a link, or may be a person's own."""
     old, held, young, link, foreign = (
         tmp_path / name
         for name in (
-            ".records.jsonl.25178.part",
+            f".records.jsonl.{'a' * 32}.part",
             f".a.jsonl.{'b' * 32}.part",
             f".a.jsonl.{'c' * 32}.part",
             f".a.jsonl.{'d' * 32}.part",
-            ".video.part",
+            ".invoice.2026.part",
         )
     )
+    (tmp_path / ".draft-my-book-1").mkdir()
+    os.utime(tmp_path / ".draft-my-book-1", (0, 0))
     for path in (old, held, young, foreign):
         path.write_text("half")
     link.symlink_to(foreign)
@@ -194,7 +196,7 @@ def test_rests_of_killed_processes_are_removed(tmp_path: Path) -> None:
         write_text(tmp_path / "a.jsonl", "rows\n")
 
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        (held.name, young.name, link.name, foreign.name, "a.jsonl")
+        (held.name, young.name, link.name, foreign.name, "a.jsonl", ".draft-my-book-1")
     )
 
 

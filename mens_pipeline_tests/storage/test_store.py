@@ -312,13 +312,14 @@ def test_drafts_of_killed_processes_are_removed(tmp_path: Path) -> None:
     """By whoever writes the same kind next; not those that are being written, that are young, or that are links."""
     store = ArtifactStore(tmp_path)
     folder = tmp_path / "corpus"
-    names = [f".draft-{name * 64}-1" for name in "abc"]
+    names = [f".draft-{name * 64}-{'1' * 32}" for name in "abc"]
     for name in names:
         (folder / name / "deep").mkdir(parents=True)
         (folder / name / "deep" / "rows.txt").write_text("half")
     for name in names[:2]:
         os.utime(folder / name, (0, 0))
-    (folder / ".draft-link-1").symlink_to(tmp_path)
+    link = f".draft-link-{'1' * 32}"
+    (folder / link).symlink_to(tmp_path)
     held = os.open(folder / names[1], os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
     with store.writing("corpus", _INPUTS) as draft:
@@ -328,7 +329,7 @@ def test_drafts_of_killed_processes_are_removed(tmp_path: Path) -> None:
             assert draft.path.is_dir()
     os.close(held)
 
-    assert sorted(path.name for path in folder.glob(".draft-*")) == [*names[1:], ".draft-link-1"]
+    assert sorted(path.name for path in folder.glob(".draft-*")) == [*names[1:], link]
     assert tmp_path.is_dir()
 
 

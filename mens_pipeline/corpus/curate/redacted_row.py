@@ -43,20 +43,21 @@ def redact_row(row: Row, policy: RedactionPolicy) -> RedactedRow[Row]:
     """
     counts: Counter[SensitiveKind] = Counter()
     changes: dict[str, Any] = {}
+    if policy is RedactionPolicy.OFF:
+        return RedactedRow(row, counts)
     if isinstance(row, TrainingPair) and row.infill is not None:
         # Cut at a cursor, an address shows only as a whole whose it is, and cannot be masked in pieces.
         found = Counter(redact(f"{row.prompt}{row.response}{row.infill.suffix}").counts)
-        return RedactedRow(row if policy is RedactionPolicy.OFF or not found else None, found)
-    if policy is not RedactionPolicy.OFF:
-        for name in _TEXTS:
-            # A context may be a comment without its mark.
-            mark = "// " if name == "context" else ""
-            redacted = redact(f"{mark}{getattr(row, name, None) or ''}")
-            if redacted.counts and (name != "tests" or not _DRAWN.issuperset(redacted.counts)):
-                counts.update(redacted.counts)
-                changes[name] = redacted.text.removeprefix(mark)
-        if isinstance(row, ExtractedRecord) and row.metadata != (cleaned := _without_secrets(row.metadata, counts)):
-            changes["metadata"] = cleaned
+        return RedactedRow(None if found else row, found)
+    for name in _TEXTS:
+        # A context may be a comment without its mark.
+        mark = "// " if name == "context" else ""
+        redacted = redact(f"{mark}{getattr(row, name, None) or ''}")
+        if redacted.counts and (name != "tests" or not _DRAWN.issuperset(redacted.counts)):
+            counts.update(redacted.counts)
+            changes[name] = redacted.text.removeprefix(mark)
+    if isinstance(row, ExtractedRecord) and row.metadata != (cleaned := _without_secrets(row.metadata, counts)):
+        changes["metadata"] = cleaned
     if not changes:
         return RedactedRow(row, counts)
     if "text" in changes:

@@ -149,8 +149,10 @@ def _outcome(unit: Unit, file: SourceFile, root: Path, roots: SourceRoots, redac
         return FileOutcome(file.path, file.blob, (), {}, (found,), stands_alone)
     records, drops = (found.records, found.drops) if isinstance(found, PageExtraction) else (found, ())
     redacted: Counter[SensitiveKind] = Counter()
-    # Records repeat what others of the file hold, so that it is looked through first, once.
-    if redaction is not RedactionPolicy.OFF and (not stands_alone or redact(file.data.decode()).counts):
+    # Records repeat what others of the file hold, so that it is looked through first, once. What the header of a page
+    # says counts as a comment only behind its name, record by record.
+    is_looked_into = not stands_alone or any(record.metadata for record in records)
+    if redaction is not RedactionPolicy.OFF and (is_looked_into or redact(file.data.decode()).counts):
         records, lost, redacted = redact_records(records, redaction)
         drops += lost
         if lost and not is_page:

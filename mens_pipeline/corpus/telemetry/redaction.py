@@ -288,8 +288,7 @@ _VALUED: Final = r"(?=(?:_?hash)?\\{0,3}[\"'`]?\s{0,8}(?::\s{0,4}str(?:ing)?\s{0
 _KEY_NAMED: Final = re.compile(rf"key(?:(?<=[ise]key)|(?<=[ise][_-]key)){_VALUED}")
 _TOKEN_NAMED: Final = re.compile(rf"token{_VALUED}")
 _ASSIGNED: Final = re.compile(r"=(?<=(?:word|sswd|cret|oken|_key|ikey|base)=)")
-_ASKED: Final = re.compile(r"\?(?=[a-z_]{3,12}=)")
-_ASKED_TOO: Final = re.compile(r"&(?=[a-z_]{3,12}=)")
+_ASKED: Final = (re.compile(r"\?(?=[a-z_]{3,12}=)"), re.compile(r"&(?=[a-z_]{3,12}=)"))
 # By what stands in front of the random part; a pattern that begins with one sign is found at once.
 _SERVICES: Final = (
     re.compile(
@@ -334,13 +333,7 @@ _RULES: Final = (
     _Rule(
         SensitiveKind.SECRET, _UNQUOTED_SECRET, "REDACTED_SECRET", ("passw", "passphrase", "pwd", "aws_se"), _is_secret
     ),
-    _Rule(
-        SensitiveKind.SECRET,
-        _PARAMETER,
-        "REDACTED_SECRET",
-        _ASKED,
-        _is_secret,
-    ),
+    *(_Rule(SensitiveKind.SECRET, _PARAMETER, "REDACTED_SECRET", hint, _is_secret) for hint in _ASKED),
     # Before the addresses: one behind a name belongs to it.
     *(_Rule(SensitiveKind.AUTHOR, pattern, "REDACTED_AUTHOR", hint, accepts) for pattern, hint, accepts in AUTHORS),
     _Rule(SensitiveKind.EMAIL, _EMAIL, "REDACTED_EMAIL", _AT_DOMAIN, _is_somebody),

@@ -23,6 +23,16 @@ _PROSE = f"Whoever wants to know more about this function may write to {_MAIL}, 
 _PAGE = f"---\ntraining_eligible: true\n---\n\n# Keys\n\n## How\n\n{_PROSE}\n\n```vox\n{_PROGRAM}```\n"
 
 
+def test_a_header_that_names_an_author_is_read_as_a_comment(tmp_path: Path) -> None:
+    """Nothing else of the page tells anything."""
+    page = _PAGE.replace(_PROGRAM, "fn f() to int { return 1 }\n").replace(_MAIL, "them")
+    (tmp_path / "page.md").write_text(page.replace("---\n\n#", "author: Jane Doe\n---\n\n#"))
+    corpus, _ = build_extracted_corpus(tmp_path, ArtifactStore(tmp_path / "store"))
+
+    assert "Jane" not in (corpus.path / RECORDS).read_text()
+    assert set(CorpusDetails.of(corpus).redactions) == {"author"}
+
+
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     """A program that is masked, one that would be another program, and a page."""

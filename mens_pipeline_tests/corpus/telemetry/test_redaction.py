@@ -64,6 +64,7 @@ _SENSITIVE = [
         "aws_secret_access_key = REDACTED_SECRET",
     ),
     (SensitiveKind.SECRET, "https://api.firm.de/v1?key=abc12345&x=1", "https://api.firm.de/v1?key=REDACTED_SECRET&x=1"),
+    (SensitiveKind.SECRET, "https://api.firm.de/v1?q=1&key=abc12345", "https://api.firm.de/v1?q=1&key=REDACTED_SECRET"),
     (SensitiveKind.EMAIL, "Write to ada.l+vox@mail.firm.co.uk.", "Write to REDACTED_EMAIL."),
     (SensitiveKind.EMAIL, "jörg@müller.de", "REDACTED_EMAIL"),
     (SensitiveKind.CARD_NUMBER, "12 4111 1111 1111 1111", "12 REDACTED_CARD_NUMBER"),

@@ -1,0 +1,77 @@
+"""`mens demo`: the adapter that comes with the code fits the code, and completes without a network."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.cli.demo import CONTRACT, DEMO, REMAKE, TASKS, DemoContract, contract_with, refuse_stale
+from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language import analyze, grammar_fingerprint
+from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
+from mens_pipeline.models.tokenizer_file import FileTokenizer
+from mens_pipeline.settings import load_settings
+
+
+def _contract() -> DemoContract:
+    return DemoContract.model_validate_json((DEMO / CONTRACT).read_text(encoding="utf-8"))
+
+
+def test_the_adapter_is_complete_and_small() -> None:
+    """At most eight megabytes, without a path of the machine that trained it."""
+    adapter = Adapter.open(DEMO)
+
+    assert adapter.weights.stat().st_size <= 8_000_000
+    assert adapter.manifest.base_model.name == DEFAULT_CPU_MODEL
+    assert not adapter.manifest.train_file.is_absolute()
+    assert not adapter.manifest.base_model.path.is_absolute()
+
+
+def test_the_adapter_was_made_for_this_language() -> None:
+    """Else it is made again, by the command that the refusal names."""
+    assert _contract().language_sha256 == grammar_fingerprint(), f"the grammar has changed: {REMAKE}"
+
+
+@pytest.mark.parametrize(
+    ("field", "name"), [("base_sha256", "base"), ("prompt_sha256", "prompt"), ("language_sha256", "language")]
+)
+def test_a_stale_adapter_is_refused(field: str, name: str) -> None:
+    """With what differs, and what to do."""
+    with pytest.raises(RefusedError, match=f"made for another {name} than this code has") as refused:
+        refuse_stale(DEMO, _contract().model_copy(update={field: "0" * 64}))
+
+    assert REMAKE in str(refused.value)
+
+
+def test_five_prompts_and_five_lines_are_asked() -> None:
+    """What a person wrote is accepted, alone or in its place."""
+    pairs = [*read_pairs(DEMO / TASKS)]
+
+    assert [pair.infill is not None for pair in pairs] == [False] * 5 + [True] * 5
+    for pair in pairs:
+        whole = pair.response if pair.infill is None else pair.prompt + pair.response + pair.infill.suffix
+        assert analyze(whole).ok
+
+
+@pytest.mark.slow
+def test_the_first_completions_come_without_a_network(tmp_path: Path) -> None:
+    """Once the base lies here; each is shown with its verdict, and the next two commands are named."""
+    base = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models")
+    refuse_stale(DEMO, contract_with(base.sha256, FileTokenizer(base.path)))
+    alone = ["unshare", "--map-root-user", "--net"]
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine gives no network namespaces")
+    command = [*alone, sys.executable, "-m", "mens_pipeline.cli", "demo"]
+    environment = {**os.environ, "MENS_STORE_ROOT": str(tmp_path), "MENS_CACHE_ROOT": str(load_settings().cache_root)}
+
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("   -> ") == 10
+    assert done.stdout.count("parses, tests 3/3") >= 1
+    assert "mens serve --run-dir" in done.stdout
+    assert "mens run" in done.stdout
