@@ -102,11 +102,10 @@ def demo(options: DemoOptions) -> None:
     for number, (lines, _) in enumerate(scored, start=1):
         print_line(f"{number}. " + "\n".join(lines) + "\n")
     good = sum(is_good for _, is_good in scored)
+    folder = DEMO.relative_to(Path.cwd()) if DEMO.is_relative_to(Path.cwd()) else DEMO
     print_line(f"{good} of {len(scored)} are right, after {time.monotonic() - begin:.0f} s. Next:")
-    print_line(
-        "  mens serve --run-dir data/demo    ask it at http://localhost:8080, or from your editor (docs/editors.md)"
-    )
-    print_line("  make run                          train one on this machine, and judge it")
+    print_line(f"  mens serve --run-dir {folder}   ask it at http://localhost:8080, or from your editor")
+    print_line("  mens run                         train one on this machine, and judge it")
 
 
 def _complete(
