@@ -1,4 +1,4 @@
-"""What the README and the page of the language show is what happens."""
+"""What the README and the pages of the language and of the data show is what happens."""
 
 import json
 import re
@@ -10,7 +10,9 @@ from typer.testing import CliRunner
 from mens_pipeline.cli.main import app
 from mens_pipeline.settings import PROJECT_ROOT
 
-_PAGES = "".join((PROJECT_ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/language.md"))
+_PAGES = "".join(
+    (PROJECT_ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/language.md", "docs/data.md")
+)
 _PAIR_OF = "golden/agentic/cancellable_star_survey.vox"
 
 
@@ -38,8 +40,8 @@ def test_stream_answers_what_the_page_shows() -> None:
     assert json.loads(result.stdout) == json.loads(_block("json", '"id": 2'))
 
 
-def test_extract_prints_what_the_readme_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The account of the seed data is the one that the README gives."""
+def test_extract_prints_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The account of the seed data is the one that the page gives."""
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(app, ["corpus", "extract", str(PROJECT_ROOT / "data"), "-o", "records.jsonl"])
 
