@@ -19,7 +19,7 @@ from mens_pipeline.corpus.schema.training_pair import HoleKind
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.infill import InfillSuite, InfillTask, is_taught, score_suite, suite_of
 from mens_pipeline.evaluation.infill_results import InfillModel, InsertScore
-from mens_pipeline.evaluation.statistics import Paired, Rate, mean_rate, p_text
+from mens_pipeline.evaluation.statistics import Rate, mean_rate, p_text
 from mens_pipeline.inference.generation import Completion, EvaluationConfig
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.storage.validation import Strict
@@ -86,13 +86,9 @@ class ReplayFacts(Strict):
 class ReplayResults(ReplayFacts):
     """`replay_results.json`: figures of every model, and whether those of the adapter fall."""
 
-    shown: Rate = Field(description="Holes for which a piece that stands there can be served.")
     parts: dict[str, dict[InfillModel, ReplayRates]] = Field(
         description="`all`, `lines` (single lines: base, n-gram and left to right are asked for no others), weeks by "
         "number -> models. `champion` is the adapter before."
-    )
-    exact_difference: dict[InfillModel, Paired] = Field(
-        description="Another model first, the adapter second, where both were asked."
     )
     drift: Drift
 
@@ -121,7 +117,7 @@ def replay_suite(
     history.check()
     tasks = tuple(
         InfillTask(
-            id=f"{hole.commit[:12]}:{hole.path}:{hole.prefix.count(chr(10)) + 1}",
+            id=f"{hole.commit[:12]}:{hole.path}:{hole.digest.hex()[:12]}",
             file=hole.commit[:12],
             kind=HoleKind.STATEMENTS if "\n" in hole.middle else HoleKind.LINE,
             prefix=hole.prefix,
@@ -155,7 +151,7 @@ def score_replay(
     suite: InfillSuite, completions: Mapping[str, Sequence[Completion]], facts: ReplayFacts
 ) -> tuple[ReplayResults, list[InsertScore]]:
     """Score what all models wrote; `completions` are by the names of the generations."""
-    infill, scores = score_suite(suite, completions, facts.champion)
+    _, scores = score_suite(suite, completions, facts.champion)
     parts: defaultdict[str, defaultdict[InfillModel, list[InsertScore]]] = defaultdict(lambda: defaultdict(list))
     for score in sorted((score for score in scores if score.model != "served"), key=lambda s: facts.times[s.task]):
         lines = ("lines",) if score.kind == HoleKind.LINE else ()
@@ -163,9 +159,7 @@ def score_replay(
             parts[part][score.model].append(score)
     results = ReplayResults(
         **facts.model_dump(),
-        shown=infill.shown,
         parts={part: {model: rates_of(some) for model, some in models.items()} for part, models in parts.items()},
-        exact_difference=infill.exact_difference,
         drift=drift_of(parts["all"]["adapter"], parts["all"]["ngram"], facts.times),
     )
     return results, scores

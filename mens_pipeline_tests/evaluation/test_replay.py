@@ -1,11 +1,18 @@
 """Whether figures fall with time, and over what their intervals are."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from mens_pipeline.corpus.infill.history import read_history
 from mens_pipeline.evaluation.infill_results import InsertScore
-from mens_pipeline.evaluation.replay import drift_of, rates_of
+from mens_pipeline.evaluation.replay import drift_of, rates_of, replay_suite
+from mens_pipeline.inference.generation import EvaluationConfig
+from mens_pipeline.models.adapter import TrainingManifest
+from mens_pipeline.storage.store import digest_of
+from mens_pipeline_tests.corpus.infill.repository import Repository, program
+from mens_pipeline_tests.evaluation.runs import training_manifest
 from mens_pipeline_tests.evaluation.test_infill import _RIGHT as RIGHT
 from mens_pipeline_tests.evaluation.test_infill import _WRONG as WRONG
 
@@ -60,3 +67,22 @@ def test_intervals_are_over_commits() -> None:
     assert few.exact.value == many.exact.value == 0.5
     assert few.exact.high - few.exact.low > 3 * (many.exact.high - many.exact.low)
     assert few.kept.value == few.exact.value
+
+
+def test_two_insertions_of_a_commit_have_names_of_their_own(tmp_path: Path) -> None:
+    """An empty line above what was inserted first, or both behind the same number of lines, makes them no one."""
+    repository = Repository(tmp_path / "workspace")
+    first, second, third = "fn a() to int { 1 }\n", "fn b() to int { 2 }\n", "fn c() to int { 3 }\n"
+    repository.commit("a.vox", first + second + third)
+    since = repository.git("rev-parse", "HEAD")
+    repository.commit("a.vox", first + "\n" + program("f") + second + program("g") + third)
+    train, manifest = tmp_path / "train.jsonl", training_manifest()
+    train.write_text("")
+    manifest["recipe"]["infill_window"] = 64
+    manifest["result"]["kinds"] = {"infill": {"tokens_shown": 9, "share": 0.5, "epochs": 1.0}}
+    taught = TrainingManifest.model_validate({**manifest, "train_sha256": digest_of(train)})
+
+    suite = replay_suite(read_history(repository.root, since, 9), train, taught, EvaluationConfig(), lambda _text: True)
+
+    assert [task.prefix.count("\n") for task in suite.tasks] == [2, 2]
+    assert len({task.id for task in suite.tasks}) == 2

@@ -36,7 +36,7 @@ _MOST_BYTES: Final = 262_144
 _LINE_BYTES: Final = 4_096
 """Of a line of git that are looked at."""
 _MOST_SECONDS: Final = 300.0
-"""For reading the log. A checkout may have a pipe where git looks for a file, which would keep it for ever."""
+"""For the log, and for each file. A checkout may have a pipe where git looks for one, which would keep it for ever."""
 
 _WEEK: Final = 7 * 24 * 3_600
 """Seconds."""
@@ -136,8 +136,8 @@ def read_history(workspace: Path, since: str, number: int) -> History:
     history = History(begin=begin)
     merges = run_git(workspace, ("rev-list", "--count", "--merges", *chosen, *_PROGRAMS))
     history.drop(ReplayDrop.MERGE, int(merges or 0))
-    with _read_log(workspace, chosen) as lines:
-        commits = [commit for commit in _commits(lines) if _is_written(commit, history)]
+    with _run(workspace, (*_LOG, *chosen, *_PROGRAMS)) as git, _timed(git) as printed:
+        commits = [commit for commit in _commits(_beginnings_of_lines(printed)) if _is_written(commit, history)]
     changed = [(c, file) for c in reversed(commits) for file in c.files if _is_changed(file, history)]
     found = [*_holes_of(workspace, changed, history)]
     by_digest = {hole.digest: hole for hole in reversed(found)}
@@ -169,41 +169,47 @@ def _beginning(workspace: Path, since: str) -> tuple[int, tuple[str, ...]]:
         advice = "Name a commit, or a date such as 2026-05-01, with --since."
         raise SourceNotFoundError(f"{since}: no commit of {workspace}, and no date. {advice}") from error
     date = date if date.tzinfo is not None else date.replace(tzinfo=UTC)
-    return int(date.timestamp()), (f"--since={date.isoformat()}", "HEAD")
+    # Not `--since`, which ends at the first older commit: the dates of rebased commits are in no order.
+    return int(date.timestamp()), (f"--since-as-filter={date.isoformat()}", "HEAD")
 
 
 @contextmanager
-def _read_log(folder: Path, chosen: tuple[str, ...]) -> Iterator[Iterator[bytes]]:
-    """Yield the lines of the log, of long ones the beginning."""
+def _run(
+    folder: Path, words: tuple[str, ...], asked: int | IO[bytes] = subprocess.DEVNULL
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Yield a process of git, all of whose output must be read; `asked` is its input."""
     with subprocess.Popen(  # noqa: S603 - our own words
-        (*GIT, *_LOG, *chosen, *_PROGRAMS),
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        (*GIT, *words), cwd=folder, stdin=asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
-        watch = Timer(_MOST_SECONDS, process.kill)
-        watch.start()
         try:
-            yield _beginnings_of_lines(_pipe(process))
+            yield process
             code = process.wait()
         finally:
             process.kill()
-            watch.cancel()
     if code:
-        advice = "Name a later commit or date, or run `git fsck`."
-        raise RefusedError(f"{folder}: git log failed, or took over {_MOST_SECONDS:.0f} seconds. {advice}")
+        is_partial = run_git(folder, ("config", "--get-regexp", r"^remote\..*\.promisor$")) is not None
+        advice = "Name a later commit or date, or run `git fsck`; git must be 2.37 or newer."
+        advice = "A clone without old files: run `git fetch --refetch --no-filter` in it." if is_partial else advice
+        raise RefusedError(f"{folder}: git {words[0]} failed, or took over {_MOST_SECONDS:.0f} seconds. {advice}")
 
 
-def _pipe(process: "subprocess.Popen[bytes]") -> IO[bytes]:
+@contextmanager
+def _timed(process: subprocess.Popen[bytes]) -> Iterator[IO[bytes]]:
+    """Yield what a process prints; where that takes too long it is ended."""
     assert process.stdout is not None, "asked for"  # noqa: S101 - our own impossibility
-    return process.stdout
+    watch = Timer(_MOST_SECONDS, process.kill)
+    watch.start()
+    try:
+        yield process.stdout
+    finally:
+        watch.cancel()
 
 
 def _beginnings_of_lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield lines, of long ones the beginning; half a line, where git was ended, is none."""
     is_begin = True
     while part := stream.readline(_LINE_BYTES):
-        if is_begin:
+        if is_begin and (part.endswith(b"\n") or len(part) == _LINE_BYTES):
             yield part
         is_begin = part.endswith(b"\n")
 
@@ -238,6 +244,8 @@ def _commits(lines: Iterable[bytes]) -> Iterator[_Commit]:
         elif line.startswith(b":"):
             about, _, path = line.rstrip(b"\n").partition(b"\t")
             _, mode, old, new, status = about.split()
+            if path.startswith(b'"'):  # as git writes a name with other characters than ASCII
+                path = path[1:-1].decode("unicode_escape", "ignore").encode("latin-1")
             name = path.decode("utf-8", "backslashreplace")
             commit.files.append(_File(mode, (old, new), status.decode()[0], name))
         elif line.startswith(b"diff --git "):
@@ -278,11 +286,10 @@ def _holes_of(workspace: Path, changed: Iterable[tuple[_Commit, _File]], history
     with TemporaryFile() as asked:
         asked.writelines(blob + b"\n" for _, file in changed for blob in file.blobs)
         asked.seek(0)
-        with subprocess.Popen(  # noqa: S603 - our own words
-            (*GIT, "cat-file", "--batch"), cwd=workspace, stdin=asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        ) as process:
+        with _run(workspace, ("cat-file", "--batch"), asked) as git:
             for commit, file in changed:
-                before, after = _read_blob(_pipe(process)), _read_blob(_pipe(process))
+                with _timed(git) as printed:
+                    before, after = _read_blob(printed), _read_blob(printed)
                 if before is None or after is None:
                     history.drop(ReplayDrop.UNREADABLE)
                 elif _GENERATED.search(after[:_HEAD_CHARACTERS]):

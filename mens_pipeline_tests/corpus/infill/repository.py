@@ -1,5 +1,6 @@
 """A small workspace with a git history of its own."""
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -48,7 +49,8 @@ class Repository:
         date = f"{BEGIN + days * DAY} +0000"
         command = ("git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "core.autocrlf=false", *words)
         dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
-        environment = {**own_environment(), **dates}
+        environment = {name: value for name, value in own_environment().items() if not name.startswith("GIT_")}
+        environment |= {**dates, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
         done = subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, check=check)
         return done.stdout.strip()
 

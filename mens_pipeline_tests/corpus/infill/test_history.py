@@ -1,10 +1,7 @@
 """The history of a workspace becomes holes, and what gives none is counted with its reason."""
 
 import os
-import subprocess
-from io import BytesIO
 from pathlib import Path
-from typing import IO
 
 import pytest
 
@@ -30,11 +27,6 @@ def _read(repository: Repository, number: int = 100) -> History:
 
 def _reasons(repository: Repository) -> dict[str, int]:
     return {str(reason): number for reason, number in _read(repository).dropped.items() if number}
-
-
-def _log(repository: Repository) -> IO[bytes]:
-    words = ("git", *history._LOG, "--", "*.vox")  # noqa: SLF001 - as it is asked
-    return BytesIO(subprocess.run(words, cwd=repository.root, capture_output=True, check=True).stdout)
 
 
 def test_lines_that_come_are_a_hole_in_the_program_before(repository: Repository) -> None:
@@ -162,6 +154,37 @@ def test_of_more_holes_some_are_drawn(repository: Repository) -> None:
     assert some.by_week == {1: 5, 2: 5}
 
 
+def test_commits_after_a_date_count_in_whatever_order(repository: Repository) -> None:
+    """A rebased commit may be older than the one before it."""
+    for number, days in ((2, 10), (3, 2), (4, 11)):
+        repository.commit("a.vox", program("f", f"    return {number}\n") + program("g"), days=days)
+    repository.commit("a.vox", program("f") + program("g"), days=3)
+
+    found = read_history(repository.root, "2026-05-09", 9)
+
+    assert [hole.middle for hole in found.holes] == ["return 2", "return 4"]
+
+
+@pytest.mark.parametrize("name", ["é.vox", 'a "name"\\.vox', "\udcff.vox"])
+def test_names_are_those_of_the_files(repository: Repository, name: str) -> None:
+    """Git quotes those with other characters than ASCII."""
+    repository.commit(name, program("f"))
+    repository.commit(name, program("f", "    return 2\n"))
+
+    (hole,) = _read(repository).holes
+
+    assert hole.path == name.replace("\udcff", r"\xff")
+
+
+def test_the_surroundings_have_no_part_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a user whose commits are signed, or a hook of git that runs the tests."""
+    (tmp_path / "config").write_text("[commit]\ngpgsign = true\n[gpg]\nprogram = false\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "config"))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+
+    assert Repository(tmp_path / "workspace").first
+
+
 def test_a_bare_repository_and_a_folder_below_do_as_well(repository: Repository, tmp_path: Path) -> None:
     """Paths are below the folder; programs elsewhere do not count."""
     repository.commit("below/b.vox", program("b"))
@@ -200,12 +223,52 @@ def test_a_log_that_fails_or_never_ends_is_refused(repository: Repository, monke
         _read(repository)
 
 
+def test_a_log_that_ends_in_the_midst_of_a_line_is_refused(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where it is ended because it takes too long."""
+    program_of_git = repository.root / "git"
+    program_of_git.write_text("#!/bin/sh\nprintf '\\001abc 1\\n:100644'\nkill -9 $$\n")
+    program_of_git.chmod(0o755)
+    monkeypatch.setattr(history, "GIT", (str(program_of_git),))
+
+    with pytest.raises(RefusedError, match=r"git log failed, or took over 300 seconds\. Name a later commit"):
+        _read(repository)
+
+
+def test_files_that_git_stops_to_print_are_refused(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not left out as unreadable."""
+    repository.commit("a.vox", program("f", "    return 2\n") + program("g"))
+    program_of_git = repository.root / "git"
+    program_of_git.write_text('#!/bin/sh\nif [ "$1" = cat-file ]; then exec sleep 60; else exec git "$@"; fi\n')
+    program_of_git.chmod(0o755)
+    monkeypatch.setattr(history, "GIT", (str(program_of_git),))
+    monkeypatch.setattr(history, "_MOST_SECONDS", 1.0)
+
+    with pytest.raises(RefusedError, match=r"git cat-file failed, or took over 1 seconds\. Name a later commit"):
+        _read(repository)
+
+
+def test_a_clone_without_files_says_how_to_get_them(repository: Repository, tmp_path: Path) -> None:
+    """What it says to run does it."""
+    repository.commit("a.vox", program("f", "    return 2\n") + program("g"))
+    repository.git("config", "uploadpack.allowFilter", "true")
+    clone = tmp_path / "clone"
+    repository.git("clone", "-q", "--bare", "--filter=blob:none", f"file://{repository.root}", str(clone))
+
+    with pytest.raises(RefusedError, match=r"git log failed, .* run `git fetch --refetch --no-filter` in it"):
+        read_history(clone, repository.first, 9)
+
+    repository.git("-C", str(clone), "fetch", "-q", "--refetch", "--no-filter")
+    assert read_history(clone, repository.first, 9).kept == 1
+
+
 def test_a_program_that_is_not_in_the_clone_is_unreadable(repository: Repository) -> None:
     """As where a clone left it out, or an object is damaged."""
     repository.commit("a.vox", program("f", "    return 2\n") + program("g"))
     repository.commit("a.vox", program("f", "    return 3\n") + program("g"))
-    lines = history._commits(history._beginnings_of_lines(_log(repository)))  # noqa: SLF001 - git refuses earlier
-    commits = list(lines)
+    with history._run(repository.root, history._LOG) as git, history._timed(git) as lines:  # noqa: SLF001 - git refuses earlier
+        commits = list(history._commits(lines))  # noqa: SLF001 - likewise
     blob = repository.git("rev-parse", "HEAD:a.vox")
     (repository.root / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     found = History(begin=0)
