@@ -136,7 +136,7 @@ def read_history(workspace: Path, since: str, number: int) -> History:
     history = History(begin=begin)
     merges = run_git(workspace, ("rev-list", "--count", "--merges", *chosen, *_PROGRAMS))
     history.drop(ReplayDrop.MERGE, int(merges or 0))
-    with _run(workspace, (*_LOG, *chosen, *_PROGRAMS)) as git, _timed(git) as printed:
+    with _run(workspace, (*_LOG, *chosen, *_PROGRAMS)) as git, _watch(git) as printed:
         commits = [commit for commit in _commits(_beginnings_of_lines(printed)) if _is_written(commit, history)]
     changed = [(c, file) for c in reversed(commits) for file in c.files if _is_changed(file, history)]
     found = [*_holes_of(workspace, changed, history)]
@@ -194,15 +194,15 @@ def _run(
 
 
 @contextmanager
-def _timed(process: subprocess.Popen[bytes]) -> Iterator[IO[bytes]]:
+def _watch(process: subprocess.Popen[bytes]) -> Iterator[IO[bytes]]:
     """Yield what a process prints; where that takes too long it is ended."""
     assert process.stdout is not None, "asked for"  # noqa: S101 - our own impossibility
-    watch = Timer(_MOST_SECONDS, process.kill)
-    watch.start()
+    timer = Timer(_MOST_SECONDS, process.kill)
+    timer.start()
     try:
         yield process.stdout
     finally:
-        watch.cancel()
+        timer.cancel()
 
 
 def _beginnings_of_lines(stream: IO[bytes]) -> Iterator[bytes]:
@@ -288,7 +288,7 @@ def _holes_of(workspace: Path, changed: Iterable[tuple[_Commit, _File]], history
         asked.seek(0)
         with _run(workspace, ("cat-file", "--batch"), asked) as git:
             for commit, file in changed:
-                with _timed(git) as printed:
+                with _watch(git) as printed:
                     before, after = _read_blob(printed), _read_blob(printed)
                 if before is None or after is None:
                     history.drop(ReplayDrop.UNREADABLE)

@@ -267,7 +267,7 @@ def test_a_program_that_is_not_in_the_clone_is_unreadable(repository: Repository
     """As where a clone left it out, or an object is damaged."""
     repository.commit("a.vox", program("f", "    return 2\n") + program("g"))
     repository.commit("a.vox", program("f", "    return 3\n") + program("g"))
-    with history._run(repository.root, history._LOG) as git, history._timed(git) as lines:  # noqa: SLF001 - git refuses earlier
+    with history._run(repository.root, history._LOG) as git, history._watch(git) as lines:  # noqa: SLF001 - git refuses earlier
         commits = list(history._commits(lines))  # noqa: SLF001 - likewise
     blob = repository.git("rev-parse", "HEAD:a.vox")
     (repository.root / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
