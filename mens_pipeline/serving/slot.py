@@ -101,7 +101,7 @@ class ServedSlot(Slot):
     def take(self, token: int, scores: "torch.Tensor", stop: frozenset[int]) -> None:
         """Write a token, and pass on the text that it makes certain; the one that ends the turn has none."""
         if not self.tokens:
-            self.first_token = time.monotonic()
+            self._note_first_token()
         super().take(token, scores, stop)
         text = ""
         if token not in stop:
@@ -111,14 +111,29 @@ class ServedSlot(Slot):
             text += self.stream.end()
         if self.stream.is_stopped:
             self.end = "stop"
-        if text or (self.end is not None and self.unsent):
+        if text or self.end is not None:
+            self._pass_on(text)
+        self.lengths.append((self.lengths[-1] if self.lengths else 0) + len(text))
+        if self.end is None and self.is_steered and not _ENDS.isdisjoint(text):
+            self._end_runaway()
+
+    def _pass_on(self, text: str) -> None:
+        """Make a piece of a text and the tokens since the last one, unless there is neither."""
+        if text or self.unsent:
             self.pieces.append(Piece(text, tuple(self.unsent)))
             self.unsent.clear()
             if not self.is_held:
                 self.completion.listen(self.pieces[-1])
-        self.lengths.append((self.lengths[-1] if self.lengths else 0) + len(text))
-        if self.end is None and self.is_steered and not _ENDS.isdisjoint(text):
-            self._end_runaway()
+
+    def _note_first_token(self) -> None:
+        """Note when it comes; from then on a first try of a program leaves half of the time to a second one.
+
+        It keeps all of it where half of what is left is too short to read the prompt once more.
+        """
+        self.first_token = time.monotonic()
+        half = (self.deadline - self.first_token) / 2
+        if self.is_first_try and self.is_steered and half > self.first_token - self.begun:
+            self.deadline = self.first_token + half
 
     def _end_runaway(self) -> None:
         """End it where it begins to repeat itself, or has all that was asked for by name."""
@@ -149,8 +164,11 @@ class ServedSlot(Slot):
             text = self._standing()
         if self.end == "late" and (is_whole or not text):
             return None
-        if not self.is_held and len(text) > len(self.text):
-            self.completion.listen(Piece(text[len(self.text) :]))
+        self._pass_on("")
+        if not self.is_held:
+            text = text or self.text  # what was sent counts, though nothing of it stands
+            if len(text) > len(self.text):
+                self.completion.listen(Piece(text[len(self.text) :]))
         return GenerationResult(
             text=text,
             tokens=tuple(chain(*(piece.tokens for piece in self.pieces))) if text == self.text else (),
@@ -207,14 +225,12 @@ def new_slot(
 ) -> ServedSlot:
     """Return a completion that has not begun; limits of tokens and time are those of the request, for both its tries.
 
-    A first try of a program leaves half of the time to a second one, and this has the tokens that are left: a third of
-    the limit and enough to close a program at least.
+    A second try of a program has the tokens that the first one left: a third of the limit and enough to close a program
+    at least.
     """
-    request, begun = completion.request, time.monotonic()
-    most, deadline = request.max_tokens or 0, request.deadline
+    request = completion.request
+    most = request.max_tokens or 0
     room = max(most - num_before, most // 3, min(most, _LEAST_ROOM)) if request.suffix is None else most
-    if request.syntax is Syntax.FALLBACK and not is_constrained and request.suffix is None:
-        deadline = begun + (deadline - begun) / 2
     constraint: Constraint | InsertConstraint | None = None
     if is_constrained and request.suffix is not None:
         prefix = request.text or ""
@@ -227,10 +243,10 @@ def new_slot(
         room,
         constraint,
         None if request.threshold is None and not request.is_chosen else 0.0,
-        deadline,
+        request.deadline,
         completion=completion,
         decode=loaded.decode,
         stream=TextStream(loaded.decode, request.stop),
-        begun=begun,
+        begun=time.monotonic(),
         num_before=num_before,
     )

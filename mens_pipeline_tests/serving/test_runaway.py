@@ -1,7 +1,6 @@
 """Completions that do not end by themselves: where they are ended, what is sent of them, and what they may take."""
 
 import threading
-import time
 from dataclasses import dataclass, field
 from itertools import chain, cycle, repeat
 from typing import Any, Final
@@ -11,6 +10,8 @@ import pytest
 from mens_pipeline.inference.generation import Syntax, is_program
 from mens_pipeline.language import Mode
 from mens_pipeline.models.chat import Turn
+from mens_pipeline.serving import queue as queue_module
+from mens_pipeline.serving import slot as slot_module
 from mens_pipeline.serving.generation import (
     Event,
     Failed,
@@ -27,6 +28,27 @@ _HALF: Final = "fn add(a: int) to int {\n    let b = a\n"
 _NOISE: Final = "".join(f"x{number} y\n" for number in range(999))
 _ENDLESS: Final = "fn a() to int {\n" + "".join(f"    f({number})\n" for number in range(999))
 _END: Final = 0
+_HALF_CHARACTER: Final = "\ufffd"
+"""The text of a token that is a part of a character."""
+
+
+class _Clock:
+    """In place of the module `time`: it goes on only where something takes time, so no load of the machine counts."""
+
+    now = 1_000.0
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.now
+
+
+_CLOCK: Final = _Clock()
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_module, "time", _CLOCK)
+    monkeypatch.setattr(slot_module, "time", _CLOCK)
 
 
 class _Characters:
@@ -43,24 +65,30 @@ class _Characters:
 
 @dataclass
 class _Typist:
-    """Writes a text for each slot, a character a step: the first try's, and that of what the parser steers."""
+    """Writes a text for each slot, a character a step: the first try's, and that of what the parser steers.
+
+    To read the prompt and to write a character take some seconds.
+    """
 
     free: Any
     steered: Any
-    seconds: float
+    reading: float = 0.0
+    pause: float = 0.0
+    scores: Any = None
     num_slots: int = 1
     slots: list[tuple[ServedSlot, Any]] = field(default_factory=list)
 
     def admit(self, slot: ServedSlot) -> None:
+        _CLOCK.now += self.reading
         self.slots.append((slot, iter(self.free if slot.constraint is None else self.steered)))
 
     def step(self) -> list[ServedSlot]:
-        time.sleep(self.seconds)
+        _CLOCK.now += self.pause
         for slot, text in self.slots:
-            slot.end_unwanted(time.monotonic())
+            slot.end_unwanted(_CLOCK.now)
             if slot.end is None:
                 token = ord(next(text, "\0"))
-                slot.take(token, None, frozenset({_END}))
+                slot.take(token, self.scores, frozenset({_END}))
         ended = [slot for slot, _ in self.slots if slot.end is not None]
         self.slots = [(slot, text) for slot, text in self.slots if slot.end is None]
         return ended
@@ -76,11 +104,16 @@ class _Loaded(Loaded):
 
 
 def _sent(
-    free: Any, steered: Any = "", prompt: str = "Write a function.", seconds: float = 60.0, **typed: Any
-) -> tuple[GenerationResult | Failed, str]:
-    """The end of a completion in fallback decoding with a limit of 900 tokens, and all text that came."""
+    free: Any,
+    steered: Any = "",
+    prompt: str = "Write a function.",
+    seconds: float = 60.0,
+    num_likeliest: int | None = None,
+    **typed: Any,
+) -> tuple[GenerationResult | Failed, list[Piece]]:
+    """The end of a completion in fallback decoding with a limit of 900 tokens, and all pieces that came."""
     ready, over, events = threading.Event(), threading.Event(), list[Event]()
-    typist = _Typist(free, steered, typed.pop("pause", 0.0))
+    typist = _Typist(free, steered, **typed)
     queue = GenerationQueue(
         lambda: _Loaded(typist, frozenset({_END}), _Characters()),
         Limits(1, 1_000, seconds, 900),
@@ -99,10 +132,11 @@ def _sent(
         "mens",
         (Turn("user", prompt),),
         max_tokens=900,
-        deadline=time.monotonic() + seconds,
+        deadline=_CLOCK.now + seconds,
         syntax=Syntax.FALLBACK,
         seed=0,
         prompt=(1,),
+        num_likeliest=num_likeliest,
     )
     queue.submit([PendingCompletion(request, 0, listen)])
     assert over.wait(60)
@@ -110,13 +144,13 @@ def _sent(
     queue.join(30)
     end = events[-1]
     assert not isinstance(end, Piece)
-    return end, "".join(event.text for event in events if isinstance(event, Piece))
+    return end, [event for event in events if isinstance(event, Piece)]
 
 
 def _result(*asked: Any, **options: Any) -> GenerationResult:
-    end, text = _sent(*asked, **options)
+    end, pieces = _sent(*asked, **options)
     assert isinstance(end, GenerationResult)
-    assert text == end.text
+    assert "".join(piece.text for piece in pieces) == end.text
     return end
 
 
@@ -182,7 +216,36 @@ def test_at_the_timeout_what_stands_is_sent() -> None:
 
 def test_where_nothing_stands_the_timeout_is_an_error() -> None:
     """As it always was."""
-    end, text = _sent(_NOISE, cycle(" "), pause=0.002, seconds=0.2)
+    end, pieces = _sent(_NOISE, cycle(" "), pause=0.002, seconds=0.2)
 
     assert isinstance(end, Failed)
-    assert (end.why.code, text) == ("timeout", " " * len(text))
+    assert end.why.code == "timeout"
+    assert {character for piece in pieces for character in piece.text} == {" "}
+
+
+def test_a_prompt_that_takes_most_of_the_time_leaves_all_of_the_rest_to_the_first_try() -> None:
+    """A second one would read it once more, and end after the timeout."""
+    end = _result(chain(_ADD, "\0"), _ADD, reading=40.0, pause=0.1, seconds=60.0)
+
+    assert (end.text, end.reason, end.is_constrained) == (_ADD, "stop", False)
+
+
+def test_what_was_sent_counts_though_nothing_of_it_stands() -> None:
+    """Blank text up to the limit is no program, but it came, token by token."""
+    end = _result("fn (\0", cycle(" "))
+
+    assert (end.text.strip(), end.reason) == ("", "length")
+    assert end.num_tokens == len(end.text) > 0
+
+
+def test_at_the_timeout_tokens_without_text_are_told_as_well() -> None:
+    """A token that is half a character has no text yet; its log-probability is told with the others."""
+    import torch
+
+    steered = chain("fn a() to str {\n    return \"", repeat(_HALF_CHARACTER))
+    scores = torch.zeros(ord(_HALF_CHARACTER) + 1)
+    end, pieces = _sent("fn (\0", steered, pause=0.1, seconds=20.0, num_likeliest=0, scores=scores)
+
+    assert isinstance(end, GenerationResult)
+    assert end.details["cut"] == "timeout"
+    assert sum(len(piece.tokens) for piece in pieces) == end.num_tokens
