@@ -141,8 +141,9 @@ def _other_attempt(then: Counted, now: Counted) -> str:
         found = explain_lost(then.store_id, now.store_id)
     else:
         number, before = ordinal(now.attempt), ordinal(then.attempt)
-        found = f"counts it as the {number} evaluation on its eval suite, it was judged as the {before}"
-    return f"The ledger of this store {found}; evaluate again here."
+        counts = f"counts it as the {number} evaluation on its eval suite, it was judged as the {before}"
+        found = f"{counts}; evaluate again here"
+    return f"The ledger of this store {found}."
 
 
 _Row = tuple[str, Callable[[Any, Any], bool], str | Callable[[Any, Any], str]]

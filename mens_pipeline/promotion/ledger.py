@@ -138,13 +138,13 @@ def _store_id(entries: Sequence[LedgerEntry], store: ArtifactStore) -> str:
 
 
 def explain_lost(evaluated_in: str | None, store_id: str | None) -> str:
-    """Say why a ledger, by the id of its store, does not count what was evaluated in a store of some id."""
-    if evaluated_in is None or store_id is None:
-        return "knows no such evaluation: it was made in another store or by an earlier version"
-    if evaluated_in == store_id:
-        return "has lost this evaluation, which was made here: an older ledger was laid back, restore the newest one or"
-    is_copy = evaluated_in[:_HALF] == store_id[:_HALF]
-    return f"knows no such evaluation: it was made in {'a copy of this' if is_copy else 'another'} store"
+    """Say why a ledger, by the id of its store, does not count what was evaluated in some store, with advice."""
+    if evaluated_in is not None and evaluated_in == store_id:
+        return "has lost this evaluation: an older ledger was laid back; restore the newest one, or evaluate again here"
+    where = "another store or by an earlier version"
+    if evaluated_in is not None and store_id is not None:
+        where = "a copy of this store" if evaluated_in[:_HALF] == store_id[:_HALF] else "another store"
+    return f"knows no such evaluation: it was made in {where}; evaluate again here"
 
 
 def find_try(store: ArtifactStore, try_sha256: str | None) -> tuple[LedgerEntry | None, str | None]:

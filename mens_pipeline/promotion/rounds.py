@@ -4,6 +4,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from mens_pipeline.errors import RefusedError
@@ -16,6 +17,7 @@ from mens_pipeline.evaluation.eval_results import (
 from mens_pipeline.evaluation.evaluate import EarlierChampion
 from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults, Progress, ScoredCompletion
+from mens_pipeline.evaluation.scores import Score
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, generate_all
@@ -131,19 +133,30 @@ def _earlier_champions(
         if event.action != "rollback" and event.adapter_sha256 not in passed_over:
             newest.setdefault(event.adapter_sha256, event)
     for event in [*newest.values()][:most]:
-        evaluation = _evaluation_of(store, event.key)
+        evaluation, why = _evaluation_of(store, event.key), f"champion {event.key[:12]} is not compared with: "
         if evaluation is None or evaluation.find_changed() or explain_unsigned(evaluation, store):
-            log_line(f"champion {event.key[:12]} is not compared with: its evaluation is gone or was changed")
+            log_line(f"{why}its evaluation is gone or was changed")
             continue
         results = read_results(evaluation.path / RESULTS)
-        if results is not None and _same_way(results.decoding, decoding):
-            found = read_models(evaluation.path / SCORED_COMPLETIONS, ScoredCompletion)
-            scores = {
-                (one.prompt, one.reference): one.score
-                for one in found
-                if one.model == "adapter" and one.score.sample == 0
-            }
-            yield EarlierChampion(event.key, event.adapter_sha256, event.timestamp_unix, scores)
+        if results is not None and not _same_way(results.decoding, decoding):
+            continue
+        scores = _scores_in(evaluation.path / SCORED_COMPLETIONS) if results is not None else None
+        if scores is None:
+            log_line(f"{why}its evaluation was written by another version")
+            continue
+        yield EarlierChampion(event.key, event.adapter_sha256, event.timestamp_unix, scores)
+
+
+def _scores_in(path: Path) -> dict[tuple[str, str], Score] | None:
+    """Return the scores as `EarlierChampion` has them; None where another version wrote the file."""
+    try:
+        return {
+            (one.prompt, one.reference): one.score
+            for one in read_models(path, ScoredCompletion)
+            if one.model == "adapter" and one.score.sample == 0
+        }
+    except RefusedError:
+        return None
 
 
 def _evaluation_of(store: ArtifactStore, key: str) -> Artifact | None:

@@ -142,11 +142,14 @@ def test_a_copy_of_the_store_is_told_from_an_older_ledger(run: Path, tmp_path: P
             tmp_path / "copy" / kind, store.root / kind, dirs_exist_ok=True, ignore=shutil.ignore_patterns(LEDGER)
         )
 
-    with pytest.raises(RefusedError, match="knows no such evaluation: it was made in a copy of this store; evaluate"):
+    with pytest.raises(
+        RefusedError, match=r"knows no such evaluation: it was made in a copy of this store; evaluate again here\.$"
+    ):
         promote(copied, run, store, PRESENT, now=NOW)
     own = verdict_of(run, store)
     (store.root / FOLDER / LEDGER).write_bytes(older)
-    with pytest.raises(RefusedError, match="has lost this evaluation, which was made here: an older ledger was laid b"):
+    advice = r"an older ledger was laid back; restore the newest one, or evaluate again here\.$"
+    with pytest.raises(RefusedError, match=f"The ledger of this store has lost this evaluation: {advice}"):
         promote(own, run, store, PRESENT, now=NOW)
     assert champion_key(store) is None
 
@@ -164,7 +167,7 @@ def test_an_evaluation_with_another_number_does_not_count(run: Path, tmp_path: P
     assert laid_back is not None
 
     with pytest.raises(
-        RefusedError, match="counts it as the second evaluation on its eval suite, it was judged as the f"
+        RefusedError, match="the second evaluation on its eval suite, it was judged as the first; evaluate again here"
     ):
         promote(laid_back, run, store, PRESENT, now=NOW)
 

@@ -242,7 +242,7 @@ def test_at_the_timeout_tokens_without_text_are_told_as_well() -> None:
     """A token that is half a character has no text yet; its log-probability is told with the others."""
     import torch
 
-    steered = chain("fn a() to str {\n    return \"", repeat(_HALF_CHARACTER))
+    steered = chain('fn a() to str {\n    return "', repeat(_HALF_CHARACTER))
     scores = torch.zeros(ord(_HALF_CHARACTER) + 1)
     end, pieces = _sent("fn (\0", steered, pause=0.1, seconds=20.0, num_likeliest=0, scores=scores)
 
