@@ -45,10 +45,15 @@ _EXTRAS: Final = {
 }
 """Extra of the package -> what it installs, and only some commands need."""
 
-_SQLITE_DISK: Final = (
-    *("database or disk is full", "attempt to write a readonly database", "disk I/O error"),
-    "unable to open database file",
-)
+_MAKE_ROOM: Final = "Make room there, or set DAGSTER_HOME to a disk that has some, and run again."
+_LET_WRITE: Final = "Let it be written, or set DAGSTER_HOME to a folder that you may write, and run again."
+_SQLITE_DISK: Final = {
+    "database or disk is full": _MAKE_ROOM,
+    "disk I/O error": _MAKE_ROOM,
+    "attempt to write a readonly database": _LET_WRITE,
+    "unable to open database file": _LET_WRITE,
+}
+"""What SQLite says of a disk -> what to do."""
 
 app = typer.Typer(
     name="mens",
@@ -153,17 +158,19 @@ def main() -> None:
 
 
 def _disk_problem(error: BaseException | None) -> str | None:
-    """Return why a disk did not take what was written, where that is what an error is about, or what it came of.
+    """Return why a disk did not take what was written, where an error is about that, or was raised from one that is.
 
-    SQLite, whose words SQLAlchemy passes on, names no number and no file; the database is that of Dagster.
+    SQLite, whose words SQLAlchemy passes on, names no number and no file; the database is that of Dagster. What was
+    being handled when an error was raised is looked at only of those two: another one is a mistake of its own.
     """
     while error is not None:
         if isinstance(error, OSError) and (is_full(error) or error.errno == errno.EROFS):
             return str(disk_error(error, "a disk", "Make room or let it be written, and run the same again."))
         if isinstance(getattr(error, "orig", error), sqlite3.OperationalError):
-            words = next((words for words in _SQLITE_DISK if words in str(error)), None)
-            if words is not None:
-                home = load_settings().dagster_home
-                return f"{home}: {words}. Make room there, or set DAGSTER_HOME to a disk that has some, and run again."
-        error = error.__cause__ or error.__context__
+            found = next((pair for pair in _SQLITE_DISK.items() if pair[0] in str(error)), None)
+            if found is not None:
+                return f"{load_settings().dagster_home}: {found[0]}. {found[1]}"
+        is_of_sqlite = isinstance(error, sqlite3.Error) or type(error).__module__.startswith("sqlalchemy.")
+        before = error.__context__ if is_of_sqlite and not error.__suppress_context__ else None
+        error = error.__cause__ or before
     return None

@@ -1,11 +1,14 @@
 """Disks that are full or can only be read: a line, exit code 1, and what was there is as it was."""
 
+import errno
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 from subprocess import CompletedProcess
+from typing import Final
 
 import pytest
 
@@ -109,23 +112,79 @@ def test_a_home_without_room_is_a_line(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def _can_mount() -> bool:
-    command = ["unshare", "-m", "true"]
-    return shutil.which("unshare") is not None and subprocess.run(command, check=False).returncode == 0
+def _raise_later(earlier: Exception, later: Exception) -> None:
+    """Raise an error in the handling of another one, as a mistake there does."""
+    try:
+        raise earlier
+    except type(earlier):
+        raise later  # noqa: B904 - what is raised is no consequence
+
+
+_FULL: Final = OSError(errno.ENOSPC, "No space left on device")
+_BY_SQLITE: Final = sqlite3.OperationalError("database or disk is full")
+
+
+@pytest.mark.parametrize("earlier", [_FULL, _BY_SQLITE], ids=["system", "sqlite"])
+def test_a_mistake_in_the_handling_of_a_full_disk_is_no_full_disk(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, earlier: Exception
+) -> None:
+    """A traceback says where it is."""
+    monkeypatch.setattr("mens_pipeline.cli.main.app", lambda: _raise_later(earlier, KeyError("mistake")))
+
+    with pytest.raises(KeyError, match="mistake"):
+        run_main(folder=tmp_path)
+
+
+def test_what_sqlite_wraps_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whether it is raised from the cause, or while that is handled."""
+    wrapper = sqlite3.OperationalError("the next statement could not begin")
+    monkeypatch.setattr("mens_pipeline.cli.main.app", lambda: _raise_later(_BY_SQLITE, wrapper))
+    variables = {"DAGSTER_HOME": str(tmp_path / "home")}
+
+    assert _refused(run_main(folder=tmp_path, variables=variables)) == (
+        f"mens: {tmp_path / 'home'}: database or disk is full. "
+        "Make room there, or set DAGSTER_HOME to a disk that has some, and run again."
+    )
+
+
+def test_a_database_that_may_not_be_opened_asks_for_no_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Rights or a missing folder: to make room would not help."""
+    missing = tmp_path / "home" / "history" / "runs.db"
+    monkeypatch.setattr("mens_pipeline.cli.main.app", lambda: sqlite3.connect(missing))
+    done = run_main(folder=tmp_path, variables={"DAGSTER_HOME": str(tmp_path / "home")})
+
+    assert _refused(done) == (
+        f"mens: {tmp_path / 'home'}: unable to open database file. "
+        "Let it be written, or set DAGSTER_HOME to a folder that you may write, and run again."
+    )
+
+
+def _mount(folder: Path) -> str:
+    """Commands of a shell that let a folder only be read."""
+    return f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder}"
+
+
+def _explain_no_mount(folder: Path) -> str | None:
+    """Say why a folder cannot be mounted so in a namespace of its own; None where it can."""
+    if shutil.which("unshare") is None:
+        return "there is no unshare"
+    command = ["unshare", "-m", "sh", "-c", _mount(folder)]
+    tried = subprocess.run(command, capture_output=True, text=True, check=False)
+    return tried.stderr if tried.returncode else None
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not _can_mount(), reason="mounting takes root on Linux")
 def test_a_store_that_can_only_be_read_is_a_line(tmp_path: Path) -> None:
     """Rollback, pruning, verdict and promotion; the history and the champion stay."""
+    if problem := _explain_no_mount(tmp_path):
+        pytest.skip(f"mounting takes root on Linux: {problem}")
     store = ArtifactStore(tmp_path / "store")
     for name in ("one", "two"):
         promoted(trained(tmp_path / name, name), store)
     run = _lay(tmp_path, "run", "weights")
     before = _state(store)
-    mount = f"mount --bind {store.root} {store.root} && mount -o remount,ro,bind {store.root}"
     for words in ("promote --rollback", "store prune --apply", f"gate --run-dir {run}"):
-        command = f"{mount} && exec {sys.executable} -m mens_pipeline.cli {words}"
+        command = f"{_mount(store.root)} && exec {sys.executable} -m mens_pipeline.cli {words}"
         environment = {**own_environment(), **_environment(tmp_path), "PYTHONPATH": str(PROJECT_ROOT)}
         done = subprocess.run(
             ["unshare", "-m", "sh", "-c", command], env=environment, capture_output=True, text=True, check=False
