@@ -13,10 +13,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 from uuid import uuid4
 
 import dagster as dg
@@ -27,8 +28,10 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.models.adapter import KIND as ADAPTER
+from mens_pipeline.orchestration.defs import promotion
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
 from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.orchestration.metadata import stop_if_canceled
 from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource
 from mens_pipeline.promotion.history import CHAMPION, KIND, champion_key
 from mens_pipeline.storage.store import ArtifactStore
@@ -45,8 +48,6 @@ _ENVIRONMENT: Final = {
 """By which the adapter of each try passes."""
 _FIRST_UNTOUCHED: Final = 2
 """Runs that are left alone, to know how long one takes: the first of a process is slower."""
-_AT_ONCE: Final = 1.0
-"""Seconds: a promotion that began before the run was stopped may take so long under load."""
 _WHAT: Final = "runs terminated at random moments"
 
 
@@ -68,24 +69,24 @@ def terminations(budget: Budget, folder: Path) -> list[Figure]:
     ):
         lines = _lines_of(process)
         for number in range(_FIRST_UNTOUCHED):
-            status, seconds, pointer = _ended(process, lines, number)
+            status, seconds, promoted = _ended(process, lines, number)
             usual = seconds
             wrong += (
-                [] if pointer and status == "SUCCESS" else [f"run {number}, left alone: {status}, nothing promoted"]
+                [] if promoted and status == "SUCCESS" else [f"run {number}, left alone: {status}, nothing promoted"]
             )
         budget.begin()
         while budget.goes_on():
             number += 1
             stopped = _Stop(folder, process.pid, dice.uniform(0.02, 1.0) * usual)
-            status, _, pointer = _ended(process, lines, number, stopped)
+            status, _, promoted = _ended(process, lines, number, stopped)
             said = f"run {number}, stopped after {stopped.after:.2f} of {usual:.2f} s"
             num_ended += not stopped.at
             num_stopped += status == "CANCELED"
-            num_promoted += bool(pointer)
-            if stopped.at and pointer > stopped.at + _AT_ONCE:
-                wrong.append(f"{said}: promoted {pointer - stopped.at:.1f} s later")
+            num_promoted += bool(promoted)
+            if stopped.at and promoted > stopped.at:
+                wrong.append(f"{said}: promoted {promoted - stopped.at:.1f} s later")
             # What is stopped before Dagster listens to signals stays CANCELING here; a run worker asks first.
-            if stopped.at and not pointer and status in {"SUCCESS", "TORN"}:
+            if stopped.at and not promoted and status in {"SUCCESS", "TORN"}:
                 wrong.append(f"{said}: {status}")
         if process.stdin is not None:
             process.stdin.close()
@@ -121,7 +122,10 @@ def _lines_of(process: "subprocess.Popen[str]") -> Iterator[str]:
 def _ended(
     process: "subprocess.Popen[str]", lines: Iterator[str], number: int, stop: _Stop | None = None
 ) -> tuple[str, float, float]:
-    """Let the process make a run; its status, the seconds it took, and when it promoted, 0.0 where it did not."""
+    """Let the process make a run; its status, the seconds it took, and when it promoted, 0.0 where it did not.
+
+    The change itself may take long under load: the moment is the last at which the run asked whether it is over.
+    """
     run_id = str(uuid4())
     assert process.stdin is not None
     process.stdin.write(f"{number} {run_id}\n")
@@ -129,8 +133,8 @@ def _ended(
     assert next(lines).split() == ["begun", run_id]
     if stop is not None:
         stop.press(run_id)
-    status, seconds, pointer = next(lines).split()
-    return status, float(seconds), float(pointer)
+    status, seconds, promoted = next(lines).split()
+    return status, float(seconds), float(promoted)
 
 
 def _make(folder: Path, number: str, run_id: str) -> tuple[str, float, float]:
@@ -151,7 +155,7 @@ def _make(folder: Path, number: str, run_id: str) -> tuple[str, float, float]:
         sys.stdout.write(f"begun {run_id}\n")
         sys.stdout.flush()
         begun = time.monotonic()
-        with suppress(KeyboardInterrupt):  # it came when the run had just ended
+        with _noting_when_it_asks() as asked:
             definitions.resolve_job_def("judge").execute_in_process(
                 instance=instance, run_id=run_id, raise_on_error=False
             )
@@ -161,13 +165,31 @@ def _make(folder: Path, number: str, run_id: str) -> tuple[str, float, float]:
         is_promoted = champion_key(store) is not None
     except RefusedError:  # the history is ahead of the pointer
         status, is_promoted = "TORN", False
-    found = status, seconds, (root / KIND / CHAMPION).stat().st_mtime if is_promoted else 0.0
+    # Without a question it is the pointer that tells.
+    found = status, seconds, (*asked, (root / KIND / CHAMPION).stat().st_mtime)[0] if is_promoted else 0.0
     shutil.rmtree(root)
     return found
 
 
+@contextmanager
+def _noting_when_it_asks() -> Iterator[list[float]]:
+    """Note when a promotion asks, right before the change, whether its run is over."""
+    asked: list[float] = []
+
+    def note_and_ask(context: dg.AssetExecutionContext) -> None:
+        asked.append(time.time())
+        stop_if_canceled(context)
+
+    with patch.object(promotion, "stop_if_canceled", note_and_ask):
+        yield asked
+
+
 def main() -> None:
-    """Make a run for each line of a number and an id, and say how it ended."""
+    """Make a run for each line of a number and an id, and say how it ended.
+
+    Dagster listens to SIGINT while it makes a run; one that comes between two is not to end this process.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in sys.stdin:
         status, seconds, pointer = _make(Path(sys.argv[1]), *line.split())
         sys.stdout.write(f"{status} {seconds} {pointer}\n")
