@@ -15,8 +15,9 @@ from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, adapter_dig
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.history import champion_key, history_of
 from mens_pipeline.promotion.ledger import FOLDER, LEDGER, Try, record_try
-from mens_pipeline.promotion.receipt import PAGE
-from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline.promotion.policy import GateName
+from mens_pipeline.promotion.receipt import PAGE, RECEIPT
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.evaluation.runs import (
     DECODING,
     NOW,
@@ -170,6 +171,25 @@ def test_an_evaluation_with_another_number_does_not_count(run: Path, tmp_path: P
         RefusedError, match="the second evaluation on its eval suite, it was judged as the first; evaluate again here"
     ):
         promote(laid_back, run, store, PRESENT, now=NOW)
+
+
+def test_a_verdict_without_a_gate_of_today_is_judged_again(run: Path, store: ArtifactStore) -> None:
+    """A version wrote it that knew nothing of a decline: one line says what to do."""
+    gate = verdict_of(run, store)
+    path = gate.path / RECEIPT
+    receipt = json.loads(path.read_text())
+    receipt["gates"] = [one for one in receipt["gates"] if one["name"] != GateName.DECLINE]
+    for name in ("max_decline_p", "decline_promotions"):
+        del receipt["thresholds"][name]
+    path.write_text(json.dumps(receipt))
+    gate.manifest["outputs"][RECEIPT]["sha256"] = digest_of(path)
+
+    with pytest.raises(
+        RefusedError,
+        match=r": not promoted\. It was judged by a version without the gate decline; run `mens gate` again\.$",
+    ):
+        promote(gate, run, store, PRESENT, now=NOW)
+    assert champion_key(store) is None
 
 
 def _of_exam(exam_of: str, adapter_sha256: str) -> Try:
