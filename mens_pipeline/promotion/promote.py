@@ -226,8 +226,8 @@ def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
         now=receipt.timestamp_unix,
         run_dir=Path(receipt.run_dir),
     )
-    judged = {gate.name for gate in receipt.gates}
-    if later := [gate.name for gate in again.gates if gate.name not in judged]:
+    known = {gate.name for gate in receipt.gates}
+    if later := [gate.name for gate in again.gates if gate.name not in known]:
         yield f"It was judged by a version without the gate {', '.join(later)}; run `mens gate` again."
     elif again != receipt:
         yield "The documents give another verdict than the receipt; run the gate again."
