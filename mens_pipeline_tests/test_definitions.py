@@ -27,10 +27,11 @@ _HEAVY = {
 
 
 _DECIDED_BY: Final = {
+    "extracted_corpus": {"pipeline.yaml"},
     "synthetic_corpus": {"pipeline.yaml"},
     "validated_pairs": {"pipeline.yaml"},
     "heldout_split": {"pipeline.yaml"},
-    "mixed_train_set": {"mix.yaml"},
+    "mixed_train_set": {"mix.yaml", "pipeline.yaml"},
     "base_model": {"recipes.yaml", "presets.yaml"},
     "qlora_adapter": {"recipes.yaml", "presets.yaml", "domains.yaml"},
     "eval_results": {"evaluation.yaml", "few_shot.md", "gates.yaml"},
