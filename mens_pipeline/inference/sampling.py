@@ -52,11 +52,13 @@ class Sampler:
         kept = shares.cumsum(-1) - shares < self._top_p
         # As float32 a tiny top_p is 0, and none would be left.
         kept[0] = True
+        shares = shares * kept
         if refused:
-            kept &= ~torch.isin(ids, torch.tensor(refused))
-            if not kept.any():
+            shares = shares * ~torch.isin(ids, torch.tensor(refused))
+            # At a low temperature the shares of the others are too small for a float32.
+            if not shares.sum():
                 return _most_likely(scores, refused)
-        drawn = torch.multinomial(shares * kept, 1, generator=self._generator)
+        drawn = torch.multinomial(shares, 1, generator=self._generator)
         return int(ids[drawn])
 
     @staticmethod

@@ -84,7 +84,7 @@ class RequestPreparer:
         best_of = self._best_of(request)
         temperature, top_p = (_CANDIDATE_TEMPERATURE, _CANDIDATE_TOP_P) if best_of > 1 else (0.0, 1.0)
         max_tokens = self._limit_tokens(request, len(prompt))
-        syntax = self._defaults.syntax if request.syntax is None else request.syntax
+        syntax = _syntax_of(request, self._defaults.syntax)
         return replace(
             request,
             prompt=prompt,
@@ -93,8 +93,7 @@ class RequestPreparer:
             top_p=top_p if request.top_p is None else request.top_p,
             seed=secrets.randbits(_SEED_BITS) if request.seed is None else request.seed,
             max_tokens=max_tokens,
-            # The parser reads a completion from its beginning, which the client has.
-            syntax=Syntax.FREE if request.continues_text and request.suffix is None else syntax,
+            syntax=syntax,
             names=self._defaults.names,
             threshold=None if request.suffix is None or self._defaults.show_all else self._served.infill_threshold,
             deadline=time.monotonic() + self._limits.timeout,
@@ -178,6 +177,19 @@ class RequestPreparer:
             yield "the parser steers no answer that goes on from a text of yours"
         if request.ignored:
             yield f"ignored: {', '.join(request.ignored)}"
+
+
+def _syntax_of(request: GenerationRequest, default: Syntax) -> Syntax:
+    """Return whether the parser constrains a completion: never one whose beginning the client has.
+
+    At a cursor it does from the first token in place of a second try. The likeliest tokens are the same up to where a
+    free try leaves the syntax, and the time for the rest of that try is saved.
+    """
+    if request.continues_text and request.suffix is None:
+        return Syntax.FREE
+    wanted = default if request.syntax is None else request.syntax
+    is_second_saved = request.suffix is not None and wanted is Syntax.FALLBACK
+    return Syntax.CONSTRAINED if is_second_saved else wanted
 
 
 def _find_cursor(request: GenerationRequest) -> GenerationRequest:

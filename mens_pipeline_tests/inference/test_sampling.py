@@ -88,3 +88,12 @@ def test_a_token_of_a_large_vocabulary_is_drawn_without_sorting_it(monkeypatch: 
     monkeypatch.setattr(torch.Tensor, "sort", lambda *_a, **_n: pytest.fail("sorted all scores"))
 
     assert len(Sampler.choose_each([Sampler(0.7, 0.95, f"0:{row}") for row in range(4)], scores)) == 4
+
+
+def test_what_is_left_is_chosen_where_nothing_else_has_a_share() -> None:
+    """At a low temperature the shares of all others are 0 as float32: the likeliest of them is taken."""
+    scores = torch.full((50,), -1000.0)
+    scores[7], scores[3], scores[5] = 0.0, -1.2, -50.0
+
+    assert Sampler(0.1, 1.0, "x").choose(scores) == 7
+    assert Sampler(0.1, 1.0, "x").choose(scores, [7, 3]) == 5

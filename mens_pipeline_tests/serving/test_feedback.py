@@ -107,7 +107,7 @@ def test_what_a_client_accepted_trains_in_the_next_night(recording: _Recording, 
     (row,) = [row for row in _night(tmp_path, recording.table) if row.response == word]
     assert row.infill is not None
     assert row.infill.suffix == "\n"
-    assert row.prompt == _PREFIX.replace("ada@firm.de", "REDACTED_EMAIL")
+    assert row.prompt == _PREFIX.replace("ada@firm.de", "REDACTED_AUTHOR")
     assert b"firm.de" not in recording.table.read_bytes()
 
 
