@@ -5,7 +5,7 @@ from pathlib import Path
 from mens_pipeline.corpus.curate.mixed_train_set import STAGE
 from mens_pipeline.definitions import defs
 from mens_pipeline.orchestration.metadata import version_with_config
-from mens_pipeline.settings import MIX_CONFIG
+from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG
 
 
 def test_another_configuration_is_another_version(tmp_path: Path) -> None:
@@ -18,4 +18,4 @@ def test_another_configuration_is_another_version(tmp_path: Path) -> None:
 
     assert len(set(versions)) == 3
     (spec,) = defs().resolve_assets_def("mixed_train_set").specs
-    assert spec.code_version == version_with_config(STAGE, MIX_CONFIG)
+    assert spec.code_version == version_with_config(STAGE, MIX_CONFIG, PIPELINE_CONFIG)

@@ -273,13 +273,13 @@ def test_an_adapter_that_changes_while_it_is_copied_is_notpromoted(
 ) -> None:
     """What lies in the store is what was judged, or nothing does."""
     gate = verdict_of(run, store)
-    copytree = shutil.copytree
+    copy2 = shutil.copy2
 
-    def written_at_the_same_time(source: Path, target: Path, *, symlinks: bool) -> None:
+    def written_at_the_same_time(source: Path, target: Path, *, follow_symlinks: bool = True) -> None:
         (run / ADAPTER / WEIGHTS).write_text("other weights")
-        copytree(source, target, symlinks=symlinks)
+        copy2(source, target, follow_symlinks=follow_symlinks)
 
-    monkeypatch.setattr(shutil, "copytree", written_at_the_same_time)
+    monkeypatch.setattr(shutil, "copy2", written_at_the_same_time)
 
     with pytest.raises(RefusedError, match=r"adapter: changed while it was copied\. Judge the run again"):
         promote(gate, run, store, PRESENT, now=NOW)
