@@ -82,7 +82,11 @@ def _remove_abandoned(folder: Path) -> None:
     _LOOKED[folder] = now
     found: list[Path] = []
     with suppress(OSError):  # a folder that may be written, and not listed
-        found = [path for path in folder.iterdir() if (_DRAFT if path.is_dir() else _PART).fullmatch(path.name)]
+        found = [
+            path
+            for path in folder.iterdir()
+            if (_DRAFT.fullmatch(path.name) if path.is_dir() else _PART.fullmatch(path.name))
+        ]
     for path in found:
         with suppress(OSError):  # held, gone meanwhile, or not ours
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)

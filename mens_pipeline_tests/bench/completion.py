@@ -31,6 +31,7 @@ from mens_pipeline.models.adapter import MANIFEST, Adapter
 from mens_pipeline.models.base import find_recorded_base
 from mens_pipeline.models.infill import encode_infill_prompt
 from mens_pipeline.models.tokenizer_file import FileTokenizer
+from mens_pipeline.settings import load_settings
 from mens_pipeline_tests.bench.machine import machine_name
 from mens_pipeline_tests.bench.serving import Server, merged_folder, running
 
@@ -60,6 +61,7 @@ class Measured:
 def main() -> None:
     """Measure all servers, and print their figures side by side."""
     options = _options()
+    load_settings()  # which say where a base may lie that was recorded on another machine
     pauses = [*choose_pauses(options.file.read_text(encoding="utf-8"), options.lines)]
     print(machine_name(), f"{options.threads} threads, load {os.getloadavg()[0]:.1f}", sep=", ")
     print(f"{options.file}: {len(pauses)} pauses in {options.lines} lines, a window of {options.window} tokens")
