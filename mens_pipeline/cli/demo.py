@@ -40,7 +40,7 @@ _EXAMPLE: Final = ("fn half(n: int) to int {\n    ret", "\n}\n")
 
 
 class DemoContract(Strict):
-    """What the adapter was made for; with another base, prompt format or language it writes nonsense.
+    """Base, prompt format and language that the adapter was trained with; with others it writes nonsense.
 
     Attributes:
         base_sha256: Of the folder of the base.

@@ -53,7 +53,7 @@ _SQLITE_DISK: Final = {
     "attempt to write a readonly database": _LET_WRITE,
     "unable to open database file": _LET_WRITE,
 }
-"""What SQLite says of a disk -> what to do."""
+"""Message of SQLite about a disk -> advice."""
 
 app = typer.Typer(
     name="mens",

@@ -88,7 +88,7 @@ class ServedSlot(Slot):
         return request.syntax is not Syntax.FREE and request.suffix is None
 
     @property
-    def asked(self) -> str:
+    def prompt_text(self) -> str:
         """The prompt of a conversation."""
         turns = self.completion.request.turns
         return turns[-1].text if turns else ""
@@ -139,7 +139,7 @@ class ServedSlot(Slot):
         """End it where it begins to repeat itself, or has all that was asked for by name."""
         if self.constraint is None and (repeats_itself(self.text) or _declares_twice(self.text)):
             self.end, self.cut = "length", "repetition"
-        elif _ENTRY.search(self.text) and _names_in(self.asked) and _is_complete(self.asked, self.text):
+        elif _ENTRY.search(self.text) and _names_in(self.prompt_text) and _is_complete(self.prompt_text, self.text):
             self.end = "stop"
 
     def _describe(self, token: int, scores: "torch.Tensor") -> None:
@@ -191,8 +191,8 @@ class ServedSlot(Slot):
             return self.text + closing if closing is not None and self.text.strip() else ""
         ends = [match.start() for match in _BETWEEN.finditer(self.text)]
         parts = (self.text[:end] for end in ends[: -_MOST_PARTS - 1 : -1])
-        there = frozenset(mentioned_names(self.asked))
-        sound = (part for part in parts if _is_complete(self.asked, part, there) and not _declares_twice(part))
+        there = frozenset(mentioned_names(self.prompt_text))
+        sound = (part for part in parts if _is_complete(self.prompt_text, part, there) and not _declares_twice(part))
         return next(sound, "")
 
 

@@ -19,19 +19,19 @@ Row = TypeVar("Row", ExtractedRecord, TrainingPair)
 
 _TEXTS: Final = ("text", "prompt", "response", "context", "name", "tests")
 _DRAWN: Final = frozenset((SensitiveKind.CARD_NUMBER, SensitiveKind.PHONE, SensitiveKind.IP_ADDRESS))
-"""What inputs that were drawn for hidden tests may look like."""
+"""Kinds that random inputs of hidden tests look like by chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedactedRow(Generic[Row]):
-    """What is left of a row, None where it is dropped, and what was found in it."""
+    """A row after redaction, None where it is dropped, and how many secrets of each kind it held."""
 
     row: Row | None
     counts: Counter[SensitiveKind]
 
     @property
     def detail(self) -> str:
-        """What was found, for a person: `2 email, 1 phone`."""
+        """Format the counts for a person: `2 email, 1 phone`."""
         return ", ".join(f"{count} {kind}" for kind, count in sorted(self.counts.items()))
 
 
