@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-_MARK: Final = re.compile(r"(?://|#|/\*|<!--|^[ \t]*(?:\*|--))[^\n]*\Z", re.MULTILINE)
-"""From the beginning of a comment on."""
+_MARK: Final = re.compile(r"//|#|/\*|<!--|^[ \t]*(?:\*|--)")
+"""Begins a comment in a line."""
 _BLANK_BEFORE: Final = re.compile(r"(?:\A|\n)[ \t>*_]*\Z")
 _MOST_BEFORE: Final = 160
 """Characters of a line that are looked at for the beginning of a comment."""
@@ -47,7 +47,7 @@ def _comment_before(match: re.Match[str]) -> str | None:
     begin = match.start()
     line = match.string[max(0, begin - _MOST_BEFORE) : begin].rpartition("\n")[2]
     mark = _MARK.search(line)
-    return None if mark is None else mark[0]
+    return None if mark is None else line[mark.start() :]
 
 
 def _is_byline(match: re.Match[str]) -> bool:
