@@ -134,8 +134,9 @@ def read_history(workspace: Path, since: str, number: int) -> History:
     """
     begin, chosen = _beginning(workspace, since)
     history = History(begin=begin)
-    merges = run_git(workspace, ("rev-list", "--count", "--merges", *chosen, *_PROGRAMS))
-    history.drop(ReplayDrop.MERGE, int(merges or 0))
+    count_merges = ("rev-list", "--count", "--merges", *chosen, *_PROGRAMS)
+    with _run(workspace, count_merges) as git, _watch(git) as printed:
+        history.drop(ReplayDrop.MERGE, int(printed.read() or 0))  # nothing is printed by one that fails
     with _run(workspace, (*_LOG, *chosen, *_PROGRAMS)) as git, _watch(git) as printed:
         commits = [commit for commit in _commits(_beginnings_of_lines(printed)) if _is_written(commit, history)]
     changed = [(c, file) for c in reversed(commits) for file in c.files if _is_changed(file, history)]

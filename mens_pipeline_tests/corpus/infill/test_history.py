@@ -228,11 +228,23 @@ def test_a_log_that_ends_in_the_midst_of_a_line_is_refused(
 ) -> None:
     """As where it is ended because it takes too long."""
     program_of_git = repository.root / "git"
-    program_of_git.write_text("#!/bin/sh\nprintf '\\001abc 1\\n:100644'\nkill -9 $$\n")
+    half = "printf '\\001abc 1\\n:100644'; kill -9 $$"
+    program_of_git.write_text(f'#!/bin/sh\nif [ "$1" = log ]; then {half}; else exec git "$@"; fi\n')
     program_of_git.chmod(0o755)
     monkeypatch.setattr(history, "GIT", (str(program_of_git),))
 
     with pytest.raises(RefusedError, match=r"git log failed, or took over 300 seconds\. Name a later commit"):
+        _read(repository)
+
+
+def test_merges_that_cannot_be_counted_are_refused(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None would be said to be left out."""
+    program_of_git = repository.root / "git"
+    program_of_git.write_text('#!/bin/sh\nif [ "$1" = rev-list ]; then exit 128; else exec git "$@"; fi\n')
+    program_of_git.chmod(0o755)
+    monkeypatch.setattr(history, "GIT", (str(program_of_git),))
+
+    with pytest.raises(RefusedError, match=r"git rev-list failed"):
         _read(repository)
 
 
