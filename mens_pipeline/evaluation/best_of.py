@@ -25,6 +25,7 @@ from mens_pipeline.evaluation.results import BestOf, BestOfScores
 from mens_pipeline.evaluation.scores import Score, Scores, differences_of, scores_of_model
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.inference.generation import Completion, is_program, program_in
+from mens_pipeline.inference.insert_constraint import stands_at_cursor
 from mens_pipeline.language import Mode, analyze, name_of
 from mens_pipeline.language.interpreter import Limits, ProgramStatus, Sandbox, with_given
 
@@ -85,8 +86,8 @@ def choose_insert(prefix: str, suffix: str, candidates: Sequence[Candidate]) -> 
     def worth(place: int) -> tuple[bool, bool, int, float]:
         candidate = candidates[place]
         program = prefix + candidate.text + suffix
-        stands = analyze(program).ok
-        num_errors = len(errors_beside("", program, Mode.SOURCE, frozenset())) if stands else 0
+        num_errors = len(errors_beside("", program, Mode.SOURCE, frozenset())) if analyze(program).ok else 0
+        stands = stands_at_cursor(prefix, candidate.text, suffix)
         return bool(candidate.text), stands, -num_errors, candidate.likelihood
 
     return max(range(len(candidates)), key=worth)

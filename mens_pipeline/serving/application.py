@@ -313,7 +313,7 @@ def _add_infill(app: FastAPI, served: ServedModel, preparer: RequestPreparer, li
 
 
 _WHY_WITHHELD: Final = {
-    Withheld.DOES_NOT_STAND: "no piece was found with which the whole is a program",
+    Withheld.DOES_NOT_STAND: "no piece was found that stands there",
     Withheld.UNSURE: "the model is too unsure of it; mens serve --show-all sends it",
 }
 

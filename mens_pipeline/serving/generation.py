@@ -8,7 +8,8 @@ from math import inf
 from typing import Any, Final, Literal
 
 from mens_pipeline.inference.generation import Syntax, is_program
-from mens_pipeline.language import Mode, analyze
+from mens_pipeline.inference.insert_constraint import stands_at_cursor
+from mens_pipeline.language import Mode
 from mens_pipeline.models.chat import Turn
 from mens_pipeline.serving.http import RequestRefusedError
 
@@ -77,10 +78,10 @@ class GenerationRequest:
         return self.text is not None or self.turns[-1].role == "assistant"
 
     def is_met_by(self, completion: str) -> bool:
-        """Check whether a completion is a program, or at a cursor, whether all of it is one."""
+        """Check whether a completion is a program, or stands at its cursor."""
         if self.suffix is None:
             return is_program(completion, Mode.SOURCE)
-        return analyze((self.text or "") + completion + self.suffix).ok
+        return stands_at_cursor(self.text or "", completion, self.suffix)
 
     @property
     def is_chosen(self) -> bool:

@@ -234,7 +234,8 @@ def new_slot(
     constraint: Constraint | InsertConstraint | None = None
     if is_constrained and request.suffix is not None:
         prefix = request.text or ""
-        constraint = InsertConstraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, prefix, request.suffix)
+        around = (prefix, request.suffix)
+        constraint = InsertConstraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, *around, is_typed=True)
     elif is_constrained:
         constraint = Constraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, room, names=request.names)
     return ServedSlot(
