@@ -4,10 +4,9 @@
 
 RUN is a run of `mens train` that was shown holes. A person pauses where a line begins, and at a space about one and two
 thirds into it; each pause asks for the rest of the line, with what stands behind the forty lines as the suffix. Asked
-in turns are `mens serve`, the same held to the syntax from the first token, both with `--engine llama.cpp`, and
-llama.cpp's own `/infill` with the same weights, which checks nothing. So other work on the machine meets all of them:
-compare rows of one run. CPU seconds are those of the server's process; they say what seconds would be where nothing
-else runs on that thread.
+in turns are `mens serve`, the same with `--engine llama.cpp`, and llama.cpp's own `/infill` with the same weights,
+which checks nothing. So other work on the machine meets all of them: compare rows of one run. CPU seconds are those of the
+server's process; they say what seconds would be where nothing else runs on that thread.
 """
 
 import argparse
@@ -72,9 +71,7 @@ def main() -> None:
         llama = f"mens_pipeline_tests.inference.llama_server {merged} {{port}} --type q8_0 --slots 1 --context 2048"
         commands = {
             "mens serve": serve,
-            "constrained": f"{serve} --decoding constrained",
-            "llama.cpp": f"{serve} --engine llama.cpp",
-            "llama.cpp, constr.": f"{serve} --engine llama.cpp --decoding constrained",
+            "--engine llama.cpp": f"{serve} --engine llama.cpp",
             "llama.cpp itself": f"{llama} --threads {options.threads}",
         }
         servers = [stack.enter_context(running(name, line, options.threads)) for name, line in commands.items()]
