@@ -5,8 +5,8 @@
 RUN is a run of `mens train` that was shown holes. A person pauses where a line begins, and at a space about one and two
 thirds into it; each pause asks for the rest of the line, with what stands behind the forty lines as the suffix. Asked
 in turns are `mens serve`, the same with `--engine llama.cpp`, and llama.cpp's own `/infill` with the same weights,
-which checks nothing. So other work on the machine meets all of them: compare rows of one run. CPU seconds are those of the
-server's process; they say what seconds would be where nothing else runs on that thread.
+which checks nothing. So other work on the machine meets all of them: compare rows of one run. CPU seconds are those of
+the server's process; they say what seconds would be where nothing else runs on that thread.
 """
 
 import argparse
