@@ -29,9 +29,9 @@ _CLOSING: Final = frozenset("} ")
 def stands_at_cursor(prefix: str, piece: str, suffix: str, mode: Mode = Mode.SOURCE) -> bool:
     """Say whether a piece stands in a file that somebody types.
 
-    It does where the whole is a program. Where nothing else stands on the line, it also does where the line is complete,
-    only blocks are open behind it, and the whole is a program once further lines close them. Where no such lines lead
-    to what stands behind, without the line either, that says nothing of the line.
+    It does where the whole is a program. Where nothing else stands on the line, it also does where the line is
+    complete, only blocks are open behind it, and the whole is a program once further lines close them. Where no such
+    lines lead to what stands behind, without the line either, that says nothing of the line.
     """
     if analyze(prefix + piece + suffix, mode).ok:
         return True

@@ -18,16 +18,17 @@ from mens_pipeline.evaluation.scores import ModelScores
 from mens_pipeline.evaluation.statistics import Rate, p_text
 from mens_pipeline.evaluation.tasks import FAMILIES, Suite
 from mens_pipeline.language import visible_text
-from mens_pipeline.promotion.gate import GATES
-from mens_pipeline.promotion.policy import GateOutcome, GateStatus
 from mens_pipeline.promotion.receipt import Receipt
 from mens_pipeline.promotion.report import curve
 from mens_pipeline.promotion.report.comparison import Comparison
-from mens_pipeline.promotion.report.completions import Group, group_by_construct, group_by_passing, task_views
+from mens_pipeline.promotion.report.completions import Group, TaskView, group_by_construct, group_by_passing, task_views
+from mens_pipeline.promotion.report.headline import Headline, headline
 from mens_pipeline.promotion.report.table import Row, Table, Tone, columns_of, points, rate_cell, table_of
 
 _FOLDER: Final = Path(__file__).parent
 _NUM_EXAMPLES: Final = 10
+_NUM_FIRST: Final = 3
+"""Completions that are shown before all else."""
 _PARTS: Final = {"all": "all holes", "lines": "single lines"}
 _REPLAYED: Final[tuple[tuple[str, str, Callable[[ReplayRates], Rate]], ...]] = (
     ("exact", "The lines that came, but for white space.", lambda rates: rates.exact),
@@ -66,85 +67,6 @@ class Section:
         return sum(len(group.tasks) for group in self.groups)
 
 
-@dataclass(frozen=True, slots=True)
-class GateRow:
-    """One gate of the verdict.
-
-    Attributes:
-        word: Its outcome: `passes`, `refuses`, `cannot tell`, `warns`.
-    """
-
-    title: str
-    word: str
-    tone: Tone
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Headline:
-    """The verdict.
-
-    Attributes:
-        gates: Those that refuse first, then those that cannot tell, those that warn, and the others.
-    """
-
-    title: str
-    tone: Tone
-    sentence: str
-    gates: tuple[GateRow, ...] = ()
-
-
-def headline(results: EvalResults, receipt: Receipt | None) -> Headline:
-    """Return the headline for the verdict on an adapter.
-
-    Returns:
-        `Not judged yet` also where the receipt is about other models, prompts or another adapter.
-    """
-    if receipt is None:
-        return Headline("Not judged yet", Tone.OPEN, "No gate has looked at these figures; nothing may be promoted.")
-    if receipt.subject is not None and receipt.subject != results.subject:
-        other = receipt.subject.adapter_sha256[:12]
-        sentence = f"The receipt at hand is of other models, prompts or adapter {other}; it says nothing of these."
-        return Headline("Not judged yet", Tone.OPEN, sentence)
-    gates = tuple(sorted(map(_row, receipt.gates), key=lambda row: _ORDER[row.tone]))
-    num_refusing = sum(row.tone is Tone.BAD for row in gates)
-    num_open = sum(row.tone is Tone.OPEN for row in gates)
-    num_warning = sum(row.tone is Tone.WARN for row in gates)
-    warnings = (
-        f" {_format_count(num_warning, 'gate')} {'warns' if num_warning == 1 else 'warn'}." if num_warning else ""
-    )
-    tried = f" It is the {receipt.tried}." if receipt.tried else ""
-    if receipt.overall_passed:
-        sentence = f"No gate of the policy {receipt.policy} stands in its way.{tried}{warnings}"
-        return Headline("Good enough to promote", Tone.GOOD, sentence, gates)
-    refuse = "refuses" if num_refusing == 1 else "refuse"
-    if not num_refusing:
-        cannot = f"{_format_count(num_open, 'gate')} of the policy {receipt.policy} cannot tell yet"
-        sentence = f"{cannot}: the eval suite was too small for a model so near to its threshold.{tried}{warnings}"
-        return Headline("Undecided, not promoted", Tone.OPEN, sentence, gates)
-    sentence = f"{_format_count(num_refusing, 'gate')} of the policy {receipt.policy} {refuse} it.{tried}{warnings}"
-    return Headline("Refused", Tone.BAD, sentence, gates)
-
-
-_ORDER: Final = {Tone.BAD: 0, Tone.OPEN: 1, Tone.WARN: 2, Tone.GOOD: 3}
-
-
-def _row(gate: GateOutcome) -> GateRow:
-    if gate.passed:
-        word, tone = "passes", Tone.GOOD
-    elif not gate.block:
-        word, tone = "warns", Tone.WARN
-    elif gate.status is GateStatus.UNDECIDED:
-        word, tone = "cannot tell", Tone.OPEN
-    else:
-        word, tone = "refuses", Tone.BAD
-    return GateRow(GATES[gate.name].title, word, tone, gate.message)
-
-
-def _format_count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def report_page(
     results: EvalResults,
     completions: Sequence[ScoredCompletion],
@@ -162,6 +84,7 @@ def report_page(
     failures = [task for task in eval_suite if not task.completions["adapter"].passed]
     passes = [task for task in eval_suite if task.completions["adapter"].passed]
     synthetic = [task for task in tasks if task.suite in FAMILIES]
+    first = _by_hash(passes)[:1]
     sections = [
         Section("failures", "Failures", group_by_construct(failures, is_open=True)),
         Section("passes", "Passes", group_by_construct(passes, is_open=False)),
@@ -175,6 +98,7 @@ def report_page(
         kicker=f"What the model writes, base beside adapter {adapter_sha256[:12]}",
         verdict=verdict,
         sentences=[verdict.sentence],
+        first=[*first, *_by_hash(failures)[: _NUM_FIRST - len(first)]],
         facts=_facts(results, receipt),
         sections=[section for section in sections if section.groups or section.id != "synthetic"],
         shown=("adapter",),
@@ -186,6 +110,11 @@ def report_page(
         missing=_missing(results.adapter),
         inserts=_examples(inserts),
     )
+
+
+def _by_hash(tasks: Sequence[TaskView]) -> list[TaskView]:
+    """Return prompts in an order that no score decides."""
+    return sorted(tasks, key=lambda task: hashlib.sha256(task.id.encode()).digest())
 
 
 def _examples(inserts: Sequence[InsertScore]) -> list[tuple[str, list[InsertScore]]]:
@@ -217,6 +146,7 @@ def comparison_page(comparison: Comparison) -> str:
         kicker="The same prompts, judged the same way; no verdict rests on this page",
         verdict=Headline(" beside ".join(names) if len(names) == 2 else title, Tone.OPEN, ""),  # noqa: PLR2004 - a pair
         sentences=comparison.notes,
+        first=(),
         facts=facts,
         sections=sections,
         shown=names,
@@ -253,6 +183,7 @@ def replay_page(results: ReplayResults, inserts: Sequence[InsertScore]) -> str:
             Fact("Holes", f"{len(results.times)} of {results.seen} changes in {drift.num_commits} commits"),
             Fact("Left out", dropped or "nothing"),
         ],
+        first=(),
         sections=[],
         shown=(),
         results=None,

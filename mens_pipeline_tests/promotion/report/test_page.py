@@ -106,7 +106,7 @@ def test_every_part_is_there_in_order() -> None:
     """The verdict first, what passes last."""
     parts = re.findall(r'<section id="(\w+)"', _page())
 
-    assert parts == ["judged", "scores", "curve", "constructs", "errors", "failures", "passes"]
+    assert parts == ["first", "judged", "scores", "curve", "constructs", "errors", "failures", "passes"]
 
 
 def test_what_a_model_writes_is_text() -> None:
@@ -170,7 +170,7 @@ def test_the_base_with_examples_has_a_column_and_a_sentence() -> None:
     assert "what a user has without training: parse rate +100.0 points (p = 1.000)" in page
     assert "over 1 prompts; hidden tests +100.0 points (p = 1.000), over 1." in page
     assert "&lt;b&gt;Told&lt;/b&gt;" in page
-    assert page.count("<summary>few-shot fails</summary>") == 1
+    assert page.partition('id="failures"')[2].count("<summary>few-shot fails</summary>") == 1
     assert "few-shot" not in _page()
 
 
@@ -182,7 +182,7 @@ def test_what_is_served_has_a_column_and_a_sentence() -> None:
     assert (
         "2 completions were no Vox and were written once more, constrained by the parser, 1 of them cut short" in page
     )
-    assert page.count("<summary>constrained by the parser passes</summary>") == 2
+    assert page.partition('id="failures"')[2].count("<summary>constrained by the parser passes</summary>") == 2
     assert "fallback" not in _page()
 
 
@@ -292,8 +292,21 @@ def test_passes_are_folded() -> None:
     passes = page.partition('<section id="passes">')[2]
 
     assert passes.count('<details class="task">') == 3
-    assert '<details class="task" open>' not in page
+    assert '<details class="task" open>' not in passes
     assert "Passes (3)" in page
+
+
+def test_three_completions_come_before_the_figures() -> None:
+    """One that passes and two that fail; of models that write nothing wrong one is enough."""
+
+    def first(*adapter: str) -> str:
+        page = _page(evaluation(adapter=adapter))
+        return page.partition('<section id="first">')[2].partition("</section>")[0]
+
+    mixed, right = first(BROKEN, GOOD, BROKEN), first(GOOD, GOOD, GOOD)
+
+    assert (mixed.count(">adapter passes,"), mixed.count(">adapter fails,")) == (1, 2)
+    assert (right.count(">adapter passes,"), right.count(">adapter fails,")) == (1, 0)
 
 
 def test_where_nothing_passes_and_all_was_rejected_it_is_said() -> None:

@@ -99,17 +99,20 @@ def test_the_verdict_stands_first(receipt: Receipt | None, title: str, sentence:
 
 
 def test_the_reasons_come_before_what_passes() -> None:
-    """With their messages."""
+    """Each in a sentence; its message with all figures is folded."""
     gates = (
         said(GateName.PARSE_RATE, passed=True),
         said(GateName.THROUGHPUT, passed=False, block=False),
         said(GateName.STOP_RATE, passed=False, status=GateStatus.UNDECIDED),
-        said(GateName.COVERAGE, passed=False, message="shows 2/30"),
+        said(GateName.COVERAGE, passed=False, message="shows 2/30 (6.7 %), floor 50.0 %; 9 to go"),
     )
     page = _page(receipt=receipt_of(*gates))
 
     assert re.findall(r'class="word">([\w ]+)<', page) == ["refuses", "cannot tell", "warns", "passes"]
-    assert "<strong>Coverage of constructs</strong>: shows 2/30." in page
+    assert (
+        "<summary><strong>Coverage of constructs</strong>: shows 2/30, floor 50.0\u00a0%.</summary>"
+        "shows 2/30 (6.7\u00a0%), floor 50.0\u00a0%; 9 to go." in page
+    )
 
 
 def test_every_gate_has_a_title() -> None:
