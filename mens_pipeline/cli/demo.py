@@ -73,7 +73,7 @@ def refuse_stale(folder: Path, contract: DemoContract) -> None:
 class DemoOptions(Options):
     """Options of `mens demo`."""
 
-    device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place.")
+    device: DeviceChoice = option(DeviceChoice.CPU, "The CPU is fast enough for ten completions.")
 
 
 @take_options(DemoOptions)

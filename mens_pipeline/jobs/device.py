@@ -1,9 +1,13 @@
-"""The device of a job: what was asked for or nothing, never another one in its place; and one job at a time on it."""
+"""The device of a job: what was asked for or nothing, never another one in its place; and one job at a time on it.
+
+A GPU that torch cannot use is named, and not passed over for the CPU: another base would train there, for longer.
+"""
 
 import fcntl
 import os
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs.environment import own_environment
 
+_DRIVER: Final = re.compile(r"\b(\d{3}\.[\d.]+)\b")
 _POLL_SECONDS: Final = 0.5
 _LONGEST: Final = 500
 """Characters of what a lock says of its holder."""
@@ -58,7 +64,7 @@ def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
     """Return the device that was asked for; `best` takes the first there is of cuda, mps, cpu.
 
     Raises:
-        RefusedError: It is not there, or the environment forbids it.
+        RefusedError: It is not there, the environment forbids it, or the machine has a GPU that torch cannot use.
     """
     if choice is DeviceChoice.METAL:
         choice = DeviceChoice.MPS
@@ -69,10 +75,47 @@ def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
     found = _cuda() or _mps() if choice is DeviceChoice.BEST else {"cuda": _cuda, "mps": _mps}[choice]()
     if found is not None:
         return found
+    if (unusable := None if choice is DeviceChoice.MPS else explain_unusable()) is not None:
+        raise RefusedError(f"device {choice}: {unusable}, or ask for the CPU (--device cpu, VOX_BACKEND=cpu).")
     if choice is DeviceChoice.BEST:
         return _cpu()
     advice = "Ask for --device cpu, or for --device best to take what there is."
     raise RefusedError(f"device {choice}: this machine has none that torch can use. {advice}")
+
+
+def explain_unusable(system: Path = Path("/")) -> str | None:
+    """Say which GPU this machine has that torch finds no way to, why, and what to install; None where there is none.
+
+    `system` is the root of the file tree that is looked at. A GPU that CUDA_VISIBLE_DEVICES hides is none.
+    """
+    import torch
+
+    built = f"torch {torch.__version__}"
+    if any(system.glob("dev/nvidia[0-9]*")) and own_environment().get("CUDA_VISIBLE_DEVICES") != "":
+        version = system / "proc/driver/nvidia/version"
+        driver = _DRIVER.search(version.read_text(encoding="utf-8") if version.is_file() else "")
+        name = f"an NVIDIA GPU, driver {driver[1] if driver else 'unknown'}"
+        if torch.version.cuda is None:
+            return f"this machine has {name}, and {built} is built without CUDA. Install torch for CUDA"
+        advice = f"Install a driver for CUDA {torch.version.cuda}, or torch for this driver"
+        return f"this machine has {name}, and {built} for CUDA {torch.version.cuda} cannot use it. {advice}"
+    if (system / "dev/kfd").exists() and torch.version.hip is None:
+        return f"this machine has an AMD GPU, and {built} is built without ROCm. Install torch for ROCm before the rest"
+    return None
+
+
+def has_kernels(capability: tuple[int, int], built_for: Sequence[str]) -> bool:
+    """Say whether a GPU can run what was built: machine code of its generation (`sm_86`), or text for an older one.
+
+    `capability` is its major and minor version; `built_for` is what `torch.cuda.get_arch_list` names.
+    """
+    for name in built_for:
+        kind, _, number = name.partition("_")
+        major, minor = divmod(int("".join(filter(str.isdigit, number))), 10)
+        is_own = kind == "sm" and major == capability[0] and minor <= capability[1]
+        if is_own or (kind == "compute" and (major, minor) <= capability):
+            return True
+    return False
 
 
 def refuse_missing_devices(device: Device, asked: int) -> None:
@@ -91,7 +134,12 @@ def _cuda() -> Device | None:
 
     if not torch.cuda.is_available():
         return None
-    properties = torch.cuda.get_device_properties(0)
+    properties, built_for = torch.cuda.get_device_properties(0), torch.cuda.get_arch_list()
+    capability = (properties.major, properties.minor)
+    if built_for and not has_kernels(capability, built_for):
+        found = f"{properties.name} has compute capability {capability[0]}.{capability[1]}"
+        advice = "Install a torch that is built for it, or ask for the CPU (--device cpu, VOX_BACKEND=cpu)."
+        raise RefusedError(f"device cuda: {found}, and torch {torch.__version__} has no kernels for it. {advice}")
     has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
     memory_gb = properties.total_memory / 2**30
     return Device("cuda", properties.name, memory_gb, has_bfloat16, torch.cuda.device_count())

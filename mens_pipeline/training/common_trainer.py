@@ -6,6 +6,7 @@ A callback writes telemetry, keeps to the time budget, takes requests to stop, a
 import math
 import resource
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -169,7 +170,8 @@ def _peak_memory_mb(device: str) -> float:
     """Return megabytes that this run took at most: of the GPU if it trains on one, else of the process."""
     if device == "cuda":
         return float(torch.cuda.max_memory_allocated() / 2**20)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # The system counts in kilobytes, macOS in bytes.
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def common_arguments(job: Any, num_steps: int) -> dict[str, Any]:

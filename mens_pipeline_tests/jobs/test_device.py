@@ -1,12 +1,14 @@
 """The device that was asked for, or a reason."""
 
+import re
 from pathlib import Path
 
 import pytest
 import torch  # noqa: TID253 - asks what this machine has
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.jobs.device import DeviceChoice, resolve_device
+from mens_pipeline.jobs import device as devices
+from mens_pipeline.jobs.device import DeviceChoice, explain_unusable, has_kernels, resolve_device
 
 _HAS = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
 
@@ -64,3 +66,80 @@ def test_best_takes_the_first_there_is() -> None:
     expected = next((kind for kind, is_there in _HAS.items() if is_there), "cpu")
 
     assert resolve_device(DeviceChoice.BEST).kind == expected
+
+
+def _machine(folder: Path, *files: str) -> Path:
+    for file in files:
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "built", "said"),
+    [
+        ((), {}, None),
+        (("dev/nvidiactl",), {}, None),
+        (
+            ("dev/nvidia0", "proc/driver/nvidia/version"),
+            {"cuda": "13.0"},
+            r"an NVIDIA GPU, driver 535\.183\.01, and torch \S+ for CUDA 13\.0 cannot use it\. Install a driver",
+        ),
+        (
+            ("dev/nvidia0",),
+            {"cuda": None},
+            r"driver unknown, and torch \S+ is built without CUDA\. Install torch for CUDA",
+        ),
+        (("dev/kfd",), {"hip": None}, r"an AMD GPU, and torch \S+ is built without ROCm\. Install torch for ROCm"),
+        (("dev/kfd",), {"hip": "7.1"}, None),
+    ],
+    ids=["no GPU", "a driver without a GPU", "an old driver", "torch for the CPU", "an AMD GPU", "torch for ROCm"],
+)
+def test_a_gpu_that_torch_cannot_use_is_named(
+    files: tuple[str, ...],
+    built: dict[str, str | None],
+    said: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With its driver, and what to install."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name, value in built.items():
+        monkeypatch.setattr(torch.version, name, value)
+    found = explain_unusable(_machine(tmp_path, *files))
+
+    assert found is None if said is None else re.search(said, found or "")
+
+
+def test_a_gpu_that_is_hidden_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever hides it wants the CPU."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+    assert explain_unusable(_machine(tmp_path, "dev/nvidia0")) is None
+
+
+@pytest.mark.skipif(any(_HAS.values()), reason="torch can use the GPU of this machine")
+@pytest.mark.parametrize("choice", [DeviceChoice.BEST, DeviceChoice.CUDA])
+def test_the_processor_does_not_take_its_place(choice: DeviceChoice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it is asked for."""
+    monkeypatch.setattr(devices, "explain_unusable", lambda: "this machine has a GPU. Install torch for it")
+
+    with pytest.raises(RefusedError, match=rf"device {choice}: this machine has a GPU\. Install torch for it, or ask"):
+        resolve_device(choice)
+    assert resolve_device(DeviceChoice.CPU).kind == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("capability", "built_for", "runs"),
+    [
+        ((9, 0), ["sm_80", "sm_90"], True),
+        ((8, 9), ["sm_80", "sm_86"], True),
+        ((7, 0), ["sm_75", "sm_80", "sm_120"], False),
+        ((12, 1), ["sm_90", "compute_90"], True),
+        ((10, 3), ["sm_100a"], True),
+    ],
+    ids=["its own", "an older one of its generation", "Volta", "text that is compiled", "with a letter"],
+)
+def test_kernels_are_there_or_not(capability: tuple[int, int], built_for: list[str], runs: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """By the rules of CUDA for binaries."""
+    assert has_kernels(capability, built_for) is runs
