@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
+from mens_pipeline.inference.begun_word import BegunWord
 from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.insert_constraint import InsertConstraint
 from mens_pipeline.inference.sampling import Sampler, log_probability
@@ -40,6 +41,7 @@ class Slot:
         max_tokens: Written at most, the end of the turn among them.
         log_probability: Of all its tokens together; None where it is not asked for.
         deadline: When it must have ended, on the monotonic clock.
+        word: The word before the cursor, with which it begins; None where there is none.
         end: Why it has ended; None until then.
     """
 
@@ -49,6 +51,7 @@ class Slot:
     constraint: Constraint | InsertConstraint | None = None
     log_probability: float | None = None
     deadline: float = inf
+    word: BegunWord | None = None
     tokens: list[int] = field(default_factory=list)
     end: End | None = None
 
@@ -69,6 +72,10 @@ class Slot:
         elif now >= self.deadline:
             self.end = "late"
 
+    def narrow(self, scores: "torch.Tensor") -> "torch.Tensor":
+        """Return the scores of the next token, with none for tokens that do not spell the word before the cursor."""
+        return scores if self.word is None else self.word.narrow(scores)
+
     def choose(self, scores: "torch.Tensor") -> int:
         """Choose the next token: any, or one that the program may go on with."""
         if self.constraint is None:
@@ -78,6 +85,8 @@ class Slot:
     def take(self, token: int, scores: "torch.Tensor", stop: frozenset[int]) -> None:
         """Write a token that was chosen by the scores of all; those of `stop` end the turn."""
         self.tokens.append(token)
+        if self.word is not None:
+            self.word.take(token)
         if self.log_probability is not None:
             self.log_probability += log_probability(scores, token)
         if token in stop:
@@ -223,6 +232,10 @@ class Engine(Generic[SomeSlot]):
 
     def _take_tokens(self, slots: Sequence[Slot], scores: "torch.Tensor") -> None:
         """Write the next token of each slot; chosen together where none is constrained: one look at the device."""
+        import torch
+
+        if any(slot.word is not None for slot in slots):
+            scores = torch.stack([slot.narrow(row) for slot, row in zip(slots, scores, strict=True)])
         if all(slot.constraint is None for slot in slots):
             tokens = Sampler.choose_each([slot.sampler for slot in slots], scores)
         else:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import torch
 from transformers import AutoTokenizer, GenerationConfig
 
+from mens_pipeline.inference.begun_word import BegunWord
 from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.dense_llama import speed_up
 from mens_pipeline.inference.engine import Engine, Slot
@@ -33,7 +34,7 @@ from mens_pipeline.inference.model import load_evaluated, save_merged
 from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.jobs.progress import FILE, TelemetryLog
 from mens_pipeline.models.chat import encode_prompt, format_for
-from mens_pipeline.models.infill import encode_infill_prompt, encode_prefix
+from mens_pipeline.models.infill import encode_infill_prompt, encode_prefix, split_word
 from mens_pipeline.storage.jsonl import write_jsonl
 
 _SERVED: Final = "served"
@@ -78,7 +79,9 @@ class _Generation:
         """Complete the requests of the job, each as often as it is to be sampled."""
         job, decoding = self.job, self.job.decoding
         every = [(request, sample) for request in job.requests for sample in range(decoding.num_samples)]
-        if decoding.syntax is not Syntax.CONSTRAINED and job.engine is not None:
+        # Servers cannot be made to spell out the word before a cursor; pieces are short.
+        is_at_cursor = any(request.window is not None for request in job.requests)
+        if decoding.syntax is not Syntax.CONSTRAINED and job.engine is not None and not is_at_cursor:
             completions = self._complete_with_servers(job.engine, every)
         else:
             completions = self._complete(every, is_constrained=decoding.syntax is Syntax.CONSTRAINED)
@@ -97,7 +100,8 @@ class _Generation:
 
     def _constraint(self, request: Request, stop: frozenset[int]) -> Constraint | InsertConstraint:
         if request.suffix is not None:
-            return InsertConstraint(self.tokenizer, stop, request.mode, request.prompt, request.suffix)
+            prefix, word = split_word(request.prompt)
+            return InsertConstraint(self.tokenizer, stop, request.mode, prefix, request.suffix, begun=word)
         decoding = self.job.decoding
         return Constraint(self.tokenizer, stop, request.mode, decoding.max_new_tokens, names=decoding.names)
 
@@ -117,6 +121,10 @@ class _Generation:
             constraint = self._constraint(request, stop) if is_constrained else None
             row = new_row(request.task, sample, self._prompt(request), decoding, constraint)
             if request.window is not None:
+                _, word = split_word(request.prompt)
+                if word:
+                    row.word = BegunWord(tokenizer, word)
+                    row.max_tokens += len(tokenizer.encode(word, add_special_tokens=False))
                 row.log_probability = 0.0  # by which it is shown or withheld
                 row.also_stop = self._line_ends if request.is_line else frozenset()
             rows.append(row)
@@ -225,10 +233,11 @@ def _bands(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def _completion_of(row: Row, tokenizer: Any) -> Completion:
+    text = tokenizer.decode(row.tokens[:-1] if row.stopped else row.tokens, skip_special_tokens=True)
     return Completion(
         task=row.name,
         sample=row.sample,
-        text=tokenizer.decode(row.tokens[:-1] if row.stopped else row.tokens, skip_special_tokens=True),
+        text=text if row.word is None else text.removeprefix(row.word.text),
         num_tokens=len(row.tokens),
         stopped=row.stopped,
         constrained=row.constraint is not None,

@@ -67,16 +67,17 @@ class InsertConstraint:
         prefix: str,
         suffix: str,
         *,
+        begun: str = "",
         is_typed: bool = False,
     ) -> None:
-        """Begin with an empty piece between two texts; any of `stop` ends it.
+        """Begin with an empty piece between two texts; any of `stop` ends it, and it begins with the word `begun`.
 
         With `is_typed` it may end where `stands_at_cursor` holds; else only where the whole is a program.
         """
         self._tokenizer = tokenizer
         self._stop = stop
         self._mode = mode
-        self._prefix, self._suffix, self._is_typed = prefix, suffix, is_typed
+        self._prefix, self._suffix, self._begun, self._is_typed = prefix, suffix, begun, is_typed
         self._num_tries = 0
         self._tokens: list[int] = []
         self._piece = ""
@@ -109,6 +110,8 @@ class InsertConstraint:
         text = self._decode([*self._tokens, token])
         more = text.removeprefix(self._piece)
         if not text.startswith(self._piece) or not more or _REPLACEMENT in more:
+            return False
+        if not text.startswith(self._begun) and not self._begun.startswith(text):
             return False
         self._num_read += len(self._viable.unsettled)
         is_dead = self._viable.would_be(more) is Viability.DEAD

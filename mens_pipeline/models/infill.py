@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, takewhile
+from string import ascii_letters, digits
 from typing import Final, Literal
 
 from mens_pipeline.models.chat import Encoded, Tokenizer, control_tokens, escape, format_for
@@ -28,6 +29,9 @@ _IDLE: Final = ("<issue_start>", "<issue_closed>", "<issue_comment>")
 """Special tokens of SmolLM2 that neither its chat format nor programs use."""
 _WORDS: Final = ("<prefix>", "<suffix>", "<middle>")
 
+_OF_WORD: Final = ascii_letters + digits + "_"
+_LONGEST_WORD: Final = 64
+"""Characters of a word that is written from its beginning, with the blank before it."""
 _TOKEN_CHARACTERS: Final = 16
 """Characters of a token at most, in a text that is worth reading."""
 _SUFFIX_SHARE: Final = 0.25
@@ -67,6 +71,20 @@ def split_at_marks(text: str) -> tuple[str, str] | None:
     return None
 
 
+def split_word(prefix: str) -> tuple[str, str]:
+    """Split off the word in which a prefix ends, with the blank before it; it is empty where there is none.
+
+    A model sees no half words: their tokens are others than those of whole ones. It is shown what stands before, and
+    writes the word from its beginning.
+    """
+    near = prefix[-_LONGEST_WORD:]
+    start = len(near.rstrip(_OF_WORD))
+    if start == len(near):
+        return prefix, ""
+    word = near[start - (near[start - 1 : start] == " ") :]
+    return prefix.removesuffix(word), word
+
+
 def order_of(prefix: str, middle: str) -> Order:
     """Return the order in which a training row is shown, the same one every time."""
     digest = hashlib.sha256(f"{prefix}\0{middle}".encode("utf-8", "surrogatepass")).digest()
@@ -76,7 +94,7 @@ def order_of(prefix: str, middle: str) -> Order:
 def encode_infill_prompt(
     tokenizer: Tokenizer, prefix: str, suffix: str, window: int, order: Order = "suffix_first"
 ) -> tuple[int, ...]:
-    """Encode a cursor: the ids up to where the piece between prefix and suffix begins.
+    """Encode a cursor: the ids up to where the piece between prefix and suffix begins, or the word that it ends.
 
     Args:
         tokenizer: Of the base.
@@ -87,7 +105,7 @@ def encode_infill_prompt(
     """
     marks, chat, control = marks_of(tokenizer), format_for(tokenizer), control_tokens(tokenizer)
     behind = _cut(tokenizer, escape(suffix, control), int(window * _SUFFIX_SHARE), is_suffix=True)
-    before = _cut(tokenizer, escape(prefix, control), window - len(behind), is_suffix=False)
+    before = _cut(tokenizer, escape(split_word(prefix)[0], control), window - len(behind), is_suffix=False)
     shown = [(marks.suffix, behind), (marks.prefix, before)]
     if order == "prefix_first":
         shown.reverse()
@@ -100,14 +118,14 @@ def encode_infill_prompt(
 def encode_infill(  # noqa: PLR0913, PLR0917 - the parts of a row
     tokenizer: Tokenizer, prefix: str, suffix: str, middle: str, window: int, order: Order
 ) -> Encoded:
-    """Encode a cursor and the piece that stands there, with the end of the turn."""
-    text = escape(middle, control_tokens(tokenizer)) + format_for(tokenizer).end
+    """Encode a cursor and the piece that stands there, with the word before it, and the end of the turn."""
+    text = escape(split_word(prefix)[1] + middle, control_tokens(tokenizer)) + format_for(tokenizer).end
     return Encoded(encode_infill_prompt(tokenizer, prefix, suffix, window, order), tuple(_encode(tokenizer, text)))
 
 
 def encode_prefix(tokenizer: Tokenizer, prefix: str, window: int) -> tuple[int, ...]:
-    """Encode what stands before a cursor alone, for a model that goes on from there."""
-    text = escape(prefix, control_tokens(tokenizer))
+    """Encode what stands before a cursor, but for the word there, for a model that goes on from there."""
+    text = escape(split_word(prefix)[0], control_tokens(tokenizer))
     return (*_encode(tokenizer, format_for(tokenizer).bos), *_cut(tokenizer, text, window, is_suffix=False))
 
 

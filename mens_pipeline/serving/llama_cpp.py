@@ -153,7 +153,7 @@ class LlamaCppEngine:
         for slot in self._slots:
             slot.end_unwanted(time.monotonic())
             if slot.end is None:
-                scores = self._model.next_scores((*slot.prompt, *slot.tokens))
+                scores = slot.narrow(self._model.next_scores((*slot.prompt, *slot.tokens)))
                 slot.take(slot.choose(scores), scores, self._stop)
         ended = [slot for slot in self._slots if slot.end is not None]
         self._slots = [slot for slot in self._slots if slot.end is None]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from mens_pipeline.corpus.schema.prompts import mentioned_names
 from mens_pipeline.evaluation.judge import errors_beside
+from mens_pipeline.inference.begun_word import BegunWord
 from mens_pipeline.inference.constraint import Constraint, repeats_itself
 from mens_pipeline.inference.engine import Slot
 from mens_pipeline.inference.generation import Syntax, is_program, program_in
@@ -21,6 +22,7 @@ from mens_pipeline.inference.insert_constraint import InsertConstraint
 from mens_pipeline.inference.sampling import Sampler, likeliest, log_probability
 from mens_pipeline.language import Mode, analyze, complete, name_of, tokenize
 from mens_pipeline.language.ast import Import
+from mens_pipeline.models.infill import split_word
 from mens_pipeline.serving.generation import GenerationResult, PendingCompletion, Piece, TextStream, Token
 
 if TYPE_CHECKING:
@@ -232,10 +234,12 @@ def new_slot(
     most = request.max_tokens or 0
     room = max(most - num_before, most // 3, min(most, _LEAST_ROOM)) if request.suffix is None else most
     constraint: Constraint | InsertConstraint | None = None
+    prefix, word = split_word(request.text or "") if request.suffix is not None else ("", "")
+    if word:
+        room += len(loaded.tokenizer.encode(word, add_special_tokens=False))
     if is_constrained and request.suffix is not None:
-        prefix = request.text or ""
         around = (prefix, request.suffix)
-        constraint = InsertConstraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, *around, is_typed=True)
+        constraint = InsertConstraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, *around, begun=word, is_typed=True)
     elif is_constrained:
         constraint = Constraint(loaded.tokenizer, loaded.stop, Mode.SOURCE, room, names=request.names)
     return ServedSlot(
@@ -245,9 +249,10 @@ def new_slot(
         constraint,
         None if request.threshold is None and not request.is_chosen else 0.0,
         request.deadline,
+        BegunWord(loaded.tokenizer, word) if word else None,
         completion=completion,
         decode=loaded.decode,
-        stream=TextStream(loaded.decode, request.stop),
+        stream=TextStream(loaded.decode, request.stop, num_left_out=len(word)),
         begun=time.monotonic(),
         num_before=num_before,
     )

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mens_pipeline.models.chat import IM_END, IM_START
-from mens_pipeline.models.infill import encode_infill, encode_infill_prompt, encode_prefix, marks_of, order_of
+from mens_pipeline.models.infill import (
+    encode_infill,
+    encode_infill_prompt,
+    encode_prefix,
+    marks_of,
+    order_of,
+    split_word,
+)
 from mens_pipeline_tests.training.small_folder import Encoder
 
 _CONTROL = (IM_START, IM_END)
@@ -38,12 +45,12 @@ def test_the_marks_of_a_base_are_its_own(tokenizer: Encoder, marks: tuple[str, s
 
 def test_the_suffix_comes_first_so_that_typing_goes_on() -> None:
     """What is typed extends what was read; in the other order it does not."""
-    one, two = (encode_infill_prompt(_QWEN, prefix, "\n}\n", 100) for prefix in ("fn a", "fn ab"))
+    one, two = (encode_infill_prompt(_QWEN, prefix, "\n}\n", 100) for prefix in ("fn (", "fn (("))
 
-    assert _text(_QWEN, one) == "<|fim_suffix|>\n}\n<|fim_prefix|>fn a<|fim_middle|>"
+    assert _text(_QWEN, one) == "<|fim_suffix|>\n}\n<|fim_prefix|>fn (<|fim_middle|>"
     assert two[: len(one) - 1] == one[:-1]
-    other = encode_infill_prompt(_QWEN, "fn a", "\n}\n", 100, "prefix_first")
-    assert _text(_QWEN, other) == "<|fim_prefix|>fn a<|fim_suffix|>\n}\n<|fim_middle|>"
+    other = encode_infill_prompt(_QWEN, "fn (", "\n}\n", 100, "prefix_first")
+    assert _text(_QWEN, other) == "<|fim_prefix|>fn (<|fim_suffix|>\n}\n<|fim_middle|>"
 
 
 def test_a_row_ends_its_turn() -> None:
@@ -54,17 +61,49 @@ def test_a_row_ends_its_turn() -> None:
     assert _text(_SMOLLM, row.prompt) == "<issue_closed><issue_start>let x = <issue_comment>"
 
 
+@pytest.mark.parametrize(
+    ("prefix", "before", "word"),
+    [
+        ("let total_1", "let", " total_1"),
+        ("    retu", "   ", " retu"),
+        ("f(fir", "f(", "fir"),
+        ("f(", "f(", ""),
+        ("let x = ", "let x = ", ""),
+        ("caf\u00e9", "caf\u00e9", ""),
+        ("", "", ""),
+        ("a" * 100, "a" * 36, "a" * 64),
+    ],
+    ids=["a name", "a keyword", "behind a bracket", "a bracket", "a blank", "no ASCII", "nothing", "a long one"],
+)
+def test_a_word_before_the_cursor_is_written_from_its_beginning(prefix: str, before: str, word: str) -> None:
+    """With the blank before it, which is part of its first token; the prompt ends before it, the row's piece has it."""
+    assert split_word(prefix) == (before, word)
+    for order in ("suffix_first", "prefix_first"):
+        row = encode_infill(_QWEN, prefix, "\n", "1()", 400, order)
+        assert row.prompt == encode_infill_prompt(_QWEN, prefix, "\n", 400, order)
+        assert f"<|fim_prefix|>{before}<|" in _text(_QWEN, row.prompt)
+        assert _text(_QWEN, row.completion) == word + "1()" + IM_END
+    assert _text(_QWEN, encode_prefix(_QWEN, prefix, 400)) == before
+
+
+def test_typing_within_a_word_asks_the_same() -> None:
+    """So that all of the prompt was read at the key before."""
+    prompts = {encode_infill_prompt(_QWEN, f"let a = {word}", "\n", 100) for word in ("t", "to", "total", "total_1")}
+
+    assert len(prompts) == 1
+
+
 def test_a_window_holds_whole_lines_next_to_the_cursor() -> None:
     """A quarter behind it at most; what the suffix does not need, the prefix gets."""
     lines = [f"line {number:02}\n" for number in range(60)]
-    prompt = encode_infill_prompt(_QWEN, "".join(lines) + "cur", "".join(lines), 80)
+    prompt = encode_infill_prompt(_QWEN, "".join(lines) + "cur(", "".join(lines), 80)
     text = _text(_QWEN, prompt)
     suffix, prefix = text.removeprefix("<|fim_suffix|>").removesuffix("<|fim_middle|>").split("<|fim_prefix|>")
 
     assert len(prompt) <= 80 + 3
     assert "".join(lines).startswith(suffix)
     assert 0 < len(suffix) <= 20
-    assert ("".join(lines) + "cur").endswith(prefix)
+    assert ("".join(lines) + "cur(").endswith(prefix)
     assert prefix.startswith("line ")
     assert suffix.endswith("\n")
 
@@ -80,7 +119,7 @@ def test_the_beginning_of_a_window_stays_while_lines_are_typed() -> None:
 
 def test_a_long_line_is_cut_at_its_far_end() -> None:
     """The cursor's own surroundings stay."""
-    assert _text(_QWEN, encode_prefix(_QWEN, "a" * 500 + "b", 10)) == "a" * 9 + "b"
+    assert _text(_QWEN, encode_prefix(_QWEN, "a" * 500 + "(", 10)) == "a" * 9 + "("
     assert _text(_QWEN, encode_infill_prompt(_QWEN, "", "b" + "a" * 500, 40)) == (
         "<|fim_suffix|>b" + "a" * 9 + "<|fim_prefix|><|fim_middle|>"
     )
