@@ -7,6 +7,7 @@ DIR holds `heldout.jsonl` and `train.jsonl`, as `mens corpus mix` writes them. M
 """
 
 import argparse
+import re
 import tempfile
 import time
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mens_pipeline.evaluation.infill import INFILL, LINE_MODELS, infill_decoding, infill_suite, score_suite
+from mens_pipeline.evaluation.infill_results import InsertScore
 from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, EvaluationConfig, Syntax
 from mens_pipeline.inference.prepare import Conditions, completion_fits, prepare_generation
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
@@ -64,12 +66,19 @@ def main() -> None:
                 f"parses {rates.parses.short} resolves {rates.resolves.short} tests {rates.tests.short} "
                 f"ended {rates.stopped.short}"
             )
+    inside = [score for score in scores if score.model == "adapter" and _is_inside_word(score)]
+    kept = sum(score.kept for score in inside) / max(1, len(inside))
+    print(f"adapter, inside a word: exact {sum(score.exact for score in inside)}/{len(inside)}, kept {kept:.2f}")
     for model, paired in results.exact_difference.items():
         print(f"adapter over {model}: {paired.only_second} more, {paired.only_first} fewer, p {paired.p_better:.4f}")
     print(results.abstention)
     for score in [score for score in scores if score.model == "adapter"][: options.examples]:
         mark = "=" if score.exact else "!"
         print(f"{score.kind} {mark} {score.before[-40:]!r} | {score.piece!r} | {score.reference!r}")
+
+
+def _is_inside_word(score: InsertScore) -> bool:
+    return all(re.match(r"\w", side) for side in (score.before[-1:], score.reference))
 
 
 def _complete(model: str, adapter: Adapter, requests: Sequence[Any], decoding: Decoding) -> list[Completion]:
