@@ -186,12 +186,12 @@ _REPLACEMENT: Final = "\ufffd"
 class TextStream:
     """The text of one completion as it grows; all pieces together are what all tokens decode to.
 
-    The first `num_left_out` characters are left out: the client has them.
+    The next `num_left_out` characters are left out: the client has them.
     """
 
     def __init__(self, decode: Callable[[Sequence[int]], str], stop: Sequence[str], *, num_left_out: int = 0) -> None:
         self._decode = decode
-        self._num_left_out = num_left_out
+        self.num_left_out = num_left_out
         self._stop = tuple(stop)
         self._tokens: list[int] = []
         self._start = 0
@@ -225,8 +225,8 @@ class TextStream:
         return self._decode(self._tokens[self._start :])[len(settled) :]
 
     def _unless_stopped(self, piece: str) -> str:
-        text = self._held + piece[self._num_left_out :]
-        self._num_left_out = max(0, self._num_left_out - len(piece))
+        text = self._held + piece[self.num_left_out :]
+        self.num_left_out = max(0, self.num_left_out - len(piece))
         places = [place for place in (text.find(stop) for stop in self._stop) if place >= 0]
         if places:
             self.is_stopped, self._held = True, ""

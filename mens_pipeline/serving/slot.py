@@ -145,9 +145,12 @@ class ServedSlot(Slot):
             self.end = "stop"
 
     def _describe(self, token: int, scores: "torch.Tensor") -> None:
-        """Note a token and the most likely ones at its position, where the request asks for them."""
+        """Note a token and the most likely ones at its position, where the request asks for them.
+
+        Tokens of a word that stands before the cursor are none of the piece.
+        """
         num = self.completion.request.num_likeliest
-        if num is not None:
+        if num is not None and not self.stream.num_left_out:
             others = likeliest(scores, num) if num else ()
             texts = tuple((self.decode([other]), value) for other, value in others)
             self.unsent.append(Token(self.decode([token]), log_probability(scores, token), texts))

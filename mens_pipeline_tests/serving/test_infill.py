@@ -55,6 +55,30 @@ def test_whatever_is_drawn_stands_or_is_withheld(taught: Running) -> None:
     assert shown > 0
 
 
+def test_a_piece_goes_on_with_the_word_before_the_cursor(taught: Running) -> None:
+    """The word itself is sent once: by the client. Nor are its tokens described, whole or as a stream."""
+    shown = 0
+    for seed in range(8):
+        body = {
+            "prompt": "let total = 1\nlet x = tot",
+            "suffix": "\n",
+            "max_tokens": 12,
+            "temperature": 1.2,
+            "seed": seed,
+        }
+        choice = _post(taught, "/v1/completions", **body, logprobs=1).json()["choices"][0]
+        streamed = _post(taught, "/v1/fim/completions", **body, stream=True).text
+        events = [json.loads(line[6:]) for line in streamed.splitlines() if line.startswith("data: {")]
+        piece, described = choice["text"], (choice["logprobs"] or {"tokens": []})["tokens"]
+        shown += bool(piece)
+
+        assert "".join(event["choices"][0]["delta"].get("content") or "" for event in events) == piece
+        assert not piece or analyze(f"let total = 1\nlet x = tot{piece}\n").ok
+        assert "".join(described)[: len(piece)] == piece
+
+    assert shown > 0
+
+
 def test_a_stream_ends_with_its_figures(taught: Running) -> None:
     """As events of llama.cpp, and as chunks of Mistral's."""
     whole = _post(taught, "/infill", input_prefix=_PREFIX, input_suffix=_SUFFIX, n_predict=8).json()

@@ -82,3 +82,12 @@ def test_a_tokenizer_of_the_library_streams(merged: Path, text: str) -> None:
     tokens = tokenizer.encode(f"{text}<|im_end|>", add_special_tokens=False)
 
     assert "".join(_pieces(tokens, (), lambda ids: tokenizer.decode(ids, skip_special_tokens=True))) == text
+
+
+@given(_BYTES, st.integers(0, 6))
+def test_what_the_client_has_is_left_out(tokens: list[int], num: int) -> None:
+    """Of the beginning, so many characters, however they come."""
+    stream = TextStream(_of_bytes, (), num_left_out=num)
+    pieces = [*map(stream.feed, tokens), stream.end()]
+
+    assert "".join(pieces) == _of_bytes(tokens)[num:]
