@@ -59,16 +59,23 @@ def extract(
     accounts = {unit: Account[DropReason]() for unit in Unit}
     drops: list[Drop] = []
     redacted: Counter[SensitiveKind] = Counter()
-    redaction = load_pipeline_config(PIPELINE_CONFIG).redaction
+    policy = load_pipeline_config(PIPELINE_CONFIG)
     roots = find_source_roots(folder)
     workspace = roots.workspace or folder
     workers = load_settings().num_workers
-    carried = carried_records(output, folder, workspace, roots) if roots.workspace else CarriedRecords()
+    carried = CarriedRecords()
+    if roots.workspace:
+        carried = carried_records(output, folder, workspace, roots, policy.licences)
 
     def lines() -> Iterator[str]:
         yield from carried.lines
         outcomes = extract_workspace(
-            folder, commit_of(folder), workers=workers, workspace=workspace, redaction=redaction
+            folder,
+            commit_of(folder),
+            workers=workers,
+            workspace=workspace,
+            redaction=policy.redaction,
+            policy=policy.licences,
         )
         for outcome in outcomes:
             outcome.count(accounts)
@@ -178,7 +185,8 @@ def pairs(
     with open_rows(records) as lines:
         extracted = list(read_records(lines, records))
     known = {record.source.blob for record in extracted}
-    extracted += page_records(docs or [], known, load_pipeline_config(PIPELINE_CONFIG).redaction)
+    policy = load_pipeline_config(PIPELINE_CONFIG)
+    extracted += page_records(docs or [], known, policy.redaction, policy.licences)
     account = Account[NoBehaviour]()
     with BehaviourWorkers() as workers:
         written = write_jsonl(output, make_pairs(extracted, workers, account))

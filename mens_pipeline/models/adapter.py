@@ -107,6 +107,7 @@ class TrainingManifest(Recorded):
     heldout_sha256: Digest | None
     system_prompt: str
     chat_template: str | None = Field(default=None, description="None in runs before bases that think had a form.")
+    libraries: dict[Word, Word] = Field(default={}, description="Versions of those that decide what training gives.")
     result: TrainingResult
 
     @classmethod

@@ -230,7 +230,7 @@ def test_a_page_of_includes_does_not_grow_without_bound(workspace: Path) -> None
     (workspace / "big.vox").write_text("// " + "x" * 1_000_000 + "\n")
     page = SourceFile("page.md", _page("a: 1", "```vox\n" + "{{#include big.vox}}\n" * 300 + "```\n").encode())
     tracemalloc.start()
-    found = extract_docs(page, workspace, lambda _path: True)
+    found = extract_docs(page, workspace)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
@@ -273,7 +273,7 @@ def test_a_page_that_is_made_to_be_slow_is_read_in_seconds(slow: str) -> None:
     """A megabyte of pictures that are never finished took sixteen of them."""
     page = SourceFile("page.md", _page("a: 1", f"{slow}\n\n```vox\n{_PROGRAM}```\n").encode())
     started = time.process_time()
-    found = extract_docs(page, Path(), lambda _path: True)
+    found = extract_docs(page, Path())
 
     assert isinstance(found, PageExtraction)
     assert [record.text for record in found.records] == [_PROGRAM]
@@ -285,7 +285,7 @@ def test_a_page_of_very_many_lines_is_dropped_by_name(end: str) -> None:
     """Lines that go on in quotes around them took twenty seconds a megabyte."""
     page = SourceFile("page.md", _page("a: 1", "> " * 19 + f"a{end}" * 300_000).encode())
     started = time.process_time()
-    found = extract_docs(page, Path(), lambda _path: True)
+    found = extract_docs(page, Path())
 
     assert isinstance(found, Drop)
     assert (found.reason, found.detail) == (DropReason.TOO_LARGE, f"300006 lines, more than {MAX_PAGE_LINES}")
@@ -296,7 +296,7 @@ def test_a_page_of_very_many_lines_is_dropped_by_name(end: str) -> None:
 def test_a_page_with_a_large_header_says_what_it_leaves_out() -> None:
     """The blocks that have no room are counted."""
     page = _page(f"x: {'y' * 16_000}", f"```vox\n{_PROGRAM}```\n\n" * 1_000)
-    found = extract_docs(SourceFile("page.md", page.encode()), Path(), lambda _path: True)
+    found = extract_docs(SourceFile("page.md", page.encode()), Path())
 
     assert isinstance(found, PageExtraction)
     assert 500 < len(found.records) < 600

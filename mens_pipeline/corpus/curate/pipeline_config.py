@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
+from mens_pipeline.corpus.extract.licences import LicencePolicy
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy
 from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
@@ -96,6 +97,7 @@ class PipelineConfig(Strict):
     redaction: RedactionPolicy = Field(
         default=RedactionPolicy.MASK, description="What is done with rows that hold a secret or name a person."
     )
+    licences: LicencePolicy = Field(default_factory=LicencePolicy, description="Licences of files that do not train.")
 
 
 def load_pipeline_config(path: Path) -> PipelineConfig:

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Final, Self
 
 from pydantic import BaseModel, Field, TypeAdapter
 
+from mens_pipeline.corpus.extract.licences import LICENCE_FILES, LicencePolicy, licence_files_above
 from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
     ROOTS_FILE,
@@ -111,6 +112,9 @@ class Reuse:
     differs: bool = False
 
 
+_READ: Final = (*VOX_SUFFIXES, *PAGE_SUFFIXES, ROOTS_FILE, *LICENCE_FILES)
+
+
 class WorkspaceParams(Params):
     """Parameters of an extraction: hashes of contents, roots and telemetry, the commit, and where they lie."""
 
@@ -125,7 +129,7 @@ class WorkspaceParams(Params):
     def of(cls, root: Path, query: TelemetryQuery | None = None, **others: Any) -> Self:
         """Look at a workspace and a telemetry table as they are now; `others` are fields of a subclass."""
         return cls(
-            sources=tree_fingerprint(root, files_below(root, (*VOX_SUFFIXES, *PAGE_SUFFIXES, ROOTS_FILE))),
+            sources=tree_fingerprint(root, (*files_below(root, _READ), *licence_files_above(root))),
             roots=find_source_roots(root).fingerprint(),
             commit=commit_of(root),
             telemetry=None if query is None else telemetry_fingerprint(query),
@@ -142,9 +146,13 @@ class WorkspaceParams(Params):
 
 
 class ExtractionParams(WorkspaceParams):
-    """A workspace, and how it is extracted: `full` is every file, whatever the latest corpus of the store knows."""
+    """A workspace, and how it is extracted: `full` is every file, whatever the latest corpus of the store knows.
+
+    A policy that denies nothing is in no key.
+    """
 
     redaction: RedactionPolicy = RedactionPolicy.MASK
+    licences: LicencePolicy = Field(default_factory=LicencePolicy, exclude_if=lambda policy: not policy.deny)
     store: Helper[ArtifactStore]
     reuse: Helper[Reuse]
     workers: Helper[int] = 1
@@ -178,6 +186,7 @@ def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
     *,
     full: bool = False,
     redaction: RedactionPolicy = RedactionPolicy.MASK,
+    licences: LicencePolicy | None = None,
     pinned: Mapping[str, Any] | None = None,
 ) -> tuple[Artifact, Reuse]:
     """Extract a workspace into the store, and return the corpus with how much of it was known.
@@ -190,7 +199,7 @@ def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
         RefusedError: The workspace or the telemetry is not what was pinned, or changed while it was read.
     """
     reuse = Reuse()
-    how = {"workers": workers, "full": full, "redaction": redaction}
+    how = {"workers": workers, "full": full, "redaction": redaction, "licences": licences or LicencePolicy()}
     params = ExtractionParams.of(root, telemetry, store=store, reuse=reuse, **how)
     looked_at = params.model_dump(include=set(WorkspaceParams.model_fields))
     changed = [name for name, value in looked_at.items() if pinned is not None and pinned[name] != value]
@@ -225,7 +234,9 @@ def _write(folder: Path, params: ExtractionParams, latest: Artifact | None) -> d
             reuse.extracted += outcome is None
             return outcome
 
-        outcomes = extract_workspace(params.root, commit, look_up, params.workers, redaction=params.redaction)
+        outcomes = extract_workspace(
+            params.root, commit, look_up, params.workers, redaction=params.redaction, policy=params.licences
+        )
         for outcome in outcomes:
             text = "".join(f"{line}\n" for line in outcome.lines)
             start, position = position, position + len(text.encode())
@@ -247,7 +258,7 @@ def _latest(store: ArtifactStore, inputs: dict[str, Any]) -> Artifact | None:
     previous = store.get(KIND, key) if key else None
     if previous is None or previous.is_damaged():
         return None
-    is_same = all(previous.inputs.get(rule) == inputs[rule] for rule in ("code", "roots", "redaction"))
+    is_same = all(previous.inputs.get(rule) == inputs.get(rule) for rule in ("code", "roots", "redaction", "licences"))
     return previous if is_same else None
 
 

@@ -203,6 +203,10 @@ class Dependencies:
 Piece = TypeVar("Piece", Block, Section)
 
 
+RefuseInclude = Callable[[Path, bytes], tuple[DropReason, str] | None]
+"""Why a file with this content may not be included by a page that trains, with a detail; None when it may."""
+
+
 @dataclass(frozen=True, slots=True)
 class PageExtraction:
     """The records of a page, its blocks first, and what of its blocks and sections gave none."""
@@ -211,10 +215,10 @@ class PageExtraction:
     drops: tuple[Drop, ...]
 
 
-def extract_docs(file: SourceFile, root: Path, may_include: Callable[[Path], bool]) -> PageExtraction | Drop:
+def extract_docs(file: SourceFile, root: Path, refuse: RefuseInclude = lambda *_: None) -> PageExtraction | Drop:
     """Extract the records of a page, or return a drop with the reason why it has none.
 
-    Includes are resolved inside `root`, the workspace; files below negative roots may not be included.
+    Includes are resolved inside `root`, the workspace; what `refuse` gives a reason against may not be included.
     """
     try:
         text = file.data.decode("utf-8")
@@ -233,14 +237,14 @@ def extract_docs(file: SourceFile, root: Path, may_include: Callable[[Path], boo
         return Drop(Unit.PAGE, file.path, 1, DropReason.BAD_FRONTMATTER, str(error))
     if refusal is not None:
         return Drop(Unit.PAGE, file.path, 1, *refusal)
-    return _PageRecords(file, root, may_include, page, SourceText(text), weight).run()
+    return _PageRecords(file, root, refuse, page, SourceText(text), weight).run()
 
 
 @dataclass
 class _PageRecords:
     file: SourceFile
     root: Path
-    may_include: Callable[[Path], bool]
+    refuse: RefuseInclude
     page: Page
     text: SourceText
     weight: float
@@ -307,10 +311,9 @@ class _PageRecords:
     def _find_reason_against_includes(self, files: tuple[Path, ...]) -> tuple[DropReason, str] | None:
         """Return why an included program may not be used for training, with a detail; None if all may."""
         for path in files:
-            if not self.may_include(path):
-                return DropReason.NEGATIVE_ROOT, f"{path.name} lies below a negative root"
-            text = read_regular(path, MAX_INCLUDED_BYTES).decode("utf-8")
-            refusal = find_reason(comment_header(text).values, must_opt_in=False)
+            data = read_regular(path, MAX_INCLUDED_BYTES)
+            refusal = self.refuse(path, data)
+            refusal = refusal or find_reason(comment_header(data.decode("utf-8")).values, must_opt_in=False)
             if refusal is not None:
                 return refusal
         return None

@@ -74,11 +74,11 @@ def shown_name(path: Path, root: Path) -> str:
 def tree_fingerprint(root: Path, files: Iterable[Path]) -> str:
     """Hash (SHA-256, hexadecimal) the names and contents of files; of links and unreadable ones that they are such.
 
-    The files lie below `root`, in a fixed order.
+    The files come in a fixed order; their names are those below `root`, or lead to them from there.
     """
     digest = hashlib.sha256()
     for path in files:
-        digest.update(path.relative_to(root).as_posix().encode("utf-8", "surrogateescape") + b"\0")
+        digest.update(os.path.relpath(path, root).encode("utf-8", "surrogateescape") + b"\0")
         if is_out_of_place(path):
             digest.update(hashlib.sha256(b"a link").digest())
             continue

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +13,8 @@ from pydantic import TypeAdapter
 
 from mens_pipeline.corpus.curate.redacted_row import redact_row
 from mens_pipeline.corpus.extract.batches import in_batches
-from mens_pipeline.corpus.extract.extractors import PageExtraction, extract_docs, extract_vox
+from mens_pipeline.corpus.extract.extractors import PageExtraction, RefuseInclude, extract_docs, extract_vox
+from mens_pipeline.corpus.extract.licences import UNKNOWN, LicencePolicy, Licences
 from mens_pipeline.corpus.extract.page import has_include
 from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
@@ -39,7 +40,7 @@ class FileOutcome:
 
     `blob` is the SHA-256 of its content, hexadecimal, None when it was not read; the file itself is a unit that is kept
     or dropped. `stands_alone`: nothing but its own content decided this; false for a page that includes other files.
-    `redacted`: what was found in its records.
+    `redacted`: what was found in its records. `licence`: an SPDX expression, or `unknown`.
     """
 
     path: str
@@ -49,6 +50,7 @@ class FileOutcome:
     drops: tuple[Drop, ...]
     stands_alone: bool = True
     redacted: dict[SensitiveKind, int] = field(default_factory=dict)
+    licence: str = UNKNOWN
 
     def count(self, accounts: dict[Unit, Account[DropReason]]) -> None:
         """Add what was kept and what was dropped to the account of each unit."""
@@ -106,12 +108,14 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
     workers: int = 1,
     workspace: Path | None = None,
     redaction: RedactionPolicy = RedactionPolicy.MASK,
+    policy: LicencePolicy | None = None,
 ) -> Iterator[FileOutcome]:
     """Extract all programs and pages below a folder, in the order of their paths.
 
     `known` gives what a file gave before, if it is known to give the same again; the outcomes do not depend on the
     number of `workers`. Paths are relative to `workspace`, which includes are resolved in; None for `root` itself. What
-    holds a secret or names a person is masked or dropped, as `redaction` says.
+    holds a secret or names a person is masked or dropped, as `redaction` says; what has a licence that `policy` denies
+    is dropped.
 
     Raises:
         SourceNotFoundError: `root` is no folder.
@@ -121,30 +125,48 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
     root = root.resolve()
     roots = find_source_roots(root)
     place = workspace.resolve() if workspace is not None else root
+    licences = Licences(place, policy or LicencePolicy())
 
     def items() -> Iterator[tuple[tuple[Unit, SourceFile] | None, FileOutcome | None, int]]:
         for unit, suffixes in ((Unit.VOX_FILE, VOX_SUFFIXES), (Unit.PAGE, PAGE_SUFFIXES)):
             for path in files_below(root, suffixes):
-                file = read_source(path, place, unit, roots, commit)
+                file = read_source(path, place, unit, roots, licences, commit)
                 if isinstance(file, Drop):
                     yield None, FileOutcome(file.path, None, (), {}, (file,)), 0
                     continue
                 outcome = known(file)
+                if outcome is not None:
+                    outcome = replace(outcome, licence=file.licence)
                 yield (unit, file) if outcome is None else None, outcome, len(file.data)
 
-    return in_batches(items(), partial(_extract_files, root=place, roots=roots, redaction=redaction), workers)
+    refuse = _IncludeRule(roots, licences)
+    return in_batches(items(), partial(_extract_files, root=place, refuse=refuse, redaction=redaction), workers)
+
+
+@dataclass(frozen=True, slots=True)
+class _IncludeRule:
+    """What a page may not include: a file below a negative root, or of a licence that is denied."""
+
+    roots: SourceRoots
+    licences: Licences
+
+    def __call__(self, path: Path, data: bytes) -> tuple[DropReason, str] | None:
+        if self.roots.is_negative(path):
+            return DropReason.NEGATIVE_ROOT, f"{path.name} lies below a negative root"
+        reason = self.licences.find_reason(self.licences.licence_of(path, data))
+        return reason and (reason[0], f"{path.name}: {reason[1]}")
 
 
 def _extract_files(
-    jobs: list[tuple[Unit, SourceFile]], root: Path, roots: SourceRoots, redaction: RedactionPolicy
+    jobs: list[tuple[Unit, SourceFile]], root: Path, refuse: RefuseInclude, redaction: RedactionPolicy
 ) -> list[FileOutcome]:
-    return [_outcome(unit, file, root, roots, redaction) for unit, file in jobs]
+    return [replace(_outcome(unit, file, root, refuse, redaction), licence=file.licence) for unit, file in jobs]
 
 
-def _outcome(unit: Unit, file: SourceFile, root: Path, roots: SourceRoots, redaction: RedactionPolicy) -> FileOutcome:
+def _outcome(unit: Unit, file: SourceFile, root: Path, refuse: RefuseInclude, redaction: RedactionPolicy) -> FileOutcome:
     is_page = unit is Unit.PAGE
     stands_alone = not (is_page and has_include(file.data))
-    found = extract_docs(file, root, lambda path: not roots.is_negative(path)) if is_page else extract_vox(file)
+    found = extract_docs(file, root, refuse) if is_page else extract_vox(file)
     if isinstance(found, Drop):
         return FileOutcome(file.path, file.blob, (), {}, (found,), stands_alone)
     records, drops = (found.records, found.drops) if isinstance(found, PageExtraction) else (found, ())
@@ -184,8 +206,10 @@ def redact_records(
     return tuple(left), tuple(drops), counts
 
 
-def read_source(path: Path, root: Path, unit: Unit, roots: SourceRoots, commit: str | None) -> SourceFile | Drop:
-    """Read a file, or return a drop with the reason why it is not read."""
+def read_source(  # noqa: PLR0913, PLR0917 - a file, and what decides whether it trains
+    path: Path, root: Path, unit: Unit, roots: SourceRoots, licences: Licences, commit: str | None
+) -> SourceFile | Drop:
+    """Read a file, or return a drop with the reason why it is not read, or must not train."""
     name = shown_name(path, root)
     if is_out_of_place(path):
         return Drop(unit, name, 1, DropReason.LINK, "a symbolic link, a pipe or a device")
@@ -202,11 +226,17 @@ def read_source(path: Path, root: Path, unit: Unit, roots: SourceRoots, commit: 
         return Drop(unit, name, 1, DropReason.UNREADABLE, error.strerror or type(error).__name__)
     if b"\0" in data:
         return Drop(unit, name, 1, DropReason.NOT_TEXT, "a NUL byte")
-    return SourceFile(name, data, commit, roots.is_golden(path))
+    licence = licences.licence_of(path, data)
+    if (refusal := licences.find_reason(licence)) is not None:
+        return Drop(unit, name, 1, *refusal)
+    return SourceFile(name, data, commit, roots.is_golden(path), licence)
 
 
 def page_records(
-    folders: Iterable[Path], known_blobs: Iterable[str], redaction: RedactionPolicy = RedactionPolicy.MASK
+    folders: Iterable[Path],
+    known_blobs: Iterable[str],
+    redaction: RedactionPolicy = RedactionPolicy.MASK,
+    policy: LicencePolicy | None = None,
 ) -> list[ExtractedRecord]:
     """Extract the records of all eligible pages below some folders; each page counts once, `known_blobs` not at all.
 
@@ -223,13 +253,13 @@ def page_records(
             raise SourceNotFoundError(f"{folder}: no such folder. Name a folder of pages.")
         roots = find_source_roots(folder)
         workspace = roots.workspace or folder.resolve()
-        commit = commit_of(workspace)
+        commit, licences = commit_of(workspace), Licences(workspace, policy or LicencePolicy())
         for path in files_below(folder.resolve(), PAGE_SUFFIXES):
-            page = read_source(path, workspace, Unit.PAGE, roots, commit)
+            page = read_source(path, workspace, Unit.PAGE, roots, licences, commit)
             if isinstance(page, Drop) or page.blob in seen:
                 continue
             seen.add(page.blob)
-            found = extract_docs(page, workspace, lambda file: not roots.is_negative(file))  # noqa: B023 - called at once
+            found = extract_docs(page, workspace, _IncludeRule(roots, licences))
             if not isinstance(found, Drop):
                 records.extend(redact_records(found.records, redaction)[0])
     return records
@@ -246,8 +276,10 @@ class CarriedRecords(Account[LeaveReason]):
         return {"stayed": self.kept, "left": {str(reason): count for reason, count in self.dropped.most_common()}}
 
 
-def carried_records(records: Path, folder: Path, workspace: Path, roots: SourceRoots) -> CarriedRecords:
-    """Read the records of other folders of the workspace; those of files that are gone or changed are left out.
+def carried_records(
+    records: Path, folder: Path, workspace: Path, roots: SourceRoots, policy: LicencePolicy | None = None
+) -> CarriedRecords:
+    """Read the records of other folders of the workspace; those of files that are gone, changed or denied are left out.
 
     `records`, what earlier extractions wrote, need not be there; those of `folder` are made again, and are neither kept
     nor counted.
@@ -256,13 +288,18 @@ def carried_records(records: Path, folder: Path, workspace: Path, roots: SourceR
         RefusedError: A line of it is no record, and would be lost.
     """
     folder, workspace = folder.resolve(), workspace.resolve()
+    licences = Licences(workspace, policy or LicencePolicy())
 
     @cache
     def find_blob(name: str) -> str | LeaveReason:
         path = workspace / name
         if roots.is_negative(path):
             return LeaveReason.NEGATIVE_ROOT
-        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else LeaveReason.GONE
+        if not path.is_file():
+            return LeaveReason.GONE
+        data = path.read_bytes()
+        is_denied = licences.find_reason(licences.licence_of(path, data)) is not None
+        return LeaveReason.LICENCE if is_denied else hashlib.sha256(data).hexdigest()
 
     carried = CarriedRecords()
     if not records.exists():

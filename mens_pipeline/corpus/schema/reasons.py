@@ -12,6 +12,8 @@ class DropReason(StrEnum):
     """Why something that was seen does not train."""
 
     NEGATIVE_ROOT = "negative_root"
+    LICENCE = "licence_denied"
+    """Its licence is one that `licences` of config/pipeline.yaml denies."""
     NOT_OPTED_IN = "not_opted_in"
     """A page without `training_eligible: true`."""
     OPTED_OUT = "opted_out"
@@ -42,6 +44,7 @@ class LeaveReason(StrEnum):
     """Its file has changed."""
     GONE = "gone"
     NEGATIVE_ROOT = "negative_root"
+    LICENCE = "licence_denied"
     GOLDEN_ROOT = "golden_root"
     """It was golden and is not any more, or the other way round."""
 

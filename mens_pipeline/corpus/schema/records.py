@@ -97,12 +97,16 @@ class ExtractedRecord(Strict):
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file of a workspace, its path relative to that, with forward slashes; `is_golden`: whether it may evaluate."""
+    """A file of a workspace, its path relative to that, with forward slashes.
+
+    `is_golden`: whether it may evaluate. `licence`: an SPDX expression, or `unknown`.
+    """
 
     path: str
     data: bytes
     commit: str | None = None
     is_golden: bool = True
+    licence: str = "unknown"
 
     @cached_property
     def blob(self) -> str:

@@ -134,13 +134,15 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
     snapshot = store.artifact(workspace_snapshot)
     if not is_accepted(source_report_in(snapshot)):  # where the corpus is materialised alone, after a refusal
         raise RefusedError("workspace_snapshot was refused: see its check source_parse_rate. Mend the programs.")
+    policy = load_pipeline_config(PIPELINE_CONFIG)
     corpus, reused = build_extracted_corpus(
         workspace.folder(),
         store.open(),
         load_settings().num_workers,
         telemetry.query(),
         full=config.full,
-        redaction=load_pipeline_config(PIPELINE_CONFIG).redaction,
+        redaction=policy.redaction,
+        licences=policy.licences,
         pinned=snapshot.inputs,
     )
     if reused.differs:

@@ -125,7 +125,7 @@ def test_prose_is_asked_for_as_prose(workers: BehaviourWorkers) -> None:
     """The documentation lane has its own mode, family and rating."""
     body = "word " * 40
     page = f"---\ntraining_eligible: true\n---\n## Actors\n\n{body}\n"
-    found = extract_docs(SourceFile("p.md", page.encode()), PROJECT_ROOT, lambda _: True)
+    found = extract_docs(SourceFile("p.md", page.encode()), PROJECT_ROOT)
     assert isinstance(found, PageExtraction)
     (pair,) = make_pairs(found.records, workers)
 

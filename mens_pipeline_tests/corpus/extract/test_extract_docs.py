@@ -48,8 +48,12 @@ print("not Vox")
 )
 
 
+def _refuse(path: Path, _data: bytes) -> tuple[DropReason, str] | None:
+    return (DropReason.NEGATIVE_ROOT, f"{path.name} lies below") if "negative" in path.parts else None
+
+
 def _extract(page: str, root: Path) -> PageExtraction:
-    found = extract_docs(SourceFile("docs/page.md", page.encode()), root, lambda path: "negative" not in path.parts)
+    found = extract_docs(SourceFile("docs/page.md", page.encode()), root, _refuse)
 
     assert isinstance(found, PageExtraction)
     return found
@@ -159,7 +163,7 @@ def test_an_include_brings_in_the_part_without_its_metadata(tmp_path: Path) -> N
 )
 def test_each_reason_to_drop_a_page(tmp_path: Path, page: bytes, reason: DropReason) -> None:
     """A page that does not train says why."""
-    drop = extract_docs(SourceFile("docs/page.md", page), tmp_path, lambda _: True)
+    drop = extract_docs(SourceFile("docs/page.md", page), tmp_path)
 
     assert isinstance(drop, Drop)
     assert (drop.unit, drop.reason) == (Unit.PAGE, reason)
@@ -169,7 +173,7 @@ def test_each_reason_to_drop_a_page(tmp_path: Path, page: bytes, reason: DropRea
 def test_a_page_of_too_many_lines_is_dropped_by_name(tmp_path: Path) -> None:
     """Before it is parsed; one line less is taken."""
     most = _HEADER + "x\n" * (MAX_PAGE_LINES - _HEADER.count("\n") - 1)
-    found = extract_docs(SourceFile("docs/page.md", f"{most}x\nx".encode()), tmp_path, lambda _: True)
+    found = extract_docs(SourceFile("docs/page.md", f"{most}x\nx".encode()), tmp_path)
 
     detail = f"{MAX_PAGE_LINES + 1} lines, more than {MAX_PAGE_LINES}"
     assert found == Drop(Unit.PAGE, "docs/page.md", 1, DropReason.TOO_LARGE, detail)

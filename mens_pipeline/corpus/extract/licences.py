@@ -1,0 +1,205 @@
+"""The licence of a source file, and the policy by which some licences keep a file from training.
+
+A file has the licence of its own SPDX line, or else that of the nearest licence file above it.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pydantic import Field, field_validator
+
+from mens_pipeline.corpus.schema.reasons import DropReason
+from mens_pipeline.errors import did_you_mean
+from mens_pipeline.storage.files import read_regular
+from mens_pipeline.storage.validation import Strict
+
+if TYPE_CHECKING:
+    from boolean import Expression
+
+UNKNOWN: Final = "unknown"
+"""No licence was found, or none that has an SPDX id."""
+
+LICENCE_FILES: Final = (
+    *(f"{name}{suffix}" for name in ("LICENSE", "LICENCE", "COPYING") for suffix in ("", ".txt", ".md")),
+    *(f"LICENSE-{name}" for name in ("APACHE", "MIT")),
+)
+"""Names of licence files; those with the name of a licence stand for a choice between them."""
+
+_CHOICE: Final = "LICENSE-"
+_LARGEST: Final = 131_072
+"""Bytes of a licence file that is read."""
+
+_NUM_HEAD_BYTES: Final = 4_096
+"""Where an SPDX line of a file is looked for."""
+
+_LINE: Final = re.compile(
+    r"^[ \t]*(?://|#|<!--|\*|/\*)?[ \t]*SPDX-License-Identifier:[ \t]*([A-Za-z0-9(][A-Za-z0-9.+:() -]{0,199}?)"
+    r"[ \t]*(?:-->|\*/)?[ \t]*\r?$",
+    re.MULTILINE,
+)
+_NOT_WORDS: Final = re.compile(r"[^a-z0-9.]+")
+_REDISTRIBUTION: Final = "redistribution and use in source and binary forms with or without modification are permitted"
+_ENDORSEMENT: Final = "neither the name of"
+_PASSAGES: Final = {
+    "AGPL-3.0": "gnu affero general public license version 3 19 november 2007",
+    "Apache-2.0": "apache license version 2.0 january 2004",
+    "GPL-2.0": "gnu general public license version 2 june 1991",
+    "GPL-3.0": "gnu general public license version 3 29 june 2007",
+    "LGPL-2.1": "gnu lesser general public license version 2.1 february 1999",
+    "LGPL-3.0": "gnu lesser general public license version 3 29 june 2007",
+    "MIT": "permission is hereby granted free of charge to any person obtaining a copy of this software and associated",
+    "MPL-2.0": "mozilla public license version 2.0",
+}
+"""What stands in the text of a licence and in that of no other; lower case, words alone."""
+
+_VERSIONS: Final = re.compile(r"(?:-only|-or-later|\+)$")
+_OWN: Final = ("LicenseRef-", "DocumentRef-")
+
+
+class LicencePolicy(Strict):
+    """The licences that keep a file from training."""
+
+    deny: tuple[str, ...] = Field(
+        default=(),
+        description="SPDX ids, in which `*` stands for any characters; `unknown` for a file without a licence that "
+        "is recognised. An id holds for all its forms: `GPL-3.0` also denies `GPL-3.0-or-later`.",
+    )
+
+    @field_validator("deny")
+    @classmethod
+    def _are_known(cls, deny: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse an id that no licence has: what it was meant to deny would train."""
+        for name in deny:
+            if "*" not in name and name != UNKNOWN and _spdx_id(name) is None:
+                advice = did_you_mean(name, [UNKNOWN, *_PASSAGES]) or f"Write an SPDX id, or `{UNKNOWN}`."
+                raise ValueError(f"{name!r} is no SPDX id. {advice}")
+        return deny
+
+    def denies(self, licence: str) -> bool:
+        """Return whether a file of this licence may not train: of a choice every part is denied, else any part."""
+        return bool(self.deny) and (self._denies_id(UNKNOWN) if licence == UNKNOWN else self._denies(_parse(licence)))
+
+    def _denies(self, parsed: "Expression") -> bool:
+        parts = [self._denies(part) for part in parsed.args]
+        if not parts:
+            return self._denies_id(getattr(parsed, "license_symbol", parsed).key)
+        return all(parts) if parsed.operator.strip() == "OR" else any(parts)
+
+    def _denies_id(self, licence: str) -> bool:
+        return any(fnmatchcase(_without_version(licence), _without_version(name)) for name in self.deny)
+
+
+def _without_version(licence: str) -> str:
+    return _VERSIONS.sub("", licence).casefold()
+
+
+@dataclass
+class Licences:
+    """The licences of the files of a workspace, and which of them keep a file from training.
+
+    Licence files are looked for from the folder of a file up to `root`, and above it up to the git checkout it lies in.
+    What was read of a folder is kept; make a new one where files may have changed.
+    """
+
+    root: Path
+    policy: LicencePolicy = field(default_factory=LicencePolicy)
+    _seen: dict[Path, str | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._top = checkout_of(self.root)
+
+    def licence_of(self, path: Path, data: bytes) -> str:
+        """Return the licence of a file with this content, as an SPDX expression; `unknown` where there is none."""
+        stated = _stated_in(data[:_NUM_HEAD_BYTES].decode("utf-8", "replace"))
+        if stated is not None:
+            return stated
+        for folder in path.parents:
+            if folder not in self._seen:
+                self._seen[folder] = _licence_in(folder)
+            found = self._seen[folder]
+            if found is not None or folder == self._top:
+                return found or UNKNOWN
+        return UNKNOWN
+
+    def find_reason(self, licence: str) -> tuple[DropReason, str] | None:
+        """Return why a file of this licence may not train; None when it may."""
+        return (DropReason.LICENCE, f"licence {licence}") if self.policy.denies(licence) else None
+
+
+def checkout_of(root: Path) -> Path:
+    """Return the folder of the git checkout that a workspace lies in; the workspace itself outside one."""
+    root = root.resolve()
+    return next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
+
+
+def licence_files_above(root: Path) -> Iterator[Path]:
+    """Yield the licence files above a workspace that may hold for its files, the nearest first."""
+    top, folder = checkout_of(root), root.resolve()
+    while folder != top:
+        folder = folder.parent
+        yield from _licence_files(folder)
+
+
+def _licence_files(folder: Path) -> list[Path]:
+    return [path for name in LICENCE_FILES if (path := folder / name).is_file() or path.is_symlink()]
+
+
+def _licence_in(folder: Path) -> str | None:
+    """Return the licence of a folder's own files; None where there are none."""
+    found = {path.name: _read_licence(path) for path in _licence_files(folder)}
+    whole = {licence for name, licence in found.items() if not name.startswith(_CHOICE)}
+    licences = sorted(whole or found.values())
+    if len(licences) < 2:  # noqa: PLR2004 - one file says it all
+        return next(iter(licences), None)
+    return UNKNOWN if UNKNOWN in licences else (" AND " if whole else " OR ").join(licences)
+
+
+def _read_licence(path: Path) -> str:
+    """Return the licence that a licence file is, by its SPDX line or its text."""
+    try:
+        text = read_regular(path, _LARGEST, follow=False).decode("utf-8", "replace")
+    except OSError:  # a link, which may lead anywhere; or larger than any licence
+        return UNKNOWN
+    words = _NOT_WORDS.sub(" ", text.lower())
+    found = [name for name, passage in _PASSAGES.items() if passage in words]
+    if _REDISTRIBUTION in words:
+        found.append("BSD-3-Clause" if _ENDORSEMENT in words else "BSD-2-Clause")
+    return _stated_in(text) or " AND ".join(sorted(found)) or UNKNOWN
+
+
+def _stated_in(text: str) -> str | None:
+    """Return what the SPDX lines of a text say, all of which hold; None without one."""
+    stated = list(dict.fromkeys(_checked(line) for line in _LINE.findall(text)))
+    if len(stated) < 2:  # noqa: PLR2004 - one line says it all
+        return next(iter(stated), None)
+    return UNKNOWN if UNKNOWN in stated else " AND ".join(f"({line})" if " OR " in line else line for line in stated)
+
+
+def _checked(expression: str) -> str:
+    """Return an SPDX expression as the standard writes it; `unknown` for what is none."""
+    from license_expression import ExpressionError, Licensing  # noqa: PLC0415 - few files state a licence
+
+    try:
+        parsed = _parse(expression)
+    except (ExpressionError, IndexError):  # the latter for empty brackets
+        return UNKNOWN
+    rendered: str = parsed.render()
+    return rendered if all(_spdx_id(key) for key in Licensing().license_keys(parsed)) else UNKNOWN
+
+
+def _parse(expression: str) -> "Expression":
+    from license_expression import Licensing  # noqa: PLC0415 - few files state a licence
+
+    return Licensing().parse(expression)
+
+
+def _spdx_id(name: str) -> str | None:
+    """Return an SPDX id as the standard writes it; None for what is none."""
+    from cyclonedx.spdx import fixup_id  # noqa: PLC0415 - reads the list of all ids
+
+    to_standard: Callable[[str], str | None] = fixup_id
+    return name if name.startswith(_OWN) else to_standard(name.removesuffix("+"))
