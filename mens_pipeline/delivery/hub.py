@@ -23,6 +23,7 @@ from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.models.adapter import ADAPTER, CARD, CONFIGURATION, WEIGHTS
 from mens_pipeline.models.base import find_recorded_base, shapes_in
 from mens_pipeline.models.card import base_name, data_sources, plain
+from mens_pipeline.promotion.bill import BILLS, copy_bill
 from mens_pipeline.storage.files import copy_folder
 from mens_pipeline.storage.store import ArtifactStore, digest_of
 
@@ -114,7 +115,7 @@ class Pushed:
 
 
 def plan_push(source: MergeSource, target: Target, data_licence: str | None, staging: Path) -> PushPlan:
-    """Gather what would be sent: the promoted adapter, unchanged, its card, its figures; nothing names this machine.
+    """Gather what would be sent: the promoted adapter, unchanged, its card, figures, bill; nothing names this machine.
 
     The staging folder is empty.
 
@@ -129,10 +130,11 @@ def plan_push(source: MergeSource, target: Target, data_licence: str | None, sta
         raise RefusedError(f"{source.adapter.path}: not promoted, or taken out of use by a rollback. {advice}")
     for name, sha256 in promoted.outputs.items():
         path = promoted.path / name
-        if name.startswith((f"{ADAPTER}/", RESULTS)) and (not path.is_file() or digest_of(path) != sha256):
+        if name.startswith((f"{ADAPTER}/", RESULTS, *BILLS)) and (not path.is_file() or digest_of(path) != sha256):
             raise RefusedError(f"{path}: changed since it was promoted. Restore it, or promote again.")
     copy_folder(promoted.path / ADAPTER, staging)
     shutil.copy2(promoted.path / RESULTS, staging / RESULTS)
+    copy_bill(promoted, staging)
     name_as_published(staging / WEIGHTS, find_recorded_base(base))
     (staging / CARD).write_text(card_of_source(source, "adapter", data_licence), encoding="utf-8")
     _name_base(staging / CONFIGURATION, base_name(base))

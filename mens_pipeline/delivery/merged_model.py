@@ -27,6 +27,7 @@ from mens_pipeline.jobs.local import refuse_failure
 from mens_pipeline.models.card import base_name
 from mens_pipeline.models.chat import format_of
 from mens_pipeline.models.tokenizer_file import template_in
+from mens_pipeline.promotion.bill import copy_bill
 from mens_pipeline.storage.files import copy_folder
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
@@ -92,12 +93,15 @@ def write_merged_model(folder: Path, params: MergeParams) -> dict[str, Any]:
     """Merge an adapter and compare the outcome with what was evaluated.
 
     The folder gets what `AutoModelForCausalLM.from_pretrained` reads, with `merge_manifest.json` and
-    `merge_report.json`, also where the report says that it is not the same model.
+    `merge_report.json`, also where the report says that it is not the same model; of a promoted adapter its bill of
+    materials besides.
     """
     prepared, run_dir = params.prepared, params.prepared.job.run_dir
     refuse_failure(run_dir, params.launch(prepared.job_path), "merging")
     copy_folder(run_dir / MODEL, folder)
     shutil.copy2(run_dir / COMPARISONS, folder / COMPARISONS)
+    if prepared.source.promoted is not None:
+        copy_bill(prepared.source.promoted, folder)
     found, figures = compare_written(run_dir, prepared.prompts.tasks)
     report = _report(prepared, found)
     for name, document in ((MERGE_MANIFEST, _manifest(prepared, figures["num_parameters"])), (MERGE_REPORT, report)):

@@ -16,6 +16,7 @@ from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import ADAPTER, CARD
 from mens_pipeline.orchestration.metadata import table
+from mens_pipeline.promotion.bill import BILL_PAGE
 from mens_pipeline.promotion.history import history_of
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.promotion.receipt import PAGE
@@ -97,13 +98,16 @@ def linked_page(store: ArtifactStore, artifact: Artifact, name: str) -> dict[str
 
 
 def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, Any]:
-    """Return card, report and history of the champion."""
+    """Return card, bill of materials, report and history of the champion."""
     champion = promotion.champion
+    bill = champion.path / BILL_PAGE
+    of_bill = {"bill_of_materials": dg.MetadataValue.md(bill.read_text(encoding="utf-8"))} if bill.is_file() else {}
     return {
         "changed": promotion.changed,
         "champion": dg.MetadataValue.path(champion.path),
         "previous": promotion.previous or "none",
         "card": dg.MetadataValue.md((champion.path / ADAPTER / CARD).read_text(encoding="utf-8")),
+        **of_bill,
         **linked_page(store, champion, PAGE),
         "history": table(
             {

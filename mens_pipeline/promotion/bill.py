@@ -4,18 +4,21 @@ It lies with the model as JSON of CycloneDX 1.6, which other tools read, and as 
 """
 
 import json
+import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.corpus.extract.extracted_corpus import FILES
 from mens_pipeline.corpus.extract.extracted_corpus import KIND as EXTRACTED
+from mens_pipeline.corpus.extract.licences import UNKNOWN
 from mens_pipeline.corpus.schema.records import SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
@@ -23,15 +26,14 @@ from mens_pipeline.models.adapter import MANIFEST, TrainingManifest, adapter_dig
 from mens_pipeline.models.base import find_recorded_base
 from mens_pipeline.models.card import base_name, plain
 from mens_pipeline.models.tokenizer_file import FileTokenizer
-from mens_pipeline.storage.store import ArtifactStore, digest_of
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
 if TYPE_CHECKING:
-    from cyclonedx.model import Property
-    from cyclonedx.model.bom import Bom
-    from cyclonedx.model.component import Component
+    from cyclonedx.model.license import License
 
 BILL: Final = "bom.cdx.json"
 BILL_PAGE: Final = "bill_of_materials.md"
+BILLS: Final = (BILL, BILL_PAGE)
 
 _NOT_ON_RECORD: Final = "not on record"
 _NUM_SHOWN: Final = 100
@@ -98,7 +100,7 @@ class Bill:
         return synthetic / self.total if self.total else None
 
     @property
-    def components(self) -> dict[str, str]:
+    def libraries(self) -> dict[str, str]:
         """The software that made it, with its versions."""
         return {"mens-pipeline": version("mens-pipeline"), **self.manifest.libraries}
 
@@ -112,6 +114,13 @@ def write_bill(folder: Path, store: ArtifactStore, timestamp_unix: int) -> None:
     bill = bill_of(folder, store, timestamp_unix)
     (folder / BILL).write_text(as_cyclonedx(bill), encoding="utf-8")
     (folder / BILL_PAGE).write_text(as_page(bill), encoding="utf-8")
+
+
+def copy_bill(promoted: Artifact, folder: Path) -> None:
+    """Copy the bill of materials of a promoted adapter, where it has one: those of earlier versions have none."""
+    for name in BILLS:
+        if name in promoted.outputs:
+            shutil.copy2(promoted.path / name, folder / name)
 
 
 def bill_of(run: Path, store: ArtifactStore, timestamp_unix: int) -> Bill:
@@ -169,64 +178,68 @@ def _recorded_licences(store: ArtifactStore, train_file: Path) -> dict[tuple[str
 
 
 def as_cyclonedx(bill: Bill) -> str:
-    """Format a bill as JSON of CycloneDX 1.6."""
-    from cyclonedx.output.json import JsonV1Dot6  # noqa: PLC0415 - a promotion alone needs it
+    """Format a bill as JSON of CycloneDX 1.6: the adapter, and what it depends on.
 
-    return JsonV1Dot6(_document(bill)).output_as_string(indent=2) + "\n"
-
-
-def _document(bill: Bill) -> "Bom":
-    """Return a bill as the library has it: the adapter, and all that it depends on."""
-    from cyclonedx.model import HashAlgorithm, HashType  # noqa: PLC0415 - a promotion alone needs it
+    What the standard has no field for are properties whose names begin with `mens:`.
+    """
+    from cyclonedx.model import HashAlgorithm, HashType, Property  # noqa: PLC0415 - a promotion alone needs it
     from cyclonedx.model.bom import Bom, BomMetaData  # noqa: PLC0415 - likewise
     from cyclonedx.model.component import Component, ComponentType  # noqa: PLC0415 - likewise
+    from cyclonedx.output.json import JsonV1Dot6  # noqa: PLC0415 - likewise
     from packageurl import PackageURL  # noqa: PLC0415 - likewise
 
-    manifest, base = bill.manifest, bill.manifest.base_model
+    def properties(**values: object) -> list[Property]:
+        return [Property(name=f"mens:{name}", value=_shown(value)) for name, value in values.items()]
+
+    def sha256(digest: str) -> list[HashType]:
+        return [HashType(alg=HashAlgorithm.SHA_256, content=digest)]
+
+    manifest, base, unit, licences = bill.manifest, bill.manifest.base_model, bill.unit, _Licensed()
     files = [
         Component(
             type=ComponentType.FILE,
             name=file.path,
             bom_ref=f"file:{file.blob}:{file.path}",
-            hashes=[HashType(alg=HashAlgorithm.SHA_256, content=file.blob)],
-            properties=_properties(bill, commit=file.commit, licence=file.licence, amount=file.amount),
+            hashes=sha256(file.blob),
+            licenses=licences.of(file.licence),
+            properties=properties(
+                commit=file.commit, licence=file.licence, share=file.amount / bill.total, **{unit: file.amount}
+            ),
         )
         for file in bill.files
     ]
-    for component, file in zip(files, bill.files, strict=True):
-        _licence(component, file.licence)
+    origins = {f"{unit} from {origin}": amount for origin, amount in bill.amounts.items()}
     train_set = Component(
         type=ComponentType.DATA,
         name="train set",
         version=manifest.train_sha256[:12],
         bom_ref=f"train-set:{manifest.train_sha256}",
-        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=manifest.train_sha256)],
+        hashes=sha256(manifest.train_sha256),
         components=files,
-        properties=[
-            *_properties(bill, amount=bill.total, rows=bill.num_rows, synthetic_share=bill.synthetic_share),
-            *_properties(bill, **{f"from {origin}": amount for origin, amount in bill.amounts.items()}),
-        ],
+        properties=properties(
+            rows=bill.num_rows or None, synthetic_share=bill.synthetic_share, **{unit: bill.total or None}, **origins
+        ),
     )
-    of_base = Component(
+    base_model = Component(
         type=ComponentType.MACHINE_LEARNING_MODEL,
         name=base_name(base),
         version=base.revision or base.sha256[:12],
         bom_ref=f"base-model:{base.sha256}",
-        properties=_properties(bill, sha256=base.sha256, architecture=base.architecture, parameters=base.num_parameters),
+        licenses=licences.of(base.licence),
+        properties=properties(sha256=base.sha256, architecture=base.architecture, licence=base.licence),
     )
-    _licence(of_base, base.licence)
     libraries = [
         Component(name=name, version=number, bom_ref=f"library:{name}", purl=PackageURL("pypi", None, name, number))
-        for name, number in bill.components.items()
+        for name, number in bill.libraries.items()
     ]
     adapter = Component(
         type=ComponentType.MACHINE_LEARNING_MODEL,
         name=manifest.name,
         version=bill.adapter_sha256[:12],
         bom_ref=f"adapter:{bill.adapter_sha256}",
-        properties=_properties(bill, sha256=bill.adapter_sha256, contract=manifest.contract_digest, commit=manifest.vcs_sha),
+        properties=properties(sha256=bill.adapter_sha256, contract=manifest.contract_digest),
     )
-    parts = (of_base, train_set, *libraries)
+    parts = (base_model, train_set, *libraries)
     bom = Bom(
         components=parts,
         serial_number=uuid.uuid5(uuid.NAMESPACE_OID, f"{bill.adapter_sha256} {bill.timestamp_unix}"),
@@ -234,20 +247,89 @@ def _document(bill: Bill) -> "Bom":
     )
     bom.register_dependency(adapter, parts)
     bom.register_dependency(train_set, files)
-    return bom
+    return JsonV1Dot6(bom).output_as_string(indent=2) + "\n"
 
 
-def _properties(bill: Bill, **values: str | float | None) -> "Iterator[Property]":
-    """Yield what CycloneDX has no field for, under our own names; an amount with its unit and share."""
-    from cyclonedx.model import Property  # noqa: PLC0415 - a promotion alone needs it
-
-    for name, value in values.items():
-        is_amount = name == "amount" or name.startswith("from ")
-        if is_amount and bill.total:
-            yield Property(name=f"mens:{name.replace('amount', 'share')} of {bill.unit}", value=f"{float(value or 0) / bill.total:.6f}")
-        shown = _NOT_ON_RECORD if value is None else f"{value:.6f}" if isinstance(value, float) else str(value)
-        yield Property(name=f"mens:{name.replace('amount', bill.unit)}", value=shown)
+def _shown(value: object) -> str:
+    if value is None:
+        return _NOT_ON_RECORD
+    return f"{value:.6f}" if isinstance(value, float) else str(value)
 
 
-def _licence(component: "Component", licence: str | None) -> None:
-    from cyclonedx.contrib.license.factories import LicenseFactory
+class _Licensed:
+    """Licences as CycloneDX has them, each made once; what is unknown or not on record is none."""
+
+    def __init__(self) -> None:
+        from cyclonedx.contrib.license.factories import LicenseFactory  # noqa: PLC0415 - a promotion alone needs it
+
+        self._make = cache(LicenseFactory().make_from_string)
+
+    def of(self, licence: str | None) -> "tuple[License, ...]":
+        return () if licence in {None, UNKNOWN} else (self._make(licence),)
+
+
+def as_page(bill: Bill) -> str:
+    """Format a bill as a page in Markdown; it names no path of this machine."""
+    manifest, base = bill.manifest, bill.manifest.base_model
+    facts = [
+        ("adapter", f"SHA-256 `{bill.adapter_sha256}`"),
+        (
+            "base model",
+            f"{plain(base_name(base))}, {plain(base.revision or 'no revision')}, SHA-256 `{base.sha256[:12]}`",
+        ),
+        ("licence of the base", plain(base.licence or "not stated")),
+        ("train set", f"SHA-256 `{manifest.train_sha256}`"),
+        ("rows", f"{bill.num_rows:,}, {bill.total:,} {bill.unit}" if bill.total else _NOT_ON_RECORD),
+        ("synthetic share", _NOT_ON_RECORD if bill.synthetic_share is None else _percent(bill.synthetic_share)),
+        ("versions", ", ".join(f"{name} {number}" for name, number in bill.libraries.items())),
+    ]
+    by_licence: dict[str, list[SourceFileShare]] = {}
+    for file in bill.files:
+        by_licence.setdefault(file.licence or _NOT_ON_RECORD, []).append(file)
+    licences = [(name, len(files), sum(file.amount for file in files)) for name, files in by_licence.items()]
+    shown = bill.files[:_NUM_SHOWN]
+    what = f"Shares are of the {bill.unit} of all prompts and completions of the train set, with repeats."
+    more = f"The {len(shown)} with most {bill.unit}, of {len(bill.files)}. All, with their SHA-256: `{BILL}`."
+    return "\n".join(
+        [
+            f"# Bill of materials of {plain(manifest.name)}\n",
+            *_table(("what", ""), facts),
+            f"\n## Origin of the rows\n\n{what}\n",
+            *_table(("origin", "share"), ((name, _percent(n / bill.total)) for name, n in _descending(bill.amounts))),
+            "\n## Licences of the files\n",
+            *_table(
+                ("licence", "files", "share"),
+                (
+                    (plain(name), count, _percent(n / bill.total))
+                    for name, count, n in sorted(licences, key=lambda found: -found[2])
+                ),
+            ),
+            f"\n## Files\n\n{more}\n",
+            *_table(
+                ("file", "licence", "commit", "share"),
+                (
+                    (
+                        plain(file.path),
+                        plain(file.licence or _NOT_ON_RECORD),
+                        (file.commit or "none")[:12],
+                        _percent(file.amount / bill.total),
+                    )
+                    for file in shown
+                ),
+            ),
+            "",
+        ]
+    )
+
+
+def _descending(amounts: Mapping[Origin, int]) -> list[tuple[Origin, int]]:
+    return sorted(amounts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    yield from (f"| {' | '.join(head)} |", "|---" * len(head) + "|")
+    yield from (f"| {' | '.join(map(str, row))} |" for row in rows)

@@ -10,6 +10,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS, EvalResults
 from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, TrainingManifest, adapter_digest
+from mens_pipeline.promotion.bill import write_bill
 from mens_pipeline.promotion.conditions import Conditions, Counted, conditions_of, differences
 from mens_pipeline.promotion.history import (
     KIND,
@@ -258,7 +259,7 @@ def _refuse_changed(champion: Artifact) -> None:
 
 
 def _store(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, override: Override | None) -> Artifact:
-    """Store the adapter with the documents of its verdict, complete in one folder.
+    """Store the adapter with the documents of its verdict and its bill of materials, complete in one folder.
 
     What was looked at in the folder of the run may be another thing by now, so it is the copies that are hashed.
     """
@@ -280,6 +281,7 @@ def _store(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, ov
             _copy(gate.path / name, folder, gate.outputs[name])
         if override is not None:
             (folder / OVERRIDE).write_text(override.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        write_bill(folder, store, receipt.timestamp_unix)
         return {}
 
     return store.build(KIND, *add_signature(store, KIND, inputs, write), (gate, *store.holding(run)))[0]

@@ -163,7 +163,9 @@ def _extract_files(
     return [replace(_outcome(unit, file, root, refuse, redaction), licence=file.licence) for unit, file in jobs]
 
 
-def _outcome(unit: Unit, file: SourceFile, root: Path, refuse: RefuseInclude, redaction: RedactionPolicy) -> FileOutcome:
+def _outcome(
+    unit: Unit, file: SourceFile, root: Path, refuse: RefuseInclude, redaction: RedactionPolicy
+) -> FileOutcome:
     is_page = unit is Unit.PAGE
     stands_alone = not (is_page and has_include(file.data))
     found = extract_docs(file, root, refuse) if is_page else extract_vox(file)
