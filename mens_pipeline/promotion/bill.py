@@ -281,7 +281,7 @@ def as_page(bill: Bill) -> str:
         ("train set", f"SHA-256 `{manifest.train_sha256}`"),
         ("rows", f"{bill.num_rows:,}, {bill.total:,} {bill.unit}" if bill.total else _NOT_ON_RECORD),
         ("synthetic share", _NOT_ON_RECORD if bill.synthetic_share is None else _percent(bill.synthetic_share)),
-        ("versions", ", ".join(f"{name} {number}" for name, number in bill.libraries.items())),
+        ("versions", plain(", ".join(f"{name} {number}" for name, number in bill.libraries.items()))),
     ]
     by_licence: dict[str, list[SourceFileShare]] = {}
     for file in bill.files:

@@ -4,7 +4,7 @@ A file has the licence of its own SPDX line, or else that of the nearest licence
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -41,17 +41,18 @@ _LINE: Final = re.compile(
     r"[ \t]*(?:-->|\*/)?[ \t]*\r?$",
     re.MULTILINE,
 )
+_WORD: Final = re.compile(r"[A-Za-z0-9.+:-]+")
 _NOT_WORDS: Final = re.compile(r"[^a-z0-9.]+")
 _REDISTRIBUTION: Final = "redistribution and use in source and binary forms with or without modification are permitted"
 _ENDORSEMENT: Final = "neither the name of"
 _PASSAGES: Final = {
     "AGPL-3.0": "gnu affero general public license version 3 19 november 2007",
-    "Apache-2.0": "apache license version 2.0 january 2004",
+    "Apache-2.0": "apache license version 2.0",
     "GPL-2.0": "gnu general public license version 2 june 1991",
     "GPL-3.0": "gnu general public license version 3 29 june 2007",
     "LGPL-2.1": "gnu lesser general public license version 2.1 february 1999",
     "LGPL-3.0": "gnu lesser general public license version 3 29 june 2007",
-    "MIT": "permission is hereby granted free of charge to any person obtaining a copy of this software and associated",
+    "MIT": "the above copyright notice and this permission notice shall be included in all copies or substantial",
     "MPL-2.0": "mozilla public license version 2.0",
 }
 """What stands in the text of a licence and in that of no other; lower case, words alone."""
@@ -187,8 +188,9 @@ def _checked(expression: str) -> str:
         parsed = _parse(expression)
     except (ExpressionError, IndexError):  # the latter for empty brackets
         return UNKNOWN
-    rendered: str = parsed.render()
-    return rendered if all(_spdx_id(key) for key in Licensing().license_keys(parsed)) else UNKNOWN
+    if not all(_spdx_id(key) for key in Licensing().license_keys(parsed)):
+        return UNKNOWN
+    return _WORD.sub(lambda word: _spdx_id(word[0]) or word[0], parsed.render())
 
 
 def _parse(expression: str) -> "Expression":
@@ -201,5 +203,8 @@ def _spdx_id(name: str) -> str | None:
     """Return an SPDX id as the standard writes it; None for what is none."""
     from cyclonedx.spdx import fixup_id  # noqa: PLC0415 - reads the list of all ids
 
-    to_standard: Callable[[str], str | None] = fixup_id
-    return name if name.startswith(_OWN) else to_standard(name.removesuffix("+"))
+    if name.startswith(_OWN):
+        return name
+    later = "+" if name.endswith("+") else ""
+    found: str | None = fixup_id(name.removesuffix("+"))
+    return found and found + later

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from mens_pipeline.corpus.curate.redacted_row import redact_row
 from mens_pipeline.corpus.extract.batches import in_batches
 from mens_pipeline.corpus.extract.extractors import PageExtraction, RefuseInclude, extract_docs, extract_vox
-from mens_pipeline.corpus.extract.licences import UNKNOWN, LicencePolicy, Licences
+from mens_pipeline.corpus.extract.licences import LicencePolicy, Licences
 from mens_pipeline.corpus.extract.page import has_include
 from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
@@ -40,7 +40,8 @@ class FileOutcome:
 
     `blob` is the SHA-256 of its content, hexadecimal, None when it was not read; the file itself is a unit that is kept
     or dropped. `stands_alone`: nothing but its own content decided this; false for a page that includes other files.
-    `redacted`: what was found in its records. `licence`: an SPDX expression, or `unknown`.
+    `redacted`: what was found in its records. `licence`: an SPDX expression, or `unknown`;
+    None when it was not read.
     """
 
     path: str
@@ -50,7 +51,7 @@ class FileOutcome:
     drops: tuple[Drop, ...]
     stands_alone: bool = True
     redacted: dict[SensitiveKind, int] = field(default_factory=dict)
-    licence: str = UNKNOWN
+    licence: str | None = None
 
     def count(self, accounts: dict[Unit, Account[DropReason]]) -> None:
         """Add what was kept and what was dropped to the account of each unit."""

@@ -1,0 +1,213 @@
+"""Licences of source files, and which of them keep a file from training."""
+
+import json
+from operator import itemgetter
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from mens_pipeline.corpus.extract.extracted_corpus import FILES, build_extracted_corpus
+from mens_pipeline.corpus.extract.licences import UNKNOWN, LicencePolicy, Licences, licence_files_above
+from mens_pipeline.corpus.extract.sources import SourceRoots
+from mens_pipeline.corpus.extract.workspace import carried_records, extract_workspace, page_records
+from mens_pipeline.corpus.schema.account import Unit
+from mens_pipeline.corpus.schema.reasons import DropReason, LeaveReason
+from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.every import every
+
+_MIT = """Permission is hereby granted, free of charge, to any person obtaining a copy of this software ...
+
+The above copyright notice and this permission notice shall be included in all
+copies or substantial portions of the Software.
+"""
+_BSD = "Redistribution and use in source and binary forms, with or without\nmodification, are permitted ...\n"
+_TEXTS = {
+    "AGPL-3.0": "GNU AFFERO GENERAL PUBLIC LICENSE\n   Version 3, 19 November 2007\n... the GNU GPL ...",
+    "Apache-2.0": "                 Apache License\n           Version 2.0, January 2004\n",
+    "BSD-2-Clause": _BSD,
+    "BSD-3-Clause": f"{_BSD}3. Neither the name of the copyright holder ...\n",
+    "GPL-2.0": "\t\t    GNU GENERAL PUBLIC LICENSE\n\t\t       Version 2, June 1991\n",
+    "GPL-3.0": "GNU GENERAL PUBLIC LICENSE\n  Version 3, 29 June 2007\n ... the GNU Affero General Public License ...",
+    "LGPL-2.1": "GNU LESSER GENERAL PUBLIC LICENSE\n Version 2.1, February 1999\n",
+    "LGPL-3.0": "GNU LESSER GENERAL PUBLIC LICENSE\n Version 3, 29 June 2007\n... of the GNU General Public License",
+    "MIT": _MIT,
+    "MPL-2.0": "Mozilla Public License Version 2.0\n==================================\n",
+    "Apache-2.0 AND MIT": f"Licensed under the Apache License, Version 2.0; parts as follows.\n{_MIT}",
+    "LicenseRef-House": "SPDX-License-Identifier: LicenseRef-House\n\nAsk us.\n",
+    UNKNOWN: "All rights reserved.\n",
+}
+_STATED = {
+    "// SPDX-License-Identifier: MIT\n": "MIT",
+    "// ---\n// title: T\n// ---\n// SPDX-License-Identifier: mit or apache-2.0\r\n": "MIT OR Apache-2.0",
+    "---\nSPDX-License-Identifier: GPL-2.0+\n---\n": "GPL-2.0+",
+    "<!-- SPDX-License-Identifier: MPL-2.0 -->\n": "MPL-2.0",
+    "/* SPDX-License-Identifier: GPL-2.0-only WITH Classpath-exception-2.0 */\n": (
+        "GPL-2.0-only WITH Classpath-exception-2.0"
+    ),
+    "// SPDX-License-Identifier: MIT OR ISC\n// SPDX-License-Identifier: Zlib\n": "(MIT OR ISC) AND Zlib",
+    "// SPDX-License-Identifier: MIT\n// SPDX-License-Identifier: Ours\n": UNKNOWN,
+    "// SPDX-License-Identifier: Ours\n": UNKNOWN,
+    "// SPDX-License-Identifier: MIT OR\n": UNKNOWN,
+    "// SPDX-License-Identifier: ()\n": UNKNOWN,
+    'fn f() to str { return "SPDX-License-Identifier: MIT" }\n': "Apache-2.0",
+    "fn f() { }\n": "Apache-2.0",
+}
+
+
+def _licence(path: Path, root: Path) -> str:
+    return Licences(root).licence_of(path, path.read_bytes())
+
+
+@every("case", _TEXTS.items(), ids=itemgetter(0))
+def test_a_licence_file_is_known_by_its_text(case: tuple[str, str], tmp_path: Path) -> None:
+    """By a passage that stands in no other; where there are several, all of them hold."""
+    licence, text = case
+    (tmp_path / "LICENSE").write_text(text)
+
+    assert Licences(tmp_path).licence_of(tmp_path / "a.vox", b"fn a() { }\n") == licence
+
+
+@every("case", _STATED.items(), ids=itemgetter(0))
+def test_a_file_says_itself_what_licence_it_has(case: tuple[str, str], tmp_path: Path) -> None:
+    """In a line of its own, as the standard writes it; a licence file holds for those that say nothing."""
+    text, licence = case
+    (tmp_path / "LICENSE").write_text(_TEXTS["Apache-2.0"])
+
+    assert Licences(tmp_path).licence_of(tmp_path / "a.vox", text.encode()) == licence
+
+
+def test_the_nearest_licence_file_holds(tmp_path: Path) -> None:
+    """Up to the checkout that the workspace lies in, and never above it; names of licences are a choice."""
+    checkout, workspace = tmp_path / "checkout", tmp_path / "checkout" / "workspace"
+    for folder in ("own/below", "both", "choice", "odd", "linked"):
+        (workspace / folder).mkdir(parents=True)
+    (tmp_path / "LICENSE").write_text(_TEXTS["MPL-2.0"])
+    (workspace / "own" / "COPYING.txt").write_text(_TEXTS["GPL-3.0"])
+    for folder in ("both/LICENCE", "both/COPYING", "choice/LICENSE-MIT", "choice/LICENSE-APACHE", "odd/LICENSE-MIT"):
+        text = _TEXTS["MIT" if folder.endswith(("LICENCE", "LICENSE-MIT")) else "Apache-2.0"]
+        (workspace / folder).write_text(text)
+    (workspace / "odd" / "LICENSE-APACHE").write_text("See the web page.\n")
+    (workspace / "linked" / "LICENSE").symlink_to(workspace / "own" / "COPYING.txt")
+
+    def of(name: str) -> str:
+        return Licences(workspace).licence_of(workspace / name, b"")
+
+    alone = of("a.vox")
+    (checkout / ".git").mkdir()
+    above_is_empty = of("a.vox")
+    (checkout / "LICENSE").write_text(_TEXTS["Apache-2.0"])
+
+    assert (alone, above_is_empty, of("a.vox")) == (UNKNOWN, UNKNOWN, "Apache-2.0")
+    assert of("own/below/a.vox") == "GPL-3.0"
+    assert of("both/a.vox") == "Apache-2.0 AND MIT"
+    assert of("choice/a.vox") == "Apache-2.0 OR MIT"
+    assert of("odd/a.vox") == of("linked/a.vox") == UNKNOWN
+    assert Licences(workspace).licence_of(Path("/elsewhere/a.vox"), b"") == UNKNOWN
+    assert list(licence_files_above(workspace)) == [checkout / "LICENSE"]
+    assert list(licence_files_above(checkout)) == []
+
+
+@pytest.mark.parametrize(
+    ("deny", "denied"),
+    [
+        ((), ()),
+        (("GPL-3.0",), ("GPL-3.0", "GPL-3.0-or-later", "MIT AND GPL-3.0-only")),
+        (("GPL-3.0-only",), ("GPL-3.0", "GPL-3.0-or-later", "MIT AND GPL-3.0-only")),
+        (
+            ("gpl-*",),
+            ("GPL-3.0", "GPL-3.0-or-later", "GPL-2.0-only WITH Classpath-exception-2.0", "MIT AND GPL-3.0-only"),
+        ),
+        (("MIT", "Zlib"), ("MIT AND GPL-3.0-only", "MIT OR (Zlib AND ISC)")),
+        (("unknown",), (UNKNOWN,)),
+    ],
+    ids=str,
+)
+def test_a_policy_denies_licences(deny: tuple[str, ...], denied: tuple[str, ...]) -> None:
+    """An id in all its forms; of a choice, only where every part is denied."""
+    licences = (
+        *("Apache-2.0", "GPL-3.0", "GPL-3.0-or-later", "GPL-2.0-only WITH Classpath-exception-2.0"),
+        *("MIT AND GPL-3.0-only", "MIT OR (Zlib AND ISC)", UNKNOWN),
+    )
+    policy = LicencePolicy(deny=deny)
+
+    assert tuple(licence for licence in licences if policy.denies(licence)) == denied
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("Apache2.0", "Did you mean `Apache-2.0`"),
+        ("House", "Write an SPDX id, or `unknown`"),
+        ("GPL", "Did you mean `GPL-2.0`"),
+    ],
+)
+def test_a_policy_that_denies_nothing_by_mistake_is_refused(name: str, advice: str) -> None:
+    """What was meant would train."""
+    with pytest.raises(ValidationError, match=f"'{name}' is no SPDX id. {advice}"):
+        LicencePolicy(deny=("LicenseRef-House", "mit", name))
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """Programs of two licences, and a page that includes one of each."""
+    root = tmp_path / "workspace"
+    (root / "theirs").mkdir(parents=True)
+    (root / "LICENSE").write_text(_TEXTS["MIT"])
+    (root / "theirs" / "LICENSE").write_text(_TEXTS["GPL-3.0"])
+    (root / "a.vox").write_text("fn a() { }\n")
+    (root / "b.vox").write_text("// SPDX-License-Identifier: GPL-3.0-or-later\nfn b() { }\n")
+    (root / "theirs" / "c.vox").write_text("fn c() { }\n")
+    blocks = "".join(f"```vox\n{{{{#include {name}}}}}\n```\n" for name in ("a.vox", "theirs/c.vox"))
+    (root / "p.md").write_text(f"---\ntraining_eligible: true\n---\n{blocks}")
+    return root
+
+
+_NO_GPL = LicencePolicy(deny=("GPL-*",))
+
+
+def test_files_of_a_denied_licence_do_not_train(workspace: Path) -> None:
+    """They are counted with the reason, and so is what a page would include of them."""
+    outcomes = list(extract_workspace(workspace, policy=_NO_GPL))
+    drops = [(drop.unit, drop.path, drop.reason, drop.detail) for outcome in outcomes for drop in outcome.drops]
+
+    assert {o.path: o.licence for o in outcomes if o.lines} == {"a.vox": "MIT", "p.md": "MIT"}
+    assert drops == [
+        (Unit.VOX_FILE, "b.vox", DropReason.LICENCE, "licence GPL-3.0-or-later"),
+        (Unit.VOX_FILE, "theirs/c.vox", DropReason.LICENCE, "licence GPL-3.0"),
+        (Unit.BLOCK, "p.md", DropReason.LICENCE, "c.vox: licence GPL-3.0"),
+    ]
+    assert [len(page_records([workspace], (), policy=policy)) for policy in (None, _NO_GPL)] == [2, 1]
+
+
+def test_records_of_a_denied_licence_do_not_stay(workspace: Path, tmp_path: Path) -> None:
+    """Those of other folders, which were extracted before the policy was."""
+    records = tmp_path / "records.jsonl"
+    records.write_text("".join(f"{line}\n" for o in extract_workspace(workspace) for line in o.lines))
+    roots, folder = SourceRoots(workspace), workspace / "empty"
+    carried = carried_records(records, folder, workspace, roots, _NO_GPL)
+
+    assert carried_records(records, folder, workspace, roots).kept == 5
+    assert (carried.kept, dict(carried.dropped)) == (3, {LeaveReason.LICENCE: 2})
+
+
+def test_the_key_of_a_corpus_holds_what_decides_licences(workspace: Path, store: ArtifactStore) -> None:
+    """A policy that denies nothing is not in it; a changed licence file is, and what it denied before trains."""
+    free, _ = build_extracted_corpus(workspace, store)
+    denied, reuse = build_extracted_corpus(workspace, store, licences=_NO_GPL)
+    (workspace / "theirs" / "LICENSE").write_text(_TEXTS["Apache-2.0"])
+    changed, again = build_extracted_corpus(workspace, store, licences=_NO_GPL)
+    accounts = [json.loads(line) for line in (changed.path / FILES).read_text().splitlines()]
+
+    assert "licences" not in free.inputs
+    assert denied.inputs["licences"] == {"deny": ["GPL-*"]}
+    assert [corpus.manifest["units"]["vox_file"]["dropped"] for corpus in (free, denied, changed)] == [
+        *({}, {"licence_denied": 2}, {"licence_denied": 1})
+    ]
+    assert (reuse.known, again.known, again.extracted) == (0, 1, 2)
+    assert {account["path"]: account["licence"] for account in accounts} == {
+        "a.vox": "MIT",
+        "b.vox": None,
+        "p.md": "MIT",
+        "theirs/c.vox": "Apache-2.0",
+    }

@@ -1,0 +1,169 @@
+"""The bill of materials of a promoted model."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
+from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, build_extracted_corpus
+from mens_pipeline.corpus.schema.records import Source, SourceKind
+from mens_pipeline.corpus.schema.training_pair import HoleKind, InfillContext, TrainingPair, read_record_lines
+from mens_pipeline.models.adapter import MANIFEST
+from mens_pipeline.models.base import describe_base
+from mens_pipeline.orchestration.resources import champion_metadata
+from mens_pipeline.promotion.bill import BILL, BILL_PAGE, as_page, bill_of, copy_bill
+from mens_pipeline.promotion.history import champion_of
+from mens_pipeline.promotion.promote import Promotion
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline_tests.evaluation.runs import NOW, promoted, trained, training_manifest
+from mens_pipeline_tests.training.small_folder import Encoder, write_folder
+
+_LIBRARIES = {"torch": "2.13.0", "trl": "1.16.0"}
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """Two programs, one of a licence of its own, and one whose name would be a cell of a table."""
+    root = tmp_path / "workspace"
+    root.mkdir()
+    (root / "LICENSE").write_text("Mozilla Public License Version 2.0\n")
+    (root / "a.vox").write_text("fn add(a: int, b: int) to int {\n    return a + b\n}\n")
+    (root / "b|c.vox").write_text("// SPDX-License-Identifier: MIT OR Apache-2.0\nfn b() { }\n")
+    (root / "d.vox").write_text("// SPDX-License-Identifier: Ours\nfn d() { }\n")
+    return root
+
+
+def _pair(source: Source | None, text: str, **others: Any) -> TrainingPair:
+    return TrainingPair(prompt="Write a function.", response=text, source=source, **others)
+
+
+@pytest.fixture
+def run(workspace: Path, store: ArtifactStore, tmp_path: Path) -> Path:
+    """A run on rows of these programs and others, which are on record in the store down to the workspace."""
+    corpus, _ = build_extracted_corpus(workspace, store)
+    records = [record for _, record in read_record_lines(corpus.path / RECORDS)]
+    rows = [_pair(record.source, record.text) for record in records]
+    rows += [rows[0]]
+    hole = InfillContext(kind=HoleKind.LINE, suffix="}\n")
+    rows += [_pair(records[0].source, "return a + b\n", infill=hole), _pair(None, "fn e() { }\n")]
+    for kind in (SourceKind.SYNTHETIC, SourceKind.EVOLVED, SourceKind.TELEMETRY):
+        rows.append(_pair(Source.of_text(f"{kind}/x.vox", "fn x() { }\n", kind), "fn x() { }\n"))
+
+    def mix(folder: Path) -> dict[str, Any]:
+        write_jsonl(folder / TRAIN, rows)
+        return {}
+
+    split, _ = store.build("heldout_split", {}, lambda _: {}, [corpus])
+    mixed, _ = store.build("mixed_train_set", {}, mix, [split, corpus])
+    base = describe_base("org/tiny", "main", write_folder(tmp_path / "base"), "hub", "apache-2.0")
+    run, train_file = trained(tmp_path / "run"), mixed.path / TRAIN
+    known = {"train_file": str(train_file), "train_sha256": digest_of(train_file), "libraries": _LIBRARIES}
+    manifest = {**training_manifest(), "base_model": base.as_json(), **known}
+    (run / MANIFEST).write_text(json.dumps(manifest))
+    return run
+
+
+def _champion(run: Path, store: ArtifactStore) -> Artifact:
+    promoted(run, store)
+    champion = champion_of(store)
+    assert champion is not None
+    return champion
+
+
+def _named(components: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    (found,) = [component for component in components if component["name"] == name]
+    return {**found, **{item["name"]: item["value"] for item in found.get("properties", ())}}
+
+
+def test_a_promoted_model_has_a_bill_of_materials(run: Path, store: ArtifactStore) -> None:
+    """JSON that the schema of CycloneDX takes: base, train set with its files, libraries, and their licences."""
+    champion = _champion(run, store)
+    text = (champion.path / BILL).read_text()
+    document = json.loads(text)
+    parts = document["components"]
+    train_set = _named(parts, "train set")
+    files = train_set["components"]
+
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    assert {BILL, BILL_PAGE} <= set(champion.outputs)
+    assert document["metadata"]["component"]["type"] == "machine-learning-model"
+    assert document["metadata"]["timestamp"].startswith("2027-01-15T")
+    assert _named(parts, "org/tiny")["licenses"] == [{"license": {"id": "Apache-2.0"}}]
+    assert _named(parts, "torch")["purl"] == "pkg:pypi/torch@2.13.0"
+    assert [file["name"] for file in files] == ["a.vox", "b|c.vox", "d.vox"]
+    assert [file.get("licenses") for file in files] == [
+        *([{"license": {"id": "MPL-2.0"}}], [{"expression": "MIT OR Apache-2.0"}], None)
+    ]
+    assert _named(files, "d.vox")["mens:licence"] == "unknown"
+    assert len(document["dependencies"]) == 1 + len(parts) + len(files)
+
+
+def test_shares_are_of_the_tokens_that_the_base_sees(run: Path, store: ArtifactStore) -> None:
+    """Rows that come twice count twice, and what stands behind a hole counts as well."""
+    bill = bill_of(run, store, NOW)
+    of_a = bill.files[0]
+    texts = ["Write a function.", *2 * ["fn add(a: int, b: int) to int {\n    return a + b\n}\n"]]
+    texts += [*2 * ["Write a function."], "return a + b\n", "}\n"]
+
+    assert (bill.unit, bill.num_rows) == ("tokens", 9)
+    assert of_a.path == "a.vox"
+    assert of_a.amount == sum(len(Encoder().encode(text, add_special_tokens=False)) for text in texts)
+    assert sum(bill.amounts.values()) == bill.total
+    assert bill.amounts["files of the workspace"] == sum(file.amount for file in bill.files)
+    assert len(bill.amounts) == 5
+    assert bill.synthetic_share == 2 * bill.amounts["templates (synthetic)"] / bill.total
+
+
+def test_the_page_says_the_same(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
+    """To people, beside the card of the champion; it is the same each time, and names no path of this machine."""
+    champion = _champion(run, store)
+    page = (champion.path / BILL_PAGE).read_text()
+    shown = champion_metadata(Promotion(champion, None, changed=True), store)["bill_of_materials"].value
+
+    assert as_page(bill_of(run, store, NOW)) == page == shown
+    assert "| licence of the base | apache-2.0 |" in page
+    assert "| versions | mens-pipeline 0.1.0, torch 2.13.0, trl 1.16.0 |" in page
+    assert "| b&#124;c.vox | MIT OR Apache-2.0 | none |" in page
+    assert "| MPL-2.0 | 1 |" in page
+    assert str(tmp_path) not in page + (champion.path / BILL).read_text()
+
+
+def test_what_is_not_on_record_is_said(run: Path, store: ArtifactStore) -> None:
+    """A base that is gone, a corpus that is gone, a train set that is another one; none keeps a model back."""
+    (run.parent / "base" / "config.json").unlink()
+    without_base = bill_of(run, store, NOW)
+    (corpus,) = (store.root / "extracted_corpus").glob("*/manifest.json")
+    corpus.unlink()
+    without_corpus = bill_of(run, store, NOW)
+    (train_file,) = store.root.glob(f"mixed_train_set/*/{TRAIN}")
+    train_file.write_text("")
+    champion = _champion(run, store)
+    page = (champion.path / BILL_PAGE).read_text()
+
+    assert (without_base.unit, without_base.files[0].licence) == ("characters", "MPL-2.0")
+    assert {file.licence for file in without_corpus.files} == {None}
+    assert "| not on record | 3 |" in as_page(without_corpus)
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str((champion.path / BILL).read_text()) is None
+    assert "| rows | not on record |" in page
+    assert "| synthetic share | not on record |" in page
+
+
+def test_a_model_of_an_earlier_version_has_none(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
+    """It is shown and sent as before."""
+    champion = _champion(run, store)
+    copy_bill(champion, tmp_path)
+    both = {path.name for path in tmp_path.glob("b*o*m*.*")}
+    for name in (BILL, BILL_PAGE):
+        (champion.path / name).unlink()
+        champion.manifest["outputs"].pop(name)
+        (tmp_path / name).unlink()
+    copy_bill(champion, tmp_path)
+
+    assert both == {BILL, BILL_PAGE}
+    assert not (tmp_path / BILL).exists()
+    assert "bill_of_materials" not in champion_metadata(Promotion(champion, None, changed=True), store)
