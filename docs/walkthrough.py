@@ -1,0 +1,76 @@
+"""From a folder of Vox programs to a completion and its verdict: `walkthrough.py WORKSPACE FOLDER [BASE [STEPS]]`."""
+
+import sys
+from pathlib import Path
+
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT, split_pairs
+from mens_pipeline.corpus.curate.mix import SourceRows, load_mix_config, mix_sources
+from mens_pipeline.corpus.curate.mixed_train_set import TRAIN, add_infill_rows, write_mix
+from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.curate.validate import Repetition
+from mens_pipeline.corpus.curate.validated_pairs import make_pairs
+from mens_pipeline.corpus.extract.sources import commit_of
+from mens_pipeline.corpus.extract.workspace import extract_workspace
+from mens_pipeline.corpus.schema.records import ExtractedRecord
+from mens_pipeline.evaluation.evaluate import score_completions
+from mens_pipeline.evaluation.tasks import heldout_tasks
+from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, Syntax
+from mens_pipeline.inference.prepare import Conditions, prepare_generation
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
+from mens_pipeline.jobs.local import refuse_failure, run_job
+from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.settings import DOMAINS, MIX_CONFIG, PIPELINE_CONFIG, PRESETS, load_settings
+from mens_pipeline.storage.jsonl import read_models, write_jsonl
+from mens_pipeline.training.prepare import prepare_run
+from mens_pipeline.training.presets import load_named, resolve_recipe
+from mens_pipeline.training.qlora_adapter import finish_run
+
+workspace, folder, cache = Path(sys.argv[1]), Path(sys.argv[2]), load_settings().cache_root
+wanted = dict(zip(("model_name_or_path", "max_steps"), sys.argv[3:], strict=False))
+
+# 1. Programs and pages become records; what does not train has a reason.
+policy = load_pipeline_config(PIPELINE_CONFIG)
+outcomes = list(extract_workspace(workspace, commit_of(workspace), policy=policy.licences))
+records = [ExtractedRecord.model_validate_json(line) for outcome in outcomes for line in outcome.lines]
+dropped = [drop for outcome in outcomes for drop in outcome.drops]
+print(f"1. {len(outcomes)} files, {len(records)} records, dropped {len(dropped)}")
+
+# 2. Records become pairs of a prompt and a completion; whole files are held out.
+with BehaviourWorkers() as workers:
+    pairs = list(make_pairs(records, workers))
+    split = split_pairs({"pairs.jsonl": pairs}, Repetition(policy.validate_), policy.split, workers)
+print(f"2. {len(pairs)} pairs, {sum(pair.tests is not None for pair in pairs)} with hidden tests")
+
+# 3. What may train is mixed, with rows that complete code at a cursor.
+mix = load_mix_config(MIX_CONFIG)
+sources = {source.path: SourceRows(split.train.get(source.path)) for source in mix.sources}
+infill = add_infill_rows(sources, split.heldout, mix)
+report = write_mix(mix_sources(mix, sources), folder / TRAIN, {"infill": infill})
+write_jsonl(folder / HELDOUT, split.heldout)
+print(f"3. {report['total_emitted']} rows train, {len(split.heldout)} are held out")
+
+# 4. An adapter is trained, in a process of its own.
+device = resolve_device(DeviceChoice.BEST)
+presets, domains = load_named(PRESETS), load_named(DOMAINS)
+recipe = resolve_recipe(
+    presets, domains, preset="auto", domain=None, environment={}, flags=wanted, vram_gb=device.preset_gb
+)
+run = prepare_run(recipe, folder / TRAIN, folder / "run", device, cache=cache, min_rows=1)
+code = 0 if run.is_done else run_job(run.job_path)
+result = finish_run(run, recipe, None, code).result
+print(f"4. {result.num_steps} steps in {result.seconds:.0f} s, loss {result.train_loss:.3f}")
+
+# 5. It completes a held-out prompt; the parser lets no token pass after which no program can follow.
+task = heldout_tasks(split.heldout)[0]
+conditions = Conditions(Decoding(max_new_tokens=160, syntax=Syntax.CONSTRAINED), device, cache / f"{device.kind}.lock")
+asked = prepare_generation("adapter", Adapter.open(folder / "run"), [task.request], conditions, folder / "asked")
+refuse_failure(folder / "asked", run_job(asked.job_path), "generation")
+(completion,) = read_models(folder / "asked" / COMPLETIONS, Completion)
+print(f"5. {task.prompt}\n\n{completion.text}")
+
+# 6. The verdict: syntax, names and types, hidden tests.
+(score,) = score_completions([task], [completion])
+tests = score.execution
+print(f"6. parses: {score.parses}; names and types: {score.semantic_error or 'no error'}")
+print(f"   hidden tests: {f'{tests.num_passed}/{tests.num_tests}' if tests is not None else 'none'}")
