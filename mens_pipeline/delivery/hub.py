@@ -22,7 +22,7 @@ from mens_pipeline.evaluation.benchmark import MANIFEST, BenchmarkTask, load_ben
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.models.adapter import ADAPTER, CARD, CONFIGURATION, WEIGHTS
 from mens_pipeline.models.base import find_recorded_base, shapes_in
-from mens_pipeline.models.card import base_name, data_sources, plain
+from mens_pipeline.models.card import base_name, data_sources, markdown_table, plain
 from mens_pipeline.promotion.bill import BILLS, copy_bill
 from mens_pipeline.storage.files import copy_folder
 from mens_pipeline.storage.store import ArtifactStore, digest_of
@@ -299,7 +299,7 @@ def _origins(rows: tuple[TrainingPair, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _table(*rows: tuple[str, str]) -> str:
-    return "\n".join(["| what | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])
+    return "\n".join(markdown_table(("what", ""), rows))
 
 
 def _write_card(staging: Path, title: str, licence: str, head: Mapping[str, Any], text: str) -> None:

@@ -4,7 +4,7 @@ There is one template. What is not known yet, such as figures before a model is 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -188,3 +188,9 @@ def plain(text: str) -> str:
     """Escape a text so that Markdown shows it as it is, in one line: no tag, link, image or cell of its own."""
     one_line = " ".join(visible_text(text).split())
     return _MEANT.sub(lambda match: f"&#{ord(match[0])};", one_line)
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yield the lines of a table in Markdown; cells are shown as they are, so that `plain` is the caller's."""
+    yield from (f"| {' | '.join(head)} |", "|---" * len(head) + "|")
+    yield from (f"| {' | '.join(map(str, row))} |" for row in rows)

@@ -7,7 +7,7 @@ import json
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -24,7 +24,7 @@ from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest, adapter_digest
 from mens_pipeline.models.base import find_recorded_base
-from mens_pipeline.models.card import base_name, plain
+from mens_pipeline.models.card import base_name, markdown_table, plain
 from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
@@ -293,11 +293,13 @@ def as_page(bill: Bill) -> str:
     return "\n".join(
         [
             f"# Bill of materials of {plain(manifest.name)}\n",
-            *_table(("what", ""), facts),
+            *markdown_table(("what", ""), facts),
             f"\n## Origin of the rows\n\n{what}\n",
-            *_table(("origin", "share"), ((name, _percent(n / bill.total)) for name, n in _descending(bill.amounts))),
+            *markdown_table(
+                ("origin", "share"), ((name, _percent(n / bill.total)) for name, n in _descending(bill.amounts))
+            ),
             "\n## Licences of the files\n",
-            *_table(
+            *markdown_table(
                 ("licence", "files", "share"),
                 (
                     (plain(name), count, _percent(n / bill.total))
@@ -305,7 +307,7 @@ def as_page(bill: Bill) -> str:
                 ),
             ),
             f"\n## Files\n\n{more}\n",
-            *_table(
+            *markdown_table(
                 ("file", "licence", "commit", "share"),
                 (
                     (
@@ -328,8 +330,3 @@ def _descending(amounts: Mapping[Origin, int]) -> list[tuple[Origin, int]]:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.2f} %"
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    yield from (f"| {' | '.join(head)} |", "|---" * len(head) + "|")
-    yield from (f"| {' | '.join(map(str, row))} |" for row in rows)

@@ -16,6 +16,17 @@ _SCRIPT = PROJECT_ROOT / "docs" / "walkthrough.py"
 _PAGE = PROJECT_ROOT / "docs" / "walkthrough.md"
 
 
+def test_the_page_shows_the_script() -> None:
+    """All its steps, line by line, in at most 150 lines."""
+    page, script = _PAGE.read_text(encoding="utf-8"), _SCRIPT.read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    steps = script.split("\n# ")[1:]
+
+    assert [step.partition("\n")[2].strip() for step in steps] == [block.strip() for block in blocks]
+    assert len(page.splitlines()) <= 150
+    assert len(script.splitlines()) <= 150
+
+
 @pytest.mark.slow
 @pytest.mark.e2e
 def test_a_folder_becomes_a_completion_that_parses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

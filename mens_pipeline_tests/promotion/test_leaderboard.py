@@ -1,0 +1,65 @@
+"""The table of the adapters that were judged."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from mens_pipeline.cli.main import app
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.models.adapter import MANIFEST
+from mens_pipeline.promotion.leaderboard import leaderboard_of
+from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.training.recipe import PREFLIGHT
+from mens_pipeline_tests.evaluation.runs import fill_trained, trained, verdict_of
+
+
+def _rows(table: str) -> list[dict[str, str]]:
+    head, _, *lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if "|" in line
+    ]
+    return [dict(zip(head, line, strict=True)) for line in lines]
+
+
+def test_the_best_of_the_judged_adapters_comes_first(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once, with its newest verdict, the recipe that was named, minutes, commit and machine."""
+    for weights, num_good in (("worse", 20), ("best", 40), ("best", 36)):
+        run, _ = store.build("qlora_adapter", {"n": weights}, lambda folder, weights=weights: _train(folder, weights))
+        verdict_of(run.path, store, num_good)
+    monkeypatch.setenv("MENS_STORE_ROOT", str(store.root))
+    printed = CliRunner().invoke(app, ["store", "leaderboard"], catch_exceptions=False)
+    best, worse = _rows(printed.stdout)
+
+    assert printed.stdout == leaderboard_of(store)
+    assert (best["recipe"], worse["recipe"]) == ("long", "tiny")
+    assert (best["verdict"], worse["verdict"]) == ("passed", "failed")
+    assert worse["held-out parse rate"].startswith("20/40 (50.0 %, 95 % interval")
+    assert worse["benchmark parse rate"] == "not asked"
+    assert (best["training"], worse["training"]) == ("3 of 4 steps, 0.2 min", "4 steps, 0.2 min")
+    assert (best["machine"], worse["machine"]) == ("a &#124; b", "not on record")
+    assert (best["base"], best["commit"], best["judged"]) == ("tiny", "abc1234", "2027-01-15")
+
+
+def _train(folder: Path, weights: str) -> dict[str, object]:
+    details = fill_trained(folder, weights)
+    if weights == "best":
+        manifest = json.loads((folder / MANIFEST).read_text())
+        manifest["result"]["num_steps"] = 3
+        (folder / MANIFEST).write_text(json.dumps({**manifest, "recipe_origins": {"lora_r": "recipe long"}}))
+        (folder / PREFLIGHT).write_text(json.dumps({"device": {"name": "a | b"}}))
+    return details
+
+
+def test_verdicts_without_figures_are_counted(store: ArtifactStore, tmp_path: Path) -> None:
+    """Another version wrote what they rest on, or it is gone; without any verdict there is no table."""
+    with pytest.raises(RefusedError, match=r"no adapter was judged yet\. Run `mens run`"):
+        leaderboard_of(store)
+    gates = [verdict_of(trained(tmp_path / name, name), store) for name in ("one", "two", "three")]
+    (gates[0].path / RESULTS).write_text("{}")
+    (gates[1].path / MANIFEST).unlink()
+    table = leaderboard_of(store)
+
+    assert len(_rows(table)) == 1
+    assert table.endswith("\n\n2 more verdicts without figures that this version reads.\n")
