@@ -1,12 +1,22 @@
-"""What is handed to Docker and helm, as far as that can be told without either."""
+"""What is handed to Docker, helm and GitHub Actions, as far as that can be told without them."""
 
+import importlib.util
+import os
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+import typer
 import yaml
 
+from mens_pipeline.cli.main import app
 from mens_pipeline.settings import PROJECT_ROOT, Settings
 
 _DEPLOY: Final = PROJECT_ROOT / "config" / "deploy"
@@ -80,6 +90,74 @@ def test_monitoring_and_retries_are_those_of_one_machine() -> None:
     assert coordinator["maxConcurrentRuns"] == ours["concurrency"]["runs"]["max_concurrent_runs"]
 
 
+def _dockerfile() -> list[tuple[str, str]]:
+    """The instructions of the Dockerfile, each with its words, lines that go on as one."""
+    text = (_DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    lines = "\n".join(line for line in text.splitlines() if not line.startswith("#")).replace("\\\n", " ")
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines.splitlines() if line)]
+
+
+def test_each_line_of_the_dockerfile_is_an_instruction() -> None:
+    """Of those that are known; shells can read what is run, and variables are declared before they are used."""
+    declared = {"PATH"}
+    for word, rest in _dockerfile():
+        assert word in {"FROM", "ARG", "RUN", "WORKDIR", "COPY", "ENV", "USER", "CMD"}
+        used = set(re.findall(r"\$\{?(\w+)", rest))
+        assert used <= declared
+        if word in {"ARG", "ENV"}:
+            declared |= set(re.findall(r"(\w+)=", rest))
+        if word == "RUN":
+            subprocess.run(["sh", "-n", "-c", rest], check=True)
+    words = [word for word, _ in _dockerfile()]
+    command = yaml.safe_load(dict(_dockerfile())["CMD"])
+
+    assert words[0] == "FROM"
+    assert words.index("USER") < words.index("CMD") == len(words) - 1
+    assert dict(_dockerfile())["USER"] != "root"
+    assert Path(sys.executable).with_name(command[0]).is_file()
+    assert importlib.util.find_spec(command[command.index("--module-name") + 1]) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("hatchling") is None, reason="hatchling, of the extra dev, is missing")
+def test_what_the_image_copies_is_enough_to_install(tmp_path: Path) -> None:
+    """The same wheel is built of it as of the whole checkout."""
+    for names in (rest.split() for word, rest in _dockerfile() if word == "COPY"):
+        for name in names[:-1]:
+            source, target = PROJECT_ROOT / name, tmp_path / "mens" / name
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                target.parent.mkdir(exist_ok=True)
+                shutil.copy2(source, target)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps", "--no-build-isolation")
+    held = []
+    for place, name in ((tmp_path / "mens", "image"), (PROJECT_ROOT, "checkout")):
+        subprocess.run([*pip, "-w", str(tmp_path / name), str(place)], cwd=tmp_path, check=True, capture_output=True)
+        (wheel,) = (tmp_path / name).glob("*.whl")
+        held.append(sorted(zipfile.ZipFile(wheel).namelist()))
+
+    assert held[0] == held[1]
+
+
+@pytest.mark.slow
+@pytest.mark.e2e
+def test_the_image_is_built_and_answers(tmp_path: Path) -> None:
+    """Where there is an engine that builds images, and MENS_TEST_TORCH_INDEX names where torch for CPUs lies."""
+    engine, index = shutil.which("docker") or shutil.which("podman"), os.environ.get("MENS_TEST_TORCH_INDEX")
+    if engine is None or subprocess.run([engine, "info"], capture_output=True, check=False).returncode:
+        pytest.skip("there is no engine here that builds images")
+    if index is None:
+        pytest.skip("MENS_TEST_TORCH_INDEX does not name an index of torch for CPUs")
+    about = ["--build-arg", "TORCH=cpu", "--build-arg", f"TORCH_INDEX={index}", "--tag", "mens-pipeline:test"]
+    subprocess.run([engine, "build", "-f", str(_DEPLOY / "Dockerfile"), *about, str(PROJECT_ROOT)], check=True)
+    run = [engine, "run", "--rm", "--network", "none", "mens-pipeline:test", "mens", "run", "--no-train"]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "different pairs" in done.stdout
+
+
 def test_the_image_copies_what_is_there_and_installs_what_is_pinned() -> None:
     """Paths, extras, and the version of torch."""
     text = (_DEPLOY / "Dockerfile").read_text(encoding="utf-8")
@@ -92,6 +170,36 @@ def test_the_image_copies_what_is_there_and_installs_what_is_pinned() -> None:
     assert {*extras.split(","), "gpu"} <= project["optional-dependencies"].keys()
     assert f"torch=={torch}" in (PROJECT_ROOT / "constraints.txt").read_text(encoding="utf-8")
     assert str(_deployment()["port"]) in text
+
+
+def test_the_nightly_run_of_a_repository_is_what_actions_and_commands_take() -> None:
+    """Actions by version, those of our own workflow in the same; variables and commands that there are; no secret."""
+    text = (PROJECT_ROOT / "docs" / "nightly.yml").read_text(encoding="utf-8")
+    ours = (PROJECT_ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    workflow = yaml.safe_load(text)
+    (job,) = workflow["jobs"].values()
+    (schedule,) = workflow[True]["schedule"]  # YAML 1.1 takes the key `on` for a truth
+    used, known = (dict(re.findall(r"uses: (\S+)@(v\d+)$", of, re.MULTILINE)) for of in (text, ours))
+    commands = [step["run"] for step in job["steps"] if "run" in step]
+    aliases = {str(field.validation_alias) for field in Settings.model_fields.values()}
+
+    assert len(schedule["cron"].split()) == 5
+    assert workflow["permissions"] == {"contents": "read"}
+    assert all(used[name] == version for name, version in known.items())
+    assert sum("uses" in step for step in job["steps"]) == text.count("uses: ")
+    assert all(re.search(r"@v\d+$", step["uses"]) for step in job["steps"] if "uses" in step)
+    assert job["env"].keys() <= aliases
+    assert "secrets." not in text
+    assert any(command.startswith("pip install --constraint pipeline/constraints.txt") for command in commands)
+    root = typer.main.get_command(app)
+    asked = [shlex.split(command.partition(">>")[0])[1:] for command in commands if command.startswith("mens ")]
+    for words in asked:
+        command, name, rest = root, "mens", list(words)
+        while isinstance(command, typer.core.TyperGroup):
+            name = rest.pop(0)
+            command = command.commands[name]
+        command.make_context(name, rest, resilient_parsing=True)
+    assert len(asked) == 4
 
 
 def _snake(name: str) -> str:
