@@ -198,7 +198,7 @@ def test_the_nightly_run_of_a_repository_is_what_actions_and_commands_take() -> 
         while isinstance(command, typer.core.TyperGroup):
             name = rest.pop(0)
             command = command.commands[name]
-        command.make_context(name, rest, resilient_parsing=True)
+        command.make_parser(typer.Context(command, info_name=name)).parse_args(rest)
     assert len(asked) == 4
 
 
