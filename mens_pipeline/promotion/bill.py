@@ -165,7 +165,8 @@ def _measure(manifest: TrainingManifest) -> tuple[str, Callable[[str], int]]:
 
 def _recorded_licences(store: ArtifactStore, train_file: Path) -> dict[tuple[str, str], str]:
     """Return the licences of files by path and SHA-256, as the corpus behind a train set has them."""
-    waiting, seen = list(store.holding(train_file)), set()
+    waiting = list(store.holding(train_file))
+    seen: set[tuple[str, str]] = set()
     for artifact in waiting:
         if artifact.kind == EXTRACTED:
             with (artifact.path / FILES).open(encoding="utf-8") as lines:

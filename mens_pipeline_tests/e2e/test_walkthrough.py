@@ -44,6 +44,6 @@ def test_a_folder_becomes_a_completion_that_parses(tmp_path: Path, monkeypatch: 
     assert re.search(r"^1\. 8 files, \d+ records, dropped \d+$", done.stdout, re.MULTILINE)
     assert re.search(r"^4\. 2 steps in \d+ s, loss \d", done.stdout, re.MULTILINE)
     assert re.search(r"^6\. parses: True; names and types: .+$", done.stdout, re.MULTILINE)
-    program = re.search(r"^5\. .*?\n\n(.*)^6\.", done.stdout, re.MULTILINE | re.DOTALL)
-    assert program is not None
-    assert analyze(program[1]).module is not None
+    written = re.search(r"^5\. .*?\n\n(.*)^6\.", done.stdout, re.MULTILINE | re.DOTALL)
+    assert written is not None
+    assert analyze(written[1]).module is not None

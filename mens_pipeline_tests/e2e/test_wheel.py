@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
+from mens_pipeline.settings import PROJECT_ROOT, load_settings
 
 pytestmark = [
     pytest.mark.e2e,
@@ -77,6 +78,18 @@ def test_a_given_workspace_becomes_a_train_set(installed: Path, workspace: Path,
     assert [path.name for path in tmp_path.iterdir()] == ["share"]
     assert list((tmp_path / "share" / "mens-pipeline" / "store" / "mixed_train_set").glob("*/train.jsonl"))
     assert sorted(workspace.rglob("*")) == before
+
+
+def test_the_demo_completes_in_any_folder(installed: Path, tmp_path: Path) -> None:
+    """Its adapter and what it is asked come with the wheel; the base is the one that lies on this machine."""
+    cache = load_settings().cache_root
+    find_base_model(DEFAULT_CPU_MODEL, None, cache / "base_models")
+    done = _run(installed / "mens", "demo", cwd=tmp_path, MENS_CACHE_ROOT=str(cache))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("   -> ") == 10
+    assert f"mens serve --run-dir {installed.parent}" in done.stdout
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_seed_data_is_the_workspace_if_none_is_given(installed: Path, tmp_path: Path) -> None:

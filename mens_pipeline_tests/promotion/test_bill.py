@@ -15,7 +15,7 @@ from mens_pipeline.corpus.schema.training_pair import HoleKind, InfillContext, T
 from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.models.base import describe_base
 from mens_pipeline.orchestration.resources import champion_metadata
-from mens_pipeline.promotion.bill import BILL, BILL_PAGE, as_page, bill_of, copy_bill
+from mens_pipeline.promotion.bill import BILL, BILL_PAGE, Origin, as_page, bill_of, copy_bill
 from mens_pipeline.promotion.history import champion_of
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.storage.jsonl import write_jsonl
@@ -114,9 +114,9 @@ def test_shares_are_of_the_tokens_that_the_base_sees(run: Path, store: ArtifactS
     assert of_a.path == "a.vox"
     assert of_a.amount == sum(len(Encoder().encode(text, add_special_tokens=False)) for text in texts)
     assert sum(bill.amounts.values()) == bill.total
-    assert bill.amounts["files of the workspace"] == sum(file.amount for file in bill.files)
+    assert bill.amounts[Origin.FILES] == sum(file.amount for file in bill.files)
     assert len(bill.amounts) == 5
-    assert bill.synthetic_share == 2 * bill.amounts["templates (synthetic)"] / bill.total
+    assert bill.synthetic_share == 2 * bill.amounts[Origin.TEMPLATES] / bill.total
 
 
 def test_the_page_says_the_same(run: Path, store: ArtifactStore, tmp_path: Path) -> None:

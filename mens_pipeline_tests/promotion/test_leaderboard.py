@@ -1,7 +1,9 @@
 """The table of the adapters that were judged."""
 
 import json
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -26,7 +28,7 @@ def _rows(table: str) -> list[dict[str, str]]:
 def test_the_best_of_the_judged_adapters_comes_first(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each once, with its newest verdict, the recipe that was named, minutes, commit and machine."""
     for weights, num_good in (("worse", 20), ("best", 40), ("best", 36)):
-        run, _ = store.build("qlora_adapter", {"n": weights}, lambda folder, weights=weights: _train(folder, weights))
+        run, _ = store.build("qlora_adapter", {"n": weights}, partial(_train, weights=weights))
         verdict_of(run.path, store, num_good)
     monkeypatch.setenv("MENS_STORE_ROOT", str(store.root))
     printed = CliRunner().invoke(app, ["store", "leaderboard"], catch_exceptions=False)
@@ -42,7 +44,7 @@ def test_the_best_of_the_judged_adapters_comes_first(store: ArtifactStore, monke
     assert (best["base"], best["commit"], best["judged"]) == ("tiny", "abc1234", "2027-01-15")
 
 
-def _train(folder: Path, weights: str) -> dict[str, object]:
+def _train(folder: Path, weights: str) -> dict[str, Any]:
     details = fill_trained(folder, weights)
     if weights == "best":
         manifest = json.loads((folder / MANIFEST).read_text())
