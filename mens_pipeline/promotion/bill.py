@@ -130,7 +130,7 @@ def bill_of(run: Path, store: ArtifactStore, timestamp_unix: int) -> Bill:
     is_there = train_file.is_file() and digest_of(train_file) == manifest.train_sha256
     rows = Counter(read_pairs(train_file)) if is_there else Counter[TrainingPair]()
     unit, measure = _measure(manifest)
-    licences = _recorded_licences(store, train_file)
+    licences = _read_licences(store, train_file)
     amounts: Counter[Origin] = Counter()
     files: Counter[tuple[str, str, str | None]] = Counter()
     for row, repeats in rows.items():
@@ -163,7 +163,7 @@ def _measure(manifest: TrainingManifest) -> tuple[str, Callable[[str], int]]:
     return "tokens", lambda text: len(tokenizer.encode(text, add_special_tokens=False))
 
 
-def _recorded_licences(store: ArtifactStore, train_file: Path) -> dict[tuple[str, str], str]:
+def _read_licences(store: ArtifactStore, train_file: Path) -> dict[tuple[str, str], str]:
     """Return the licences of files by path and SHA-256, as the corpus behind a train set has them."""
     waiting = list(store.holding(train_file))
     seen: set[tuple[str, str]] = set()
@@ -190,7 +190,7 @@ def as_cyclonedx(bill: Bill) -> str:
     from packageurl import PackageURL  # noqa: PLC0415 - likewise
 
     def properties(**values: object) -> list[Property]:
-        return [Property(name=f"mens:{name}", value=_shown(value)) for name, value in values.items()]
+        return [Property(name=f"mens:{name}", value=_format_value(value)) for name, value in values.items()]
 
     def sha256(digest: str) -> list[HashType]:
         return [HashType(alg=HashAlgorithm.SHA_256, content=digest)]
@@ -251,7 +251,7 @@ def as_cyclonedx(bill: Bill) -> str:
     return JsonV1Dot6(bom).output_as_string(indent=2) + "\n"
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     if value is None:
         return _NOT_ON_RECORD
     return f"{value:.6f}" if isinstance(value, float) else str(value)

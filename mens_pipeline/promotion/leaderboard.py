@@ -50,7 +50,7 @@ class Entry:
             for rate in ("parse_rate", "test_rate")
             for suite in (Suite.HELDOUT, Suite.BENCHMARK)
         )
-        judged = datetime.fromtimestamp(self.receipt.timestamp_unix, UTC)
+        date = datetime.fromtimestamp(self.receipt.timestamp_unix, UTC)
         steps = f"{result.num_steps} of " if result.num_steps != result.planned_steps else ""
         return (
             plain(", ".join(named) or manifest.preset or "none"),
@@ -59,7 +59,7 @@ class Entry:
             *figures,
             str(self.receipt.status),
             (manifest.vcs_sha or "none")[:12],
-            f"{judged:%Y-%m-%d}",
+            f"{date:%Y-%m-%d}",
             plain(self.machine),
         )
 

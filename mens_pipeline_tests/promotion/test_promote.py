@@ -49,15 +49,7 @@ def test_a_passing_verdict_makes_the_adapter_the_champion(run: Path, store: Arti
     assert promotion.previous is None
     assert champion_key(store) == promotion.champion.key
     kept = {path.relative_to(promotion.champion.path).as_posix() for path in promotion.champion.path.rglob("*.*")}
-    assert kept >= {
-        f"{ADAPTER}/{WEIGHTS}",
-        MANIFEST,
-        RECEIPT,
-        RESULTS,
-        "report.html",
-        "telemetry.jsonl",
-        "bom.cdx.json",
-    }
+    assert kept >= {f"{ADAPTER}/{WEIGHTS}", MANIFEST, RECEIPT, RESULTS, "report.html", "telemetry.jsonl"}
     assert [event.action for event in history_of(store)] == ["promote"]
 
 

@@ -115,7 +115,7 @@ class Licences:
 
     def licence_of(self, path: Path, data: bytes) -> str:
         """Return the licence of a file with this content, as an SPDX expression; `unknown` where there is none."""
-        stated = _stated_in(data[:_NUM_HEAD_BYTES].decode("utf-8", "replace"))
+        stated = _find_stated(data[:_NUM_HEAD_BYTES].decode("utf-8", "replace"))
         if stated is not None:
             return stated
         for folder in path.parents:
@@ -169,18 +169,18 @@ def _read_licence(path: Path) -> str:
     found = [name for name, passage in _PASSAGES.items() if passage in words]
     if _REDISTRIBUTION in words:
         found.append("BSD-3-Clause" if _ENDORSEMENT in words else "BSD-2-Clause")
-    return _stated_in(text) or " AND ".join(sorted(found)) or UNKNOWN
+    return _find_stated(text) or " AND ".join(sorted(found)) or UNKNOWN
 
 
-def _stated_in(text: str) -> str | None:
+def _find_stated(text: str) -> str | None:
     """Return what the SPDX lines of a text say, all of which hold; None without one."""
-    stated = list(dict.fromkeys(_checked(line) for line in _LINE.findall(text)))
+    stated = list(dict.fromkeys(_normalise(line) for line in _LINE.findall(text)))
     if len(stated) < 2:  # noqa: PLR2004 - one line says it all
         return next(iter(stated), None)
     return UNKNOWN if UNKNOWN in stated else " AND ".join(f"({line})" if " OR " in line else line for line in stated)
 
 
-def _checked(expression: str) -> str:
+def _normalise(expression: str) -> str:
     """Return an SPDX expression as the standard writes it; `unknown` for what is none."""
     from license_expression import ExpressionError, Licensing  # noqa: PLC0415 - few files state a licence
 
