@@ -111,7 +111,7 @@ def test_a_page_that_includes_does_not_stand_alone(workspace: Path) -> None:
 def test_what_is_known_is_not_extracted(workspace: Path) -> None:
     """It takes its place among the others."""
     found = list(extract_workspace(workspace))
-    known = FileOutcome("golden/bad.vox", "00", ("known",), {Unit.VOX_FILE: 1}, ())
+    known = FileOutcome("golden/bad.vox", "00", ("known",), {Unit.VOX_FILE: 1}, (), licence="unknown")
     again = list(extract_workspace(workspace, known=lambda file: known if file.path == known.path else None))
 
     assert [known if outcome.path == known.path else outcome for outcome in found] == again
