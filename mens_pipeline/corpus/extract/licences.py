@@ -76,7 +76,7 @@ class LicencePolicy(Strict):
         """Refuse an id that no licence has: what it was meant to deny would train."""
         for name in deny:
             if "*" not in name and name != UNKNOWN and _spdx_id(name) is None:
-                advice = did_you_mean(name, [UNKNOWN, *_PASSAGES]) or f"Write an SPDX id, or `{UNKNOWN}`."
+                advice = did_you_mean(name, [UNKNOWN, *_PASSAGES]) or f"Write an SPDX id, or `{UNKNOWN}`"
                 raise ValueError(f"{name!r} is no SPDX id. {advice}")
         return deny
 
