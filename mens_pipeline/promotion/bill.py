@@ -102,7 +102,8 @@ class Bill:
     @property
     def libraries(self) -> dict[str, str]:
         """The software that made it, with its versions."""
-        return {"mens-pipeline": version("mens-pipeline"), **self.manifest.libraries}
+        known = {name: number for name, number in self.manifest.libraries.items() if name.strip()}
+        return {"mens-pipeline": version("mens-pipeline"), **known}
 
 
 def write_bill(folder: Path, store: ArtifactStore, timestamp_unix: int) -> None:
@@ -266,7 +267,7 @@ class _Licensed:
         self._make = cache(LicenseFactory().make_from_string)
 
     def of(self, licence: str | None) -> "tuple[License, ...]":
-        return () if licence in {None, UNKNOWN} else (self._make(licence),)
+        return () if licence is None or licence.strip() in {"", UNKNOWN} else (self._make(licence),)
 
 
 def as_page(bill: Bill) -> str:

@@ -15,7 +15,7 @@ from mens_pipeline.corpus.schema.training_pair import HoleKind, InfillContext, T
 from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.models.base import describe_base
 from mens_pipeline.orchestration.resources import champion_metadata
-from mens_pipeline.promotion.bill import BILL, BILL_PAGE, Origin, as_page, bill_of, copy_bill
+from mens_pipeline.promotion.bill import BILL, BILL_PAGE, Origin, as_cyclonedx, as_page, bill_of, copy_bill
 from mens_pipeline.promotion.history import champion_of
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.storage.jsonl import write_jsonl
@@ -151,6 +151,17 @@ def test_what_is_not_on_record_is_said(run: Path, store: ArtifactStore) -> None:
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str((champion.path / BILL).read_text()) is None
     assert "| rows | not on record |" in page
     assert "| synthetic share | not on record |" in page
+
+
+def test_blank_names_are_none(run: Path, store: ArtifactStore) -> None:
+    """Of a licence and of a library: a base says itself what licence it has."""
+    manifest = json.loads((run / MANIFEST).read_text())
+    base = {**manifest["base_model"], "licence": " "}
+    (run / MANIFEST).write_text(json.dumps({**manifest, "base_model": base, "libraries": {" ": "1", "trl": "1.16.0"}}))
+    text = as_cyclonedx(bill_of(run, store, NOW))
+
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    assert "licenses" not in _named(json.loads(text)["components"], "org/tiny")
 
 
 def test_a_model_of_an_earlier_version_has_none(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
