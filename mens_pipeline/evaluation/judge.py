@@ -33,8 +33,8 @@ from mens_pipeline.language.ast import Call, Declaration, Function, Ident, Retur
 from mens_pipeline.language.interpreter import Features, ProgramReport, ProgramStatus, Sandbox
 from mens_pipeline.language.semantics import semantic_diagnostics
 
-FEATURES: Final = Features(check_contracts=True, database=True)
-"""Features of the interpreter that tests use: contracts hold, and tables are lists of records in memory."""
+FEATURES: Final = Features(check_contracts=True, database=True, views=True)
+"""Features of the interpreter that tests use: contracts hold, tables are lists of records in memory, views show."""
 
 
 def run_hidden_tests(pairs: Sequence[tuple[str, str]], num_workers: int = 2) -> list[Execution]:

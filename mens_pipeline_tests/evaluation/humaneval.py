@@ -3,14 +3,12 @@
 from typing import Final
 
 from mens_pipeline.evaluation.benchmark import BenchmarkTask, load_benchmark
-from mens_pipeline.language.interpreter import Features, Limits, ProgramReport, run_with_tests
+from mens_pipeline.evaluation.judge import FEATURES
+from mens_pipeline.language.interpreter import Limits, ProgramReport, run_with_tests
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 
 NUM_TASKS: Final = 164
 """How many tasks there are, numbered from 1."""
-
-FEATURES: Final = Features(check_contracts=True, database=True)
-"""What programs may ask for: tables in memory."""
 
 _PATIENT: Final = Limits(test_seconds=60.0, program_seconds=60.0)
 """Whether an answer is right is no question of how much else the machine does."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from mens_pipeline.language import Token, analyze, tokenize
+from mens_pipeline.language import Mode, Token, analyze, tokenize
 from mens_pipeline.language.ast import (
     Assign,
     Break,
@@ -78,18 +78,19 @@ class Mutant:
     change: str
 
 
-def mutants_of(program: str) -> list[Mutant]:
+def mutants_of(program: str, mode: Mode = Mode.SOURCE) -> list[Mutant]:
     """The mutants of a program that parse, each text once.
 
     Args:
         program: Accepted by the front end.
+        mode: How it is read.
     """
-    module = analyze(program).module
+    module = analyze(program, mode).module
     assert module is not None, "only programs that parse have mutants"
     found: dict[str, Mutant] = {}
     for start, end, new in (*_token_edits(tokenize(program)), *_tree_edits(module, program)):
         text = program[:start] + new + program[end:]
-        if text != program and text not in found and analyze(text).module is not None:
+        if text != program and text not in found and analyze(text, mode).module is not None:
             line = program.count("\n", 0, start) + 1
             found[text] = Mutant(text, f"line {line}: {program[start:end]!r} -> {new!r}")
     return list(found.values())

@@ -37,6 +37,7 @@ from mens_pipeline.language.ast import (
     StateMachine,
     Statement,
     Table,
+    Tokens,
     TypeDef,
     Unary,
     Url,
@@ -114,8 +115,7 @@ def _form_entries(form: Form, source: str) -> Iterator[Spellings]:
 
 
 def _modifiers(field: FormField) -> Iterator[str]:
-    if field.required:
-        yield "required"
+    yield "required" if field.required else "optional"
     if field.hidden:
         yield "hidden"
     yield from (f"{word}({text})" for word, text in field.constraints)
@@ -123,6 +123,12 @@ def _modifiers(field: FormField) -> Iterator[str]:
 
 def _block_entries(block: BackButton | DeepLink | Push, _: str) -> Iterator[Spellings]:
     return ((key, f"{key}: {value}") for key, value in block.entries)
+
+
+def _tokens(tokens: Tokens, _: str) -> Iterator[Spellings]:
+    for token in tokens.entries:
+        plain = f"{token.category} {token.name}"
+        yield (token.name, plain, " ".join((plain, *token.values)))
 
 
 def _variants(declaration: TypeDef | Url, source: str) -> Iterator[Spellings]:
@@ -178,7 +184,7 @@ _FORMS: Final[Mapping[Part, Mapping[str, _Form]]] = {
         "table": _fields,
         "v0_component": lambda component, source: (_field(prop, source) for prop in component.props),
         "form": _form_entries,
-        "design_tokens": lambda tokens, _: ((one.name, f"{one.category} {one.name}") for one in tokens.entries),
+        "design_tokens": _tokens,
         "back_button": _block_entries,
         "deep_link": _block_entries,
         "push": _block_entries,

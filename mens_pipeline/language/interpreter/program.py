@@ -10,6 +10,7 @@ from mens_pipeline.language.interpreter.compiler.calls import Function, Plan, pl
 from mens_pipeline.language.interpreter.compiler.expressions import ASSERTIONS
 from mens_pipeline.language.interpreter.compiler.forms import FORMS
 from mens_pipeline.language.interpreter.compiler.scope import Code, Frame, ModuleScope, Scope
+from mens_pipeline.language.interpreter.compiler.views import component, mount_members
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, PREDEFINED_VARIANTS
 from mens_pipeline.language.interpreter.machine import Machine, Table
 from mens_pipeline.language.interpreter.results import ErrorKind, Features, Refusal, ReturnSignal, TextName, VoxError
@@ -30,6 +31,7 @@ class Program:
         The names of `below` are seen, unless the text declares them itself, and `below` does not see those of the text.
         """
         self._below = below
+        self._members = [d for d in module.declarations if isinstance(d, ast.ReactiveModule)] if features.views else []
         self._constants = [d for d in module.declarations if isinstance(d, ast.Const)]
         self.variants: dict[str, int] = dict(PREDEFINED_VARIANTS if below is None else below.variants)
         self.tables: dict[str, Value] = {} if below is None else dict(below.tables)
@@ -50,6 +52,12 @@ class Program:
         self.names.update(self._declared)
         for constant in self._constants:
             self.names[constant.name] = self._value_of(constant)
+        for members in self._members:
+            mount_members(members.members, self._scope)
+
+    def declares(self, name: str) -> bool:
+        """Return whether the text declares a name, which may stand for a module that others import."""
+        return name in self._declared or any(constant.name == name for constant in self._constants)
 
     def define(self, name: str, value: Value) -> None:
         """Give a name another value than the text does, from the next `begin` on.
@@ -79,13 +87,15 @@ class Program:
             tables: dict[str, Value] = {d.name: Table(d.name) for d in declarations if isinstance(d, ast.Table)}
             self.tables |= tables
             self._declared["db"] = values.Namespace("db", self.tables)
-        self._declared.update(_import(path) for d in declarations if isinstance(d, ast.Import) for path in d.paths)
+        imported = [_import(path) for d in declarations if isinstance(d, ast.Import) for path in d.paths]
+        self._declared.update((n, v) for n, v in imported if self._below is None or not self._below.declares(n))
         for declaration in declarations:
             if isinstance(declaration, ast.TypeDef | ast.Url):
                 for variant in declaration.variants:
                     self._declare_variant(variant)
             elif isinstance(declaration, _INTERFACE):
-                self._declared[declaration.name] = Refused(Refusal.INTERFACE, declaration.name)
+                shown = component(declaration, self._scope) if self._scope.features.views else None
+                self._declared[declaration.name] = shown or Refused(Refusal.INTERFACE, declaration.name)
         for declaration in declarations:
             self._declare_function(declaration)
         for name in ASSERTIONS:
@@ -111,7 +121,8 @@ class Program:
             return
         syntax = declaration.function if isinstance(declaration, ast.WRAPPERS) else declaration
         if isinstance(syntax, ast.Function):
-            refusal = Refusal.INTERFACE if isinstance(declaration, ast.Loading) else _refusal_of(syntax)
+            is_refused = isinstance(declaration, ast.Loading) and not self._scope.features.views
+            refusal = Refusal.INTERFACE if is_refused else _refusal_of(syntax)
             self._declared[syntax.name] = (
                 Refused(refusal, syntax.name) if refusal is not None else self._declared_function(syntax)
             )

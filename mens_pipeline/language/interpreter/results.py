@@ -239,10 +239,12 @@ class Features:
     Attributes:
         check_contracts: Check `@require`, `@ensure` and `@invariant` (T7); never for scores.
         database: Simulate `db` by lists of records (U5).
+        views: Let tests see what components show, and change their state (U6).
     """
 
     check_contracts: bool = False
     database: bool = False
+    views: bool = False
 
 
 _OUTCOMES: dict[type, Outcome] = {

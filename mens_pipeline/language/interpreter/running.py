@@ -23,7 +23,7 @@ from mens_pipeline.language.interpreter.results import (
     ProgramStatus,
     TextName,
 )
-from mens_pipeline.language.interpreter.values import byte_length
+from mens_pipeline.language.interpreter.values import Native, byte_length
 from mens_pipeline.language.parser.modules import Mode
 
 DEFAULT_LIMITS = Limits()
@@ -113,9 +113,10 @@ def run_with_tests(
 ) -> ProgramReport:
     """Run hidden tests against a candidate; its own tests do not count and do not run.
 
-    The two texts are parsed apart. The tests see the names of the candidate, the candidate sees none of theirs but
-    those declared above the line `GIVEN_END`; where both declare a name, each means its own. A candidate that redefines
-    what the tests rely on fails all of them.
+    The two texts are parsed apart. The tests see the names of the candidate, those of its own tests among them, and
+    `hidden_output()`, what was printed so far. The candidate sees none of theirs but those declared above the line
+    `GIVEN_END`; where both declare a name, each means its own. A candidate that redefines what the tests rely on fails
+    all of them.
 
     The two texts may use `limits` together; `seed` is for the arguments of properties.
 
@@ -123,14 +124,16 @@ def run_with_tests(
         ConfigurationError: The tests themselves are rejected, or there are none.
     """
     hidden = hidden_module(tests)
-    module, report = parse_program(candidate, limits)
+    # A page is read as one; any source file is the same in either mode (M5).
+    module, report = parse_program(candidate, limits, Mode.UI if features.views else Mode.SOURCE)
     if module is None:
         return report
     machine = Machine(limits)
     given = given_module(tests)
     lowest = Program(given, TextName.TESTS, machine, features) if given is not None else None
-    below = Program(without_tests(module), TextName.PROGRAM, machine, features, lowest)
+    below = Program(_tests_first(module), TextName.PROGRAM, machine, features, lowest)
     program = Program(hidden, TextName.TESTS, machine, features, below)
+    program.define("hidden_output", Native("hidden_output", lambda machine: "".join(machine.output), 0, 0))
     texts = {TextName.PROGRAM: SourceText(candidate), TextName.TESTS: SourceText(tests)}
     run = CaseRunner(program, machine, TextName.TESTS, texts, f"{seed}:{tests}")
     redefined = sorted(_find_redefined(module, hidden))
@@ -172,6 +175,12 @@ def without_tests(module: ast.Module) -> ast.Module:
     return replace(
         module, declarations=tuple(d for d in module.declarations if not isinstance(d, ast.Test | ast.Forall))
     )
+
+
+def _tests_first(module: ast.Module) -> ast.Module:
+    """Return a program whose own tests give way to what else has their names (C2)."""
+    own = tuple(d for d in module.declarations if isinstance(d, ast.Test | ast.Forall))
+    return replace(module, declarations=(*own, *without_tests(module).declarations))
 
 
 def _find_redefined(candidate: ast.Module, tests: ast.Module) -> set[str]:

@@ -128,7 +128,7 @@ def element(checker: Checker, node: IndexAccess, owner: Type) -> Type:
 _CHAIN: Final = frozenset(("filter", "where", "order_by", "limit", "select", "using", "live", "all", "scope", "sync"))
 """Methods that give rows, to be asked on."""
 
-_OTHERS: Final = frozenset(("query", "update", "using", "live", "first", "find_by", "upsert"))
+_OTHERS: Final = frozenset(("query", "using", "live", "first", "find_by", "upsert"))
 """Methods that only the reference knows."""
 
 _OF_RESULTS: Final = ("unwrap", "is_ok", "is_err")
@@ -140,7 +140,6 @@ _MANY: Final = 100
 _COUNTS: Final = {
     **{name: (native.fewest, native.most) for name, native in TABLE_METHODS.items() if native.most < _MANY},
     **dict.fromkeys(("where", "limit", "using"), (1, 1)),
-    "update": (2, 2),
     "order_by": (1, 2),
 }
 """Method -> fewest and most arguments, where they do not vary."""

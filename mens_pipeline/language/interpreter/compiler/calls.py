@@ -8,6 +8,7 @@ from mens_pipeline.language.interpreter.compiler.blocks import block
 from mens_pipeline.language.interpreter.compiler.expressions import ASSERTIONS, assertion, is_name
 from mens_pipeline.language.interpreter.compiler.scope import Code, Frame, Scope
 from mens_pipeline.language.interpreter.library.builtins import METHODS
+from mens_pipeline.language.interpreter.library.collections import ROWS_METHODS
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.results import ErrorKind, LimitKind, Refusal, ReturnSignal, VoxError
 from mens_pipeline.language.interpreter.values import (
@@ -140,6 +141,9 @@ def _closure(name: str, params: Sequence[ast.Param], scope: Scope, compile_body:
 
 CALLABLE = frozenset((Function, Constructor, Native))
 """The classes of values that can be called."""
+
+CALLED_BY_TAG = frozenset((Function, Constructor, Variant))
+"""The classes of values that a view without children calls by its tag (C10)."""
 
 _Names = Sequence[tuple[int, str]]
 """The named arguments of a call: their places and names."""
@@ -290,7 +294,10 @@ def _special(machine: Machine, receiver: Value, node: ast.MethodCall, arguments:
             and isinstance(inner.object, ast.FieldAccess)
             and is_name(inner.object.object, ("db",))
         ):
-            raise Refused(Refusal.DATABASE, f".{inner.method}(…).{node.method}").fault()
+            function = ROWS_METHODS.get(node.method) if type(receiver) is list else None
+            if function is None:
+                raise Refused(Refusal.DATABASE, f".{inner.method}(…).{node.method}").fault()
+            return function.invoke(machine, [receiver, *arguments])
         raise VoxError(ErrorKind.UNKNOWN_METHOD, f"{kind_name(receiver)} has no method `{node.method}`")
     if type(function) not in CALLABLE:
         raise VoxError(ErrorKind.NOT_CALLABLE, f"`{where}` cannot be called")

@@ -6,6 +6,7 @@ from typing import Final
 from mens_pipeline.language import ast
 from mens_pipeline.language.interpreter.arithmetic import OPERATIONS, decimal_of, negate, truth
 from mens_pipeline.language.interpreter.compiler.scope import Code, Frame, Scope
+from mens_pipeline.language.interpreter.library.views import Cell
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.results import ErrorKind, ReturnSignal, VoxError
 from mens_pipeline.language.interpreter.values import (
@@ -60,9 +61,10 @@ def name(node: ast.Ident, scope: Scope) -> Code:
             value = names[wanted]
         except KeyError:
             raise scope.add_place(VoxError(ErrorKind.UNDEFINED_NAME, f"`{wanted}` is not defined"), node) from None
-        if type(value) is Refused:
+        kind = type(value)
+        if kind is Refused:
             raise scope.add_place(value.fault(), node)
-        return value
+        return value.read() if kind is Cell else value
 
     return run
 
@@ -144,9 +146,12 @@ def unary(node: ast.Unary, scope: Scope) -> Code:
 def try_(node: ast.Try, scope: Scope) -> Code:
     """`?`: the value inside, or an early return of what has none (O10)."""
     operand, machine = scope.code(node.operand), scope.module.machine
+    passes_lists = scope.module.features.database  # rows are a Result, too (U5)
 
     def run(frame: Frame) -> Value:
         value = operand(frame)
+        if passes_lists and type(value) is list:
+            return value
         if type(value) is Variant:
             if value.name in {"Ok", "Some"} and len(value.fields) == 1:
                 return value.fields[0]

@@ -4,10 +4,11 @@ from typing import Any, Final
 
 from mens_pipeline.language import ast
 from mens_pipeline.language.interpreter.arithmetic import truth
-from mens_pipeline.language.interpreter.compiler import blocks, calls, expressions
+from mens_pipeline.language.interpreter.compiler import blocks, calls, expressions, views
 from mens_pipeline.language.interpreter.compiler.blocks import block, matcher, unit
 from mens_pipeline.language.interpreter.compiler.expressions import position
 from mens_pipeline.language.interpreter.compiler.scope import Code, Forms, Frame, Scope
+from mens_pipeline.language.interpreter.library.views import Cell
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.results import BreakSignal, ContinueSignal, ErrorKind, VoxError
 from mens_pipeline.language.interpreter.values import UNIT, Value, kind_name, quote_value, type_error
@@ -91,6 +92,8 @@ def assign(node: ast.Assign, scope: Scope) -> Code:
     value = scope.code(node.value)
     root, steps = _path(node.target, scope)
     binding = scope.find(root.name) if isinstance(root, ast.Ident) else None
+    if binding is None and isinstance(root, ast.Ident) and scope.module.features.views:
+        return _assign_state(value, root, steps, node, scope)
     if binding is None or not binding.mutable:
         return _fail_assignment(*_target_error(root, scope), value, node, scope)
     slot, machine = binding.slot, scope.module.machine
@@ -100,6 +103,24 @@ def assign(node: ast.Assign, scope: Scope) -> Code:
         keys = [(code(frame), is_field) for code, is_field in steps]
         try:
             frame[slot] = _copy_with(machine, frame[slot], keys, new) if keys else new
+        except VoxError as error:
+            raise scope.add_place(error, node.target) from None
+        return UNIT
+
+    return run
+
+
+def _assign_state(value: Code, root: ast.Ident, steps: list[_Step], node: ast.Assign, scope: Scope) -> Code:
+    """Compile an assignment to a name of the module, which may be a `state` (U6)."""
+    known, machine = scope.module.names, scope.module.machine
+
+    def run(frame: Frame) -> Value:
+        new, cell = value(frame), known.get(root.name)
+        if type(cell) is not Cell or cell.derive is not None:
+            raise scope.add_place(VoxError(*_target_error(root, scope)), node.target)
+        keys = [(code(frame), is_field) for code, is_field in steps]
+        try:
+            cell.value = _copy_with(machine, cell.value, keys, new) if keys else new
         except VoxError as error:
             raise scope.add_place(error, node.target) from None
         return UNIT
@@ -152,6 +173,19 @@ def _copy_with(machine: Machine, value: Value, keys: list[tuple[Value, bool]], n
     return copy
 
 
+def _self_closing_view(node: ast.SelfClosingView, scope: Scope) -> Code:
+    call = calls.self_closing_view(node, scope)
+    if not scope.module.features.views or scope.find(node.tag) is not None:
+        return call
+    show, known = views.view(node, scope), scope.module.names
+
+    def run(frame: Frame) -> Value:
+        code = call if type(known.get(node.tag)) in calls.CALLED_BY_TAG else show
+        return code(frame)
+
+    return run
+
+
 def _binary(node: Any, scope: Scope) -> Code:
     if node.op == "Pipe":
         return calls.pipe(node, scope)
@@ -185,8 +219,8 @@ FORMS: Final = Forms(
         ast.Block: lambda node, scope: block(node.statements, scope),
         ast.SideEffect: calls.side_effect,
         ast.WorkflowVersion: lambda node, _scope: expressions.constant(node.maximum),  # what a new run would use (U2)
-        ast.View: calls.view,
-        ast.SelfClosingView: calls.self_closing_view,
+        ast.View: lambda node, scope: (views if scope.module.features.views else calls).view(node, scope),
+        ast.SelfClosingView: _self_closing_view,
     },
     statements={
         ast.Let: blocks.let,

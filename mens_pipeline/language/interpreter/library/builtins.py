@@ -33,6 +33,7 @@ from mens_pipeline.language.interpreter.library.scalars import (
     to_float,
     to_int,
 )
+from mens_pipeline.language.interpreter.library.views import VIEW_METHODS, Element
 from mens_pipeline.language.interpreter.machine import Machine, Table
 from mens_pipeline.language.interpreter.results import ErrorKind, Refusal, VoxError
 from mens_pipeline.language.interpreter.values import (
@@ -233,5 +234,6 @@ METHODS: Final[dict[type, dict[str, Native]]] = {
     Regex: REGEX_METHODS,
     Match: MATCH_METHODS,
     Table: TABLE_METHODS,
+    Element: VIEW_METHODS,
 }
 """Python type of a value -> its methods; a method that is not here does not exist (J5)."""

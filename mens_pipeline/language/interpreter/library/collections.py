@@ -230,6 +230,16 @@ def _delete(machine: Machine, table: Table, number: Value) -> Variant:
     return ok(UNIT)
 
 
+def _update(machine: Machine, table: Table, number: Value, fields: Value) -> Variant:
+    records, key = machine.database.of(table), an_int(number, "an id")
+    changes = a_record(fields, "what `update` changes")
+    if key not in records:
+        return error(f"{table.name} has no record {key}")
+    machine.allocate(len(records[key]) + len(changes))
+    records[key] = {**records[key], **changes}
+    return ok(UNIT)
+
+
 def _refused_method(name: str) -> Native:
     def refuse(_machine: Machine, table: Table, *_arguments: Value) -> Value:
         raise Refused(Refusal.DATABASE, f"db.{table.name}.{name}").fault()
@@ -245,5 +255,9 @@ TABLE_METHODS: Final[dict[str, Native]] = by_name(
     Native("filter", _filter_table, 1, 1),
     Native("count", lambda machine, table: len(machine.database.of(table)), 0, 0),
     Native("delete", _delete, 1, 1),
-    *map(_refused_method, ("update", "where", "order_by", "limit", "select", "first")),
+    Native("update", _update, 2, 2),
+    *map(_refused_method, ("where", "order_by", "limit", "select", "first")),
 )
+
+ROWS_METHODS: Final[dict[str, Native]] = by_name(Native("count", lambda _machine, rows: len(rows), 1, 1))
+"""What rows take directly behind the call that gave them, as functions of the rows; other lists do not have it."""
