@@ -146,8 +146,16 @@ def sight(
 
 
 _OPTIONS: Final = ("log.showSignature=false", "protocol.allow=never", "core.fsmonitor=false")
-GIT: Final = ("git", "--no-pager", *(word for option in _OPTIONS for word in ("-c", option)))
-"""Begins a command of git; what the checkout's own configuration might run or fetch is switched off."""
+_LOCAL: Final = (
+    *("DIR", "WORK_TREE", "IMPLICIT_WORK_TREE", "COMMON_DIR", "INDEX_FILE", "PREFIX", "NAMESPACE", "CONFIG"),
+    *("CONFIG_PARAMETERS", "CONFIG_COUNT", "OBJECT_DIRECTORY", "ALTERNATE_OBJECT_DIRECTORIES", "SHALLOW_FILE"),
+    *("GRAFT_FILE", "NO_REPLACE_OBJECTS", "REPLACE_REF_BASE"),
+)
+"""What binds git to one repository (`git rev-parse --local-env-vars`): a hook hands it on, and means its own."""
+
+_UNSET: Final = ("env", *(word for name in _LOCAL for word in ("-u", f"GIT_{name}")))
+GIT: Final = (*_UNSET, "git", "--no-pager", *(word for option in _OPTIONS for word in ("-c", option)))
+"""Begins a command of git; it looks where it stands, and what the configuration there might run or fetch is off."""
 
 _NEWEST_CHANGE: Final = (
     *("log", "-1", "--format=%H", "--"),

@@ -250,6 +250,20 @@ def test_the_head_is_the_commit_that_is_checked_out(tmp_path: Path) -> None:
     assert head_commit(tmp_path) == heads[0]
 
 
+def test_a_hook_does_not_hand_on_its_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git tells hooks where their repository is; the commit is that of the folder that is asked for."""
+    for name in ("hooked", "workspace"):
+        (tmp_path / name).mkdir()
+        _git(tmp_path / name, "init", "-q")
+        _git(tmp_path / name, "commit", "-q", "--allow-empty", "-m", name)
+    own = _git(tmp_path / "workspace", "rev-parse", "HEAD")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "hooked" / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "hooked" / ".git" / "index"))
+
+    assert _git(tmp_path / "workspace", "rev-parse", "HEAD") != own
+    assert head_commit(tmp_path / "workspace") == own
+
+
 def test_a_checkout_that_keeps_git_waiting_has_no_commit(tmp_path: Path) -> None:
     """A pipe where git looks for a file."""
     _git(tmp_path, "init", "-q")
