@@ -36,8 +36,12 @@ class EngineName(StrEnum):
 class ServeOptions(Options):
     """Options of `mens serve`."""
 
-    run_dir: Path | None = option(None, "A run of `mens train` [default: the champion].", metavar="DIR")
-    model: Path | None = option(None, "A merged model: safetensors, tokenizer, chat template.", metavar="FOLDER")
+    run_dir: Path | None = option(
+        None, "A run of `mens train` or `mens scratch train` [default: the champion].", metavar="DIR"
+    )
+    model: Path | None = option(
+        None, "A merged model, or one made from scratch: safetensors, tokenizer, chat template.", metavar="FOLDER"
+    )
     candidate: bool = switch("The adapter that was judged last, promoted or not; every answer says so.")
     host: str = option("127.0.0.1", "Where to listen; others than local ones need a token.")
     port: int = option(8080, "0: any that is free.", ge=0, le=65_535)
@@ -155,10 +159,14 @@ def _holding(device: Device, cache: Path, port: int) -> AbstractContextManager[N
 
 
 def _choose_model(options: ServeOptions, store: ArtifactStore, device: Device) -> "ServedModel":
+    from mens_pipeline.delivery.merge_source import SCRATCH, lane_of
+    from mens_pipeline.scratch.run import MODEL
     from mens_pipeline.serving.served_model import adapter_model, candidate_model, champion_model, merged_model
 
     if options.model is not None:
         return merged_model(options.model, device)
+    if options.run_dir is not None and lane_of(options.run_dir) == SCRATCH:
+        return merged_model(options.run_dir / MODEL, device)
     if options.run_dir is not None:
         return adapter_model(Adapter.open(options.run_dir), device)
     return (candidate_model if options.candidate else champion_model)(store, device)

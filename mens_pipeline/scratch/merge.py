@@ -118,14 +118,14 @@ def _sources_of(folder: Path, last: int) -> list[Path]:
         raise SourceNotFoundError(f"{folder}: no such folder. Name a run of `mens scratch train`, or a model of one.")
     refuse_links(folder)
     _refuse_qlora(folder)
-    if _is_scratch_model(folder):
+    if is_scratch_model(folder):
         return [folder]
     complete = [path.parent for path in (folder / CHECKPOINTS).glob(f"checkpoint-*/{COMPLETE}")]
     steps = {path: path.name.rsplit("-", 1)[1] for path in complete}  # somebody may have called one `checkpoint-best`
     numbered = sorted((int(step), path) for path, step in steps.items() if step.isdecimal())
-    models = [path for _, path in numbered if _is_scratch_model(path)]
+    models = [path for _, path in numbered if is_scratch_model(path)]
     final = folder / MODEL
-    if _is_scratch_model(final) and not (models and digest_of(models[-1] / _FILE) == digest_of(final / _FILE)):
+    if is_scratch_model(final) and not (models and digest_of(models[-1] / _FILE) == digest_of(final / _FILE)):
         models.append(final)
     if not models:
         advice = "Name a run of `mens scratch train`, one of its checkpoints, or its model folder."
@@ -143,7 +143,7 @@ def _refuse_qlora(folder: Path) -> None:
         raise RefusedError(f"{folder}: a QLoRA run; its adapter is merged into its base. {advice}")
 
 
-def _is_scratch_model(folder: Path) -> bool:
+def is_scratch_model(folder: Path) -> bool:
     """Return whether a folder holds a GPT-2 whose ids are those of VoxTokenizer."""
     if not (folder / _CONFIG).is_file() or not (folder / _FILE).is_file():
         return False

@@ -10,15 +10,22 @@ from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.inference.generation import EvaluatedModel
 from mens_pipeline.inference.prepare import computed_in, evaluated_model, fits_dense
 from mens_pipeline.jobs.device import Device
-from mens_pipeline.models.adapter import ADAPTER, Adapter, read_adapter_config
+from mens_pipeline.models.adapter import ADAPTER, CONFIGURATION, Adapter, read_adapter_config
 from mens_pipeline.models.adapter import KIND as TRAINED
-from mens_pipeline.models.base import configuration_of, describe_base
+from mens_pipeline.models.base import (
+    configuration_of,
+    describe_base,
+    digest_of_folder,
+    num_parameters_in,
+    refuse_missing,
+)
 from mens_pipeline.models.chat import format_of, system_of
 from mens_pipeline.models.tokenizer_file import FileTokenizer, template_in
 from mens_pipeline.promotion.history import adapter_sha256_of, champion_of
 from mens_pipeline.promotion.policy import GateStatus
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import read_results, receipt_in
+from mens_pipeline.scratch.merge import is_scratch_model
 from mens_pipeline.storage.signing import PRIVATE, explain_unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.preflight import check_tokenizer
@@ -163,10 +170,10 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
         RefusedError: It lacks a file, would run code of its own, or was trained on another form of conversations.
     """
     path = folder.resolve()
-    base = describe_base(path.name, None, path, "folder", None)
+    architecture, sha256, num_parameters = _describe(path)
     check_tokenizer(FileTokenizer(path), path)
     template = template_in(path)
-    dtype = computed_in(device) if fits_dense(device, base.num_parameters, computed_in(device)) else "bfloat16"
+    dtype = computed_in(device) if fits_dense(device, num_parameters, computed_in(device)) else "bfloat16"
     is_plain = template == format_of(template).template()
     system_prompt = SYSTEM_PROMPT if is_plain else system_of(template or "")
     if system_prompt is None:
@@ -174,7 +181,7 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
         raise RefusedError(f"{path}: its chat template is not the one that this project trains with. {advice}")
     return ServedModel(
         name=path.name,
-        sha256=base.sha256,
+        sha256=sha256,
         created_unix=int(max(file.stat().st_mtime for file in path.glob("*.safetensors"))),
         evaluated=EvaluatedModel(
             base_path=path,
@@ -187,15 +194,28 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
         ),
         system_prompt=system_prompt,
         max_context=_max_context(path),
-        architecture=base.architecture,
-        num_parameters=base.num_parameters,
+        architecture=architecture,
+        num_parameters=num_parameters,
     )
+
+
+def _describe(path: Path) -> tuple[str, str, int]:
+    """Return architecture, digest and number of parameters of a model.
+
+    One that was made from scratch is no base to train on. With an adapter in its folder, another would be loaded.
+    """
+    if is_scratch_model(path) and not (path / CONFIGURATION).exists():
+        refuse_missing(path)
+        num_parameters = sum(map(num_parameters_in, path.glob("*.safetensors")))
+        return str(configuration_of(path)["architectures"][0]), digest_of_folder(path), num_parameters
+    base = describe_base(path.name, None, path, "folder", None)
+    return base.architecture, base.sha256, base.num_parameters
 
 
 def _max_context(path: Path) -> int:
     config = configuration_of(path)
     text = config.get("text_config", config)
-    length = text.get("max_position_embeddings")
+    length = text.get("max_position_embeddings", text.get("n_positions"))  # a GPT-2 says the latter
     if type(length) is not int or length < 1:
         advice = "Choose a model of another family."
         raise RefusedError(f"{path}: config.json does not say how long its context is. {advice}")
