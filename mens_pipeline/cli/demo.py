@@ -160,9 +160,11 @@ def _score_prompts(pairs: Sequence[TrainingPair], written: "Sequence[Completion]
 
 
 def _describe_score(score: "Score") -> str:
-    parts = ["parses" if score.parses else f"does not parse: {score.error}"]
+    from mens_pipeline.evaluation.scores import count_from_one
+
+    parts = ["parses" if score.parses else f"does not parse: {count_from_one(score.error or '')}"]
     if score.semantic_error is not None:
-        parts.append(score.semantic_error)
+        parts.append(count_from_one(score.semantic_error))
     if score.execution is not None:
         parts.append(f"tests {score.execution.num_passed}/{score.execution.num_tests}")
     return "   -> " + ", ".join(parts)

@@ -1,5 +1,6 @@
 """The score on one completion, and the figures of one model over some tasks."""
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
@@ -30,6 +31,11 @@ class Execution(Strict):
         return self.error_class is None and 0 < self.num_tests == self.num_passed
 
 
+def count_from_one(error: str) -> str:
+    """Return a stored error as a person reads it: its column, from 0 in documents, counts from 1 like its line."""
+    return re.sub(r"^(\d+):(\d+):", lambda place: f"{place[1]}:{int(place[2]) + 1}:", error)
+
+
 class Score(Strict):
     """Score on one completion. Whatever needs a syntax tree is false where there is none."""
 
@@ -44,7 +50,7 @@ class Score(Strict):
         description="A placeholder comment, or a function that promises a value and has no body or only panics."
     )
     parses: bool = Field(description="The front end accepts it, and it declares something.")
-    error: str | None = Field(description="The first error, `line:column: code: message`.")
+    error: str | None = Field(description="The first error, `line:column: code: message`, columns from 0.")
     error_code: str | None
     resolves: bool = Field(description="It parses, and nothing is known to be wrong with its names and types.")
     semantic_error: str | None = Field(

@@ -19,7 +19,7 @@ from typing import Final
 from pydantic import Field
 
 from mens_pipeline.corpus.behaviour.examples import stated_examples
-from mens_pipeline.evaluation.scores import Score
+from mens_pipeline.evaluation.scores import Score, count_from_one
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.language import analyze
 from mens_pipeline.language.ast import Binary, Function, Test, walk
@@ -69,13 +69,13 @@ def reward_of(task: Task, score: Score) -> Reward:
 
 def _grade(task: Task, score: Score) -> tuple[Tier, float, str]:
     if not score.parses:
-        return Tier.NOTHING, 0.0, f"no Vox: {score.error}"
+        return Tier.NOTHING, 0.0, f"no Vox: {count_from_one(score.error or '')}"
     if score.stub or does_nothing(task, score.program):
         return Tier.NOTHING, 0.0, "it does nothing"
     if not score.has_construct or score.has_name is False:
         return Tier.VOX, _VOX, f"it declares no {task.construct} `{task.name}`"
     if not score.resolves:
-        return Tier.VOX, _VOX, f"names or types: {score.semantic_error}"
+        return Tier.VOX, _VOX, f"names or types: {count_from_one(score.semantic_error or '')}"
     num_free, num_tests = num_given_away(task), score.execution.num_tests if score.execution is not None else 0
     num_passed = score.execution.num_passed if score.execution is not None else 0
     details = f"{num_passed} of {num_tests} hidden tests, {num_free} of them given away"

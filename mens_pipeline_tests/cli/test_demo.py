@@ -7,14 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.cli.demo import CONTRACT, DEMO, REMAKE, TASKS, DemoContract, contract_with, refuse_stale
+from mens_pipeline.cli.demo import (
+    CONTRACT,
+    DEMO,
+    REMAKE,
+    TASKS,
+    DemoContract,
+    _describe_score,
+    contract_with,
+    refuse_stale,
+)
 from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.judge import judge
 from mens_pipeline.language import analyze, grammar_fingerprint
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
 from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.settings import load_settings
+from mens_pipeline_tests.evaluation.scored import BROKEN, completion, task
 
 
 def _contract() -> DemoContract:
@@ -45,6 +56,14 @@ def test_a_stale_adapter_is_refused(field: str, name: str) -> None:
         refuse_stale(DEMO, _contract().model_copy(update={field: "0" * 64}))
 
     assert REMAKE in str(refused.value)
+
+
+def test_places_count_from_one() -> None:
+    """As in `mens check`."""
+    (unknown, broken) = (judge(task(), completion(text)) for text in ("fn add() to int { return c }", BROKEN))
+
+    assert "1:26: unknown-name: " in _describe_score(unknown)
+    assert "does not parse: 2:15: expected-expression: " in _describe_score(broken)
 
 
 def test_five_prompts_and_five_lines_are_asked() -> None:

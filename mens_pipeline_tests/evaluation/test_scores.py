@@ -3,7 +3,7 @@
 import pytest
 
 from mens_pipeline.evaluation.judge import judge
-from mens_pipeline.evaluation.scores import ModelScores, Score, scores_of, scores_of_model
+from mens_pipeline.evaluation.scores import ModelScores, Score, count_from_one, scores_of, scores_of_model
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, OTHER, completion, task
@@ -26,6 +26,15 @@ def test_rates_count_tasks() -> None:
     assert (scores.parse_rate.numerator, scores.construct_rate.numerator, scores.name_rate.numerator) == (3, 2, 2)
     assert (scores.pass_at_1.numerator, scores.pass_at_k.numerator) == (1, 1)
     assert (scores.stop_rate.value, scores.stub_rate.numerator, scores.mean_tokens) == (1.0, 1, 7.0)
+
+
+def test_people_count_columns_from_one() -> None:
+    """As `mens check` does; documents keep them from 0, and what has no place stays as it is."""
+    (score,) = _judged([task()], "fn add() to int { return true }")
+
+    assert (score.semantic_error or "").startswith("1:25: type-mismatch: ")
+    assert count_from_one(score.semantic_error or "").startswith("1:26: type-mismatch: ")
+    assert count_from_one("it declares nothing") == "it declares nothing"
 
 
 def test_the_resolve_rate_is_over_all_answers() -> None:

@@ -140,7 +140,7 @@ def form_refusal(attempt: Attempt, reading: Reading, *, stopped: bool) -> Refusa
         return EvolutionDrop.REPLY_TOO_LONG, f"{len(program)} characters"
     if analysis.errors:
         first = analysis.errors[0]
-        return EvolutionDrop.REJECTED, f"{first.start.line}:{first.start.column}: {first.code}: {first.message}"
+        return EvolutionDrop.REJECTED, f"{first.start.line}:{first.start.column + 1}: {first.code}: {first.message}"
     if not is_program:
         return EvolutionDrop.REJECTED, "it declares nothing"
     return (EvolutionDrop.STUB, "") if reading.is_stub else None
