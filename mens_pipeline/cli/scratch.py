@@ -43,6 +43,12 @@ class ScratchOptions(Options):
     config: ScratchConfig = option(
         ScratchConfig.DEFAULT, "The full model, or a small one to try things out.", field="config"
     )
+    model: Path | None = option(
+        None,
+        "Train a LoRA adapter of this model or run of the lane, and merge it [default: random weights].",
+        metavar="DIR",
+    )
+    lora_r: int | None = option(None, "Rank of that adapter.", field="lora_r")
     device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place; `best` says what it took.")
     seq_len: int | None = option(None, "max_length, in tokens.", field="max_length")
     batch_size: int | None = option(None, "per_device_train_batch_size.", field="per_device_train_batch_size")
@@ -70,8 +76,12 @@ class ScratchOptions(Options):
 def train(options: ScratchOptions) -> None:
     """Train a VoxTransformer with VoxTokenizer from random weights, in a process of its own, with progress on stderr.
 
-    It stands beside the adapters and is never promoted. Rows that are skipped are counted with their reason. An
-    interrupted run goes on where its newest checkpoint is; on a CPU it ends with the model it would have had.
+    With --model, a LoRA adapter of a model of this lane is trained in their place: `adapter/` of the run holds it, and
+    `model/` the model with it merged.
+
+    It stands beside the adapters of `mens train` and is never promoted. Rows that are skipped are counted with their
+    reason. An interrupted run goes on where its newest checkpoint is; on a CPU it ends with the model that it would have
+    had.
 
     Exit code 0: the model is there. 1: refused, or training went wrong. 2: the command was misused. 130: interrupted;
     run the same command to go on.
@@ -94,6 +104,7 @@ def _group() -> None:
 
 def _prepare(options: ScratchOptions) -> "PreparedScratch":
     from mens_pipeline.promotion.policy import load_gate_policy
+    from mens_pipeline.scratch.merge import scratch_sources
     from mens_pipeline.scratch.recipe import ScratchRecipe
     from mens_pipeline.scratch.run import prepare_scratch
 
@@ -101,6 +112,7 @@ def _prepare(options: ScratchOptions) -> "PreparedScratch":
     settings = load_settings()
     device = choose_device(options.device, settings)
     train_path = options.data_dir / "train.jsonl"
+    base = scratch_sources((options.model,), 1)[0] if options.model is not None else None
     run = prepare_scratch(
         recipe,
         train_path,
@@ -108,6 +120,7 @@ def _prepare(options: ScratchOptions) -> "PreparedScratch":
         device,
         cache=settings.cache_root,
         min_rows=load_gate_policy(GATE_POLICY).min_pairs,
+        base=base,
         backend=settings.backend,
         strict=settings.strict_jsonl,
         is_new=options.force_restart or options.resume is Resume.NEVER,
@@ -116,7 +129,7 @@ def _prepare(options: ScratchOptions) -> "PreparedScratch":
     data = run.preflight["data"]
     skipped = ", ".join(f"{count} {reason}" for reason, count in data["skipped"].items() if count)
     log_line(f"train set {train_path}, SHA-256 {run.contract['train_sha256'][:12]}")
-    log_line(f"{recipe.config}: {run.preflight['num_parameters']:,} values, 133 ids, from random weights")
+    log_line(f"{recipe.config}: {run.preflight['num_parameters']:,} values, 133 ids, from {base or 'random weights'}")
     log_line(f"{data['num_shown']}/{data['num_rows']} rows are shown" + (f", skipped {skipped}" if skipped else ""))
     log_line(f"{data['num_train']} rows train, {data['num_tokens']} tokens, {run.preflight['num_steps']} steps")
     return run

@@ -73,6 +73,7 @@ class ScratchRecipe(BaseModel):
         default=0.05, ge=0, lt=0.5, description="Share of source files whose rows measure the loss and do not train."
     )
 
+    lora_r: int = Field(default=8, ge=1, le=512, description="Rank of an adapter; it counts where a model is adapted.")
     per_device_train_batch_size: int = Field(default=32, ge=1, le=1024, description="Rows of a micro-batch at most.")
     max_tokens_per_batch: int | None = Field(
         default=2048, ge=16, description="Tokens of a micro-batch with its padding; rows of one length come together."

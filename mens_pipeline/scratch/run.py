@@ -15,7 +15,7 @@ from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.local import result_after
 from mens_pipeline.jobs.protocol import ExitCode, Job, as_document
 from mens_pipeline.models.adapter import CARD, MANIFEST
-from mens_pipeline.models.base import Digest, Recorded
+from mens_pipeline.models.base import Digest, Recorded, configuration_of
 from mens_pipeline.scratch.data import JsonlDataLoader, account_of, plan_order
 from mens_pipeline.scratch.recipe import ScratchConfig, ScratchRecipe
 from mens_pipeline.scratch.tokenizer import VOCABULARY
@@ -31,7 +31,8 @@ STAGE: Final = Stage(KIND, ("mens_pipeline.scratch.train",), write_trained_model
 LANE: Final = "scratch"
 SCHEMA_VERSION: Final = 2
 MODEL: Final = "model"
-WEIGHTS: Final = f"{MODEL}/model.safetensors"
+WEIGHTS_FILE: Final = "model.safetensors"
+WEIGHTS: Final = f"{MODEL}/{WEIGHTS_FILE}"
 LIBRARIES: Final = ("torch", "transformers", "accelerate")
 """Whose versions are recorded, and decide what a run gives."""
 
@@ -76,6 +77,7 @@ class ScratchManifest(Recorded):
     contract_digest: Digest
     train_file: str
     train_sha256: Digest
+    base_sha256: Digest | None = None
     model_sha256: Digest
     system_prompt: str
     libraries: dict[str, str]
@@ -94,6 +96,7 @@ class ScratchJob(Job):
     kind: Literal["scratch"] = "scratch"
     recipe: ScratchRecipe
     train_path: Path = Field(description="The train set, JSON lines.")
+    base_path: Path | None = Field(default=None, description="The model that is adapted; null for random weights.")
     device: str = Field(description="cuda, mps or cpu.")
     compute_dtype: str = Field(description="float32 or bfloat16: what is computed in; weights are float32.")
     system_prompt: str = Field(description="What the model is told before every prompt.")
@@ -116,12 +119,18 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
     *,
     cache: Path,
     min_rows: int,
+    base: Path | None = None,
     backend: str | None = None,
     strict: bool = False,
     is_new: bool = False,
     is_trial: bool = False,
 ) -> PreparedScratch:
-    """Prepare a run as `training.prepare.prepare_run` does; `strict` ends it at a line that is no pair."""
+    """Prepare a run as `training.prepare.prepare_run` does; `strict` ends it at a line that is no pair.
+
+    With a `base`, the folder of a model of this lane, an adapter of it is trained, and merged into it at the end.
+    """
+    if base is not None:
+        _refuse_other_shape(base, recipe)
     limits = {"max_length": recipe.max_length, "min_rating": recipe.min_rating}
     loader = JsonlDataLoader(train_path, system_prompt=SYSTEM_PROMPT, strict=strict, **limits)
     order = plan_order(loader, recipe.plan())
@@ -131,7 +140,7 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
         advice = "Extract more data."
         raise RefusedError(f"{len(order.train)} rows train, {min_rows} are needed (left out: {left_out}). {advice}")
     dtype = "bfloat16" if device.has_bfloat16 else "float32"
-    contract = {
+    contract: dict[str, Any] = {
         "lane": LANE,
         "recipe": recipe.model_dump(mode="json", exclude=set(_NOT_OF_THE_RUN)) | {"learning_rate": recipe.rate},
         "shape": asdict(recipe.shape),
@@ -143,6 +152,10 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
         "trainer": STAGE.code_version,
         "libraries": {name: version(name) for name in LIBRARIES},
     }
+    if base is None:
+        del contract["recipe"]["lora_r"]  # decides nothing
+    else:
+        contract |= {"base_sha256": digest_of(base / WEIGHTS_FILE), "peft": version("peft")}
     digest = key_of(contract)
     run_dir = claim_folder(folder, digest, is_new=is_new)
     num_parameters = recipe.shape.num_parameters
@@ -159,6 +172,7 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
     job = ScratchJob(
         recipe=recipe,
         train_path=train_path.resolve(),
+        base_path=base.resolve() if base is not None else None,
         device=device.kind,
         compute_dtype=dtype,
         run_dir=run_dir.resolve(),
@@ -169,6 +183,15 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
     )
     is_done = not is_trial and lay_out(run_dir, job, {"digest": digest, **contract}, preflight, is_new=is_new)
     return PreparedScratch(job, preflight, contract, is_done, backend)
+
+
+def _refuse_other_shape(base: Path, recipe: ScratchRecipe) -> None:
+    config, shape = configuration_of(base), recipe.shape
+    found = {key: config.get(key) for key in ("n_layer", "n_head", "n_embd")}
+    expected = (shape.num_hidden_layers, shape.num_attention_heads, shape.hidden_size)
+    if tuple(found.values()) != expected:
+        advice = "Name the --config that it was trained with."
+        raise RefusedError(f"{base}: has {found}, which is not the shape of `{recipe.config}`. {advice}")
 
 
 def build_scratch_model(
@@ -216,6 +239,7 @@ def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> Scra
         contract_digest=job.contract_digest,
         train_file=str(job.train_path),
         train_sha256=run.contract["train_sha256"],
+        base_sha256=run.contract.get("base_sha256"),
         model_sha256=result.model_sha256,
         system_prompt=job.system_prompt,
         libraries=run.contract["libraries"],
@@ -243,6 +267,7 @@ def card_of(manifest: ScratchManifest) -> str:
     ]
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     head = "---\nlibrary_name: transformers\ntags: [vox, scratch]\n---\n"
-    use = "A GPT-2 with a head of its own, trained from random weights; `transformers` loads it with its Auto classes."
+    begin = "random weights" if manifest.base_sha256 is None else f"the model `{manifest.base_sha256[:12]}` by LoRA"
+    use = f"A GPT-2 with a head of its own, trained from {begin}; `transformers` loads it with its Auto classes."
     title = f"# {manifest.name}\n\nA small model of Vox, made from scratch."
     return f"{head}\n{title}\n\n| what | |\n|---|---|\n{table}\n\n{use}\n"

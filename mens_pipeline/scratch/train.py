@@ -3,14 +3,17 @@
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import torch
+from peft import LoraConfig, PeftModel, get_peft_model
 from torch.utils.data import DataLoader
 from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
 
 from mens_pipeline.jobs.progress import FILE, TelemetryLog
 from mens_pipeline.jobs.protocol import RESULT, newest_checkpoint, write_document
+from mens_pipeline.models.adapter import ADAPTER
 from mens_pipeline.models.chat import IM_END
 from mens_pipeline.scratch.data import JsonlDataLoader, account_of, plan_order
 from mens_pipeline.scratch.recipe import Shape
@@ -37,8 +40,9 @@ def train(job: ScratchJob) -> bool:
     """Train, from the newest checkpoint on if there is one.
 
     Returns:
-        Whether the run is complete; then `model/` and `result.json` are there. Otherwise it was asked to stop, and its
-        newest checkpoint is a whole model as well.
+        Whether the run is complete; then `model/` and `result.json` are there, and `adapter/`, which is merged into
+        that model, where one is adapted. Otherwise it was asked to stop; its newest checkpoint is a whole model, or
+        such an adapter.
     """
     recipe = job.recipe
     stop = StopRequest()
@@ -67,7 +71,8 @@ def train(job: ScratchJob) -> bool:
         "device": job.device,
         "compute_dtype": job.compute_dtype,
         "planned_steps": order.num_steps,
-        "num_parameters": trainer.model.num_parameters(),
+        "num_parameters": recipe.shape.num_parameters,
+        "num_trained": sum(one.numel() for one in trainer.model.parameters() if one.requires_grad),
     }
     log.write("train_start", {**about, "resumed_from": None if checkpoint is None else checkpoint.name})
     trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
@@ -75,6 +80,9 @@ def train(job: ScratchJob) -> bool:
         log.write("train_interrupted", {"step": trainer.state.global_step})
         return False
     validation = _validation_loss(trainer, loader, order.validation)
+    if job.base_path is not None:
+        trainer.model.save_pretrained(job.run_dir / ADAPTER)
+        trainer.model = trainer.model.merge_and_unload()
     trainer.model.save_pretrained(job.run_dir / MODEL)
     trainer.processing_class.save_pretrained(job.run_dir / MODEL)
     result = {
@@ -136,6 +144,19 @@ def build_model(shape: Shape) -> GPT2LMHeadModel:
     return model
 
 
+def _load_adapted(base: Path, rank: int) -> PeftModel:
+    """Load a model of this lane with a new adapter on all matrices of its blocks, which alone trains."""
+    lora = LoraConfig(
+        r=rank,
+        lora_alpha=2 * rank,
+        target_modules=["c_attn", "c_proj", "c_fc"],
+        fan_in_fan_out=True,
+        task_type="CAUSAL_LM",
+    )
+    model: PeftModel = get_peft_model(GPT2LMHeadModel.from_pretrained(base, use_safetensors=True), lora)
+    return model
+
+
 def _trainer(job: ScratchJob, loader: JsonlDataLoader, plan: Plan, progress: Progress) -> ScratchTrainer:
     recipe = job.recipe
     arguments = TrainingArguments(
@@ -147,7 +168,7 @@ def _trainer(job: ScratchJob, loader: JsonlDataLoader, plan: Plan, progress: Pro
         logging_steps=1,
     )
     trainer = ScratchTrainer(
-        model=build_model(recipe.shape),
+        model=_load_adapted(job.base_path, recipe.lora_r) if job.base_path is not None else build_model(recipe.shape),
         args=arguments,
         processing_class=transformers_tokenizer(),
         callbacks=[progress],

@@ -80,16 +80,20 @@ def test_the_environment_may_allow_the_processor_alone(data: Path, monkeypatch: 
 
 
 def test_mistakes_are_named(data: Path, tmp_path: Path) -> None:
-    """A recipe that does not hold together, a missing train set, too few rows."""
+    """A recipe that does not hold together, a missing train set or model, too few rows."""
     output = ("--output-dir", tmp_path / "run", *_SMALL)
     wrong = invoke("scratch", "train", "--data-dir", data, *output, "--seq-len", "513")
     missing = invoke("scratch", "train", "--data-dir", tmp_path, *output)
+    nowhere = invoke("scratch", "train", "--data-dir", data, *output, "--model", tmp_path / "nowhere")
+    other = invoke("scratch", "train", "--data-dir", data, *output, "--model", data)
     write_jsonl(data / "train.jsonl", pairs(49))
     few = invoke("scratch", "train", "--data-dir", data, *output)
 
     assert isinstance(wrong.exception, ConfigurationError)
     assert "max_length is 513, and the model has 512 positions" in refusal(wrong)
     assert isinstance(missing.exception, SourceNotFoundError)
+    assert isinstance(nowhere.exception, SourceNotFoundError)
+    assert "no checkpoint of the scratch lane. Name a run of `mens scratch train`" in refusal(other)
     assert isinstance(few.exception, RefusedError)
     assert "46 rows train, 50 are needed (left out: 3 for measuring). Extract more data" in refusal(few)
 

@@ -20,18 +20,25 @@ FAST = {
 }
 
 
-def prepared(folder: Path, number: int = 16, choice: DeviceChoice = DeviceChoice.CPU, **fields: Any) -> PreparedScratch:
+def prepared(
+    folder: Path,
+    number: int = 16,
+    choice: DeviceChoice = DeviceChoice.CPU,
+    base: Path | None = None,
+    **fields: Any,
+) -> PreparedScratch:
     """A run that may begin.
 
     Args:
         folder: Where train set and run go.
         number: Rows.
         choice: What to train on.
+        base: The model that is adapted.
         fields: What differs from the fast recipe.
     """
     train_path = folder / "train.jsonl"
     write_jsonl(train_path, pairs(number))
     recipe = ScratchRecipe.from_values({**FAST, **fields})
     return prepare_scratch(
-        recipe, train_path, folder / "run", resolve_device(choice), cache=folder / "cache", min_rows=1
+        recipe, train_path, folder / "run", resolve_device(choice), cache=folder / "cache", min_rows=1, base=base
     )

@@ -89,7 +89,7 @@ def _attribute(_machine: Machine, element: Element, name: Value) -> Variant:
 
 def _press(machine: Machine, element: Element) -> UnitValue:
     handler = next((value for name, value in element.attributes.items() if name.startswith("on")), None)
-    if not hasattr(handler, "invoke"):
+    if handler is None or not hasattr(handler, "invoke"):
         raise VoxError(ErrorKind.MISSING_FIELD, f"{kind_name(element)} `{element.tag}` has nothing to do when pressed")
     handler.invoke(machine, [])
     return UNIT

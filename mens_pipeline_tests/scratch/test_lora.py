@@ -1,0 +1,136 @@
+"""An adapter of a model of the scratch lane: what it trains, and that the merged model is the adapted one."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch  # noqa: TID253 - these tests train
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs.protocol import CHECKPOINTS, RESULT, ExitCode
+from mens_pipeline.scratch.merge import merge_scratch, scratch_sources
+from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig
+from mens_pipeline.scratch.run import WEIGHTS, PreparedScratch, card_of, finish_scratch
+from mens_pipeline.scratch.tokenizer import transformers_tokenizer
+from mens_pipeline.storage.store import digest_of
+from mens_pipeline_tests.scratch.runs import prepared
+
+pytestmark = [pytest.mark.usefixtures("own_signals"), pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model with random weights."""
+    from mens_pipeline.scratch.train import build_model  # noqa: PLC0415 - loads the deep learning stack
+
+    folder = tmp_path_factory.mktemp("base") / "model"
+    build_model(SHAPES[ScratchConfig.SMALL]).save_pretrained(folder)
+    transformers_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def adapted(base: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedScratch:
+    """A run that adapted it in four steps."""
+    run = prepared(tmp_path_factory.mktemp("adapted"), base=base, lora_r=4)
+    _train(run)
+    return run
+
+
+def _train(run: PreparedScratch) -> None:
+    from mens_pipeline.scratch.train import train  # noqa: PLC0415 - loads the deep learning stack
+
+    assert train(run.job)
+
+
+def _weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file  # noqa: PLC0415 - comes with the stack
+
+    weights: dict[str, torch.Tensor] = load_file(folder / "model.safetensors")
+    return weights
+
+
+def _logits(model: Any) -> torch.Tensor:
+    ids = torch.randint(3, 133, (2, 40), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        logits: torch.Tensor = model.eval()(ids).logits
+    return logits
+
+
+@pytest.mark.seed_row(24)
+def test_the_matrices_of_the_blocks_change_and_nothing_else(base: Path, adapted: PreparedScratch) -> None:
+    """Each of them; the base itself stays as it was."""
+    before, after = _weights(base), _weights(adapted.job.run_dir / "model")
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+
+    assert before.keys() == after.keys()
+    assert changed == {name for name in before if name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight"))}
+    assert len(changed) == 4 * 4
+    assert adapted.contract["base_sha256"] == digest_of(base / "model.safetensors")
+
+
+@pytest.mark.seed_row(22)
+def test_the_merged_model_is_the_adapted_one(base: Path, adapted: PreparedScratch) -> None:
+    """Logit by logit, and no longer that of its base."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    run = adapted.job.run_dir
+    merged = _logits(AutoModelForCausalLM.from_pretrained(run / "model"))
+    plain = AutoModelForCausalLM.from_pretrained(base)
+    alone = _logits(plain)
+    beside = _logits(PeftModel.from_pretrained(plain, run / "adapter"))
+
+    torch.testing.assert_close(merged, beside, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(merged, alone, atol=1e-3)
+
+
+def test_the_manifest_says_what_was_adapted(adapted: PreparedScratch) -> None:
+    """With the number of values that trained, and the rank."""
+    manifest = finish_scratch(adapted, None, ExitCode.DONE)
+    result = json.loads((adapted.job.run_dir / RESULT).read_text())
+
+    assert manifest.base_sha256 == adapted.contract["base_sha256"]
+    assert manifest.num_parameters == SHAPES[ScratchConfig.SMALL].num_parameters
+    assert result["num_trained"] == 4 * 4 * (128 + 384 + 128 + 128 + 128 + 512 + 512 + 128)
+    assert manifest.recipe["lora_r"] == 4
+    assert f"trained from the model `{manifest.base_sha256[:12]}` by LoRA" in card_of(manifest)
+
+
+def test_merged_weights_go_on(adapted: PreparedScratch, tmp_path: Path) -> None:
+    """A run stands for its merged model: its checkpoints hold adapters alone."""
+    sources = scratch_sources((adapted.job.run_dir,), 3)
+    merge_scratch(sources, tmp_path / "mean")
+
+    assert sources == (adapted.job.run_dir / "model",)
+    assert digest_of(tmp_path / "mean" / "model.safetensors") == digest_of(adapted.job.run_dir / WEIGHTS)
+
+
+def test_a_run_that_was_ended_goes_on(base: Path, adapted: PreparedScratch, tmp_path: Path) -> None:
+    """From its newest adapter, to the very same model."""
+    again = prepared(tmp_path, base=base, lora_r=4)
+    shutil.rmtree(again.job.run_dir)
+    shutil.copytree(adapted.job.run_dir, again.job.run_dir)
+    for name in ("model", "adapter", f"{CHECKPOINTS}/checkpoint-3", f"{CHECKPOINTS}/checkpoint-4"):
+        shutil.rmtree(again.job.run_dir / name)
+    (again.job.run_dir / RESULT).unlink()
+    _train(again)
+
+    assert digest_of(again.job.run_dir / WEIGHTS) == digest_of(adapted.job.run_dir / WEIGHTS)
+
+
+def test_a_model_of_another_shape_is_refused(base: Path, tmp_path: Path) -> None:
+    """Before anything is laid out."""
+    with pytest.raises(RefusedError, match=r"not the shape of `default`\. Name the --config that it was trained with"):
+        prepared(tmp_path, base=base, config="default")
+
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_rank_decides_nothing_without_a_base(tmp_path: Path) -> None:
+    """The same run, whatever rank is named."""
+    contracts = [prepared(tmp_path / str(rank), lora_r=rank).contract for rank in (4, 8)]
+
+    assert contracts[0] == contracts[1]
