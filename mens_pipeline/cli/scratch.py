@@ -80,8 +80,7 @@ def train(options: ScratchOptions) -> None:
     `model/` the model with it merged.
 
     It stands beside the adapters of `mens train` and is never promoted. Rows that are skipped are counted with their
-    reason. An interrupted run goes on where its newest checkpoint is; on a CPU it ends with the model that it would have
-    had.
+    reason. An interrupted run goes on where its newest checkpoint is, and ends on a CPU as it would have ended anyway.
 
     Exit code 0: the model is there. 1: refused, or training went wrong. 2: the command was misused. 130: interrupted;
     run the same command to go on.

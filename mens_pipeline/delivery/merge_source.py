@@ -115,7 +115,7 @@ def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
     assert folder is not None, "one of the two is there"  # noqa: S101 - our own impossibility
     if lane_of(folder) == SCRATCH:
         mean = f"The mean of its checkpoints: mens merge-weights {folder} --output-dir DIR"
-        advice = f"It is whole as it is, an adapter of that lane included. {mean}"
+        advice = f"It is whole as it is, in {folder / 'model'}. {mean}"
         raise RefusedError(f"{folder}: a model of the scratch lane. {advice}")
     adapter = Adapter.open(folder)
     refuse_misfit(adapter)
