@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Final
 
 from mens_pipeline.language import DEEP_STACK, SourceText, analyze
-from mens_pipeline.language.ast import Module
 from mens_pipeline.language.interpreter import (
     CALLABLE,
     CaseRunner,
@@ -19,13 +18,12 @@ from mens_pipeline.language.interpreter import (
     TextName,
     Value,
     error_of,
-    given_module,
-    hidden_module,
     literal_of,
+    put_below,
     without_tests,
 )
 
-FEATURES: Final = Features(check_contracts=True, database=True)
+FEATURES: Final = Features(check_contracts=True, database=True, views=True)
 """As where completions are evaluated."""
 
 LIMITS: Final = Limits(max_steps=200_000, max_depth=300, max_size=100_000, max_allocation=1_000_000, test_seconds=10.0)
@@ -95,12 +93,9 @@ class _Task:
     def __init__(self, task: TaskFunction, machine: Machine) -> None:
         self._name = task.function
         self._machine = machine
-        given = given_module(task.tests)
-        lowest = _program(given, machine) if given is not None else None
         reference = analyze(task.reference).module
         assert reference is not None, "a reference is accepted before it becomes a task"  # noqa: S101 - our own mistake
-        self._reference = _program(without_tests(reference), machine, lowest)
-        self._program = Program(hidden_module(task.tests), TextName.TESTS, machine, FEATURES, self._reference)
+        self._program, self._reference = put_below(task.tests, reference, machine, FEATURES)
         texts = {TextName.PROGRAM: SourceText(task.reference), TextName.TESTS: SourceText(task.tests)}
         self._runner = CaseRunner(self._program, machine, TextName.TESTS, texts, task.tests)
         self._limits = LIMITS
@@ -142,10 +137,6 @@ class _Task:
         trivial += [_argument(self._name, index) for index in range(most_arguments)]
         is_trivial = any(self.is_passed_by(native) for native in trivial)
         return TaskStatus.TRIVIAL if is_trivial else TaskStatus.COMPARED
-
-
-def _program(module: Module, machine: Machine, below: Program | None = None) -> Program:
-    return Program(module, TextName.PROGRAM, machine, FEATURES, below)
 
 
 def _constant(name: str, value: Value) -> Native:

@@ -129,11 +129,7 @@ def run_with_tests(
     if module is None:
         return report
     machine = Machine(limits)
-    given = given_module(tests)
-    lowest = Program(given, TextName.TESTS, machine, features) if given is not None else None
-    below = Program(_tests_first(module), TextName.PROGRAM, machine, features, lowest)
-    program = Program(hidden, TextName.TESTS, machine, features, below)
-    program.define("hidden_output", Native("hidden_output", lambda machine: "".join(machine.output), 0, 0))
+    program, _ = put_below(tests, module, machine, features)
     texts = {TextName.PROGRAM: SourceText(candidate), TextName.TESTS: SourceText(tests)}
     run = CaseRunner(program, machine, TextName.TESTS, texts, f"{seed}:{tests}")
     redefined = sorted(_find_redefined(module, hidden))
@@ -142,6 +138,23 @@ def run_with_tests(
         failed = tuple(run.end_case(test, Outcome.FAILED, message=message) for test in program.tests.values())
         return ProgramReport(ProgramStatus.RAN, failed)
     return run_all(run, limits)
+
+
+def put_below(tests: str, candidate: ast.Module, machine: Machine, features: Features) -> tuple[Program, Program]:
+    """Return hidden tests as a program that sees the names of a candidate, and the candidate, which sees what is given.
+
+    Raises:
+        ConfigurationError: The tests are rejected, or there are none.
+    """
+    given = given_module(tests)
+    lowest = Program(given, TextName.TESTS, machine, features) if given is not None else None
+    own = tuple(d for d in candidate.declarations if isinstance(d, ast.Test | ast.Forall))
+    # Its own tests give way to what else has their names (C2).
+    ordered = replace(candidate, declarations=(*own, *without_tests(candidate).declarations))
+    below = Program(ordered, TextName.PROGRAM, machine, features, lowest)
+    program = Program(hidden_module(tests), TextName.TESTS, machine, features, below)
+    program.define("hidden_output", Native("hidden_output", lambda machine: "".join(machine.output), 0, 0))
+    return program, below
 
 
 def hidden_module(tests: str) -> ast.Module:
@@ -175,12 +188,6 @@ def without_tests(module: ast.Module) -> ast.Module:
     return replace(
         module, declarations=tuple(d for d in module.declarations if not isinstance(d, ast.Test | ast.Forall))
     )
-
-
-def _tests_first(module: ast.Module) -> ast.Module:
-    """Return a program whose own tests give way to what else has their names (C2)."""
-    own = tuple(d for d in module.declarations if isinstance(d, ast.Test | ast.Forall))
-    return replace(module, declarations=(*own, *without_tests(module).declarations))
 
 
 def _find_redefined(candidate: ast.Module, tests: ast.Module) -> set[str]:
