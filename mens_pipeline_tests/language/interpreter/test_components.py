@@ -105,14 +105,16 @@ def test_all_that_has_a_tag_is_shown_or_called(claim: str) -> None:
         ('Label(words="a", more=1)', "error:NamedArgument"),
         ('text(class="a").press()', "error:MissingField"),
         ("text(on_click=1).press()", "error:MissingField"),
-        ("text().enter(1)", "error:TypeError"),
+        ("text().enter(1)", "error:MissingField"),
+        ("input(on_change=fn(v) { assert(v is 2) }).enter(2)", "pass"),
+        ("input(on_change=fn(v) { assert(v is 2) }).enter(1)", "fail"),
         ("Hasty()", "unsupported:ui"),
         ("Page().nothing()", "error:UnknownMethod"),
         ("text().find(1)", "error:TypeError"),
     ],
 )
 def test_wrong_use_of_views_is_an_error(expression: str, expected: str) -> None:
-    """Never a pass."""
+    """Never a pass; without a state that is bound, what is entered goes to the handler."""
     assert verdict(_ran(_LABEL, f"let x = {expression}").tests[0]) == expected
 
 

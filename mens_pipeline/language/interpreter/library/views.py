@@ -17,7 +17,6 @@ from mens_pipeline.language.interpreter.values import (
     kind_name,
     some,
     text_of,
-    type_error,
 )
 
 if TYPE_CHECKING:
@@ -87,18 +86,18 @@ def _attribute(_machine: Machine, element: Element, name: Value) -> Variant:
     return some(value.read() if type(value) is Cell else value)
 
 
-def _press(machine: Machine, element: Element) -> UnitValue:
+def _press(machine: Machine, element: Element, *values: Value) -> UnitValue:
     handler = next((value for name, value in element.attributes.items() if name.startswith("on")), None)
     if handler is None or not hasattr(handler, "invoke"):
-        raise VoxError(ErrorKind.MISSING_FIELD, f"{kind_name(element)} `{element.tag}` has nothing to do when pressed")
-    handler.invoke(machine, [])
+        raise VoxError(ErrorKind.MISSING_FIELD, f"{kind_name(element)} `{element.tag}` has nothing to do when used")
+    handler.invoke(machine, [*values])
     return UNIT
 
 
-def _enter(_machine: Machine, element: Element, value: Value) -> UnitValue:
+def _enter(machine: Machine, element: Element, value: Value) -> UnitValue:
     cell = element.attributes.get("bind")
     if type(cell) is not Cell:
-        raise type_error(f"`{element.tag}` is bound to no state, so nothing can be entered")
+        return _press(machine, element, value)
     cell.value = value
     return UNIT
 
