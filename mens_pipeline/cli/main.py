@@ -15,6 +15,7 @@ from mens_pipeline.cli.delivery import lineage, merge, push
 from mens_pipeline.cli.demo import demo
 from mens_pipeline.cli.eval_local import eval_local
 from mens_pipeline.cli.export import export_tasks, grammar, score
+from mens_pipeline.cli.plan import plan
 from mens_pipeline.cli.promote import gate, override, promote
 from mens_pipeline.cli.replay import replay
 from mens_pipeline.cli.run import improve, run
@@ -69,6 +70,7 @@ _BY_USE: Final[Mapping[str, Mapping[str, Callable[..., Any] | typer.Typer]]] = {
     "Try": {"demo": demo, "check": check, "test": run_files},
     "Run": {
         "run": run,
+        "plan": plan,
         "train": train,
         "improve": improve,
         "generate-data": generate_data,

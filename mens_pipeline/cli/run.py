@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from mens_pipeline.cli.options import declare_options, option, switch
+from mens_pipeline.cli.plan import PlannedRun, plan_run
 from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, log_line, print_json, print_line
 from mens_pipeline.language import visible_text
 from mens_pipeline.settings import Settings, load_settings
@@ -167,6 +169,13 @@ def run(
     more: list[str] | None = option(
         None, "Go on after the end of the same run: 10m, 1h. Again for another time.", metavar="TIME"
     ),
+    minutes: float | None = option(
+        None,
+        "Of the whole run: steps, prompts and holes are chosen so that they fit [default: what recipe and files say].",
+        metavar="M",
+        ge=0.1,
+        le=100_000,
+    ),
     with_training: bool = option(True, "Whether to go on to the adapter.", "--train/--no-train"),
     with_promotion: bool = option(True, "Whether an adapter that passes comes into use.", "--promote/--no-promote"),
     as_json: bool = switch("Print the outcome as one JSON document.", "--json"),
@@ -176,6 +185,10 @@ def run(
     What has not changed is not made again: a second run trains nothing. With --more the adapter of the same preset and
     data trains further from where it stands, with a schedule that comes up and down again. What two recipes came to,
     `mens compare` lays side by side.
+
+    With --minutes a few steps and completions are measured first, and what fits is planned: see `mens plan`. The plan
+    is printed before anything is trained, and at the end beside what each stage took. The same command on the same data
+    keeps its plan.
 
     Of several recipes each is trained and judged, in a run of its own; then the best by pass@1 of those that passed is
     promoted.
@@ -189,23 +202,43 @@ def run(
     from mens_pipeline.orchestration.headless import PROGRESS_LOGGER, run_graph
     from mens_pipeline.orchestration.resources import Compute
 
-    settings = _settings(source_root)
+    began, settings = perf_counter(), _settings(source_root)
     where = "" if source_root is None else f" --source-root {shlex.quote(str(source_root))}"
     named = {"preset": preset, "domain": domain}
     asked: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     chosen = [{"recipe": name, **asked} for name in dict.fromkeys(recipe or ())] or [asked]
     if len(chosen) > 1 and not with_training:
         raise typer.BadParameter("--no-train: recipes say how to train. Leave one of the two out.")
+    if minutes is not None and (len(chosen) > 1 or not with_training):
+        raise typer.BadParameter("--minutes plans the training of one recipe. Name one, without --no-train.")
     overrides = {} if infill_share is None else {"infill_share": str(infill_share)}
     for choice in chosen if with_training else ():
         resolve_choices(settings, Compute().resolve(), overrides=overrides, **choice)
     show_progress(PROGRESS_LOGGER)
     more_minutes = [_minutes(text) for text in more or ()]
-    training = {"force_train": force_train, "more_minutes": more_minutes, "overrides": overrides}
     # Without a share there are no such rows; any other is a matter of what is shown of them.
     mixing = {"mixed_train_set": {"infill_share": 0.0}} if infill_share == 0 else {}
     launch = partial(_launch, partial(run_graph, defs(), settings), mixing)
-    runs = _train_recipes(launch, chosen, training, with_promotion=with_promotion) if with_training else _corpus(launch)
+    planned = _plan(launch, minutes, partial(plan_run, settings, chosen[0], overrides, minutes, began))
+    training = {"force_train": force_train, "more_minutes": more_minutes, "overrides": overrides}
+    configs = {"qlora_adapter": training} if planned is None else planned.configs(training)
+    trained = partial(_train_recipes, launch, chosen, configs)
+    runs = trained(with_promotion=with_promotion) if with_training else _corpus(launch)
+    options = "" if infill_share is None else f" --infill-share {infill_share:g}"
+    options += "" if minutes is None else f" --minutes {minutes:g}"
+    options += "".join(f" --more {text}" for text in more or ())
+    outcomes, verdicts = _follow(runs, where, options, as_json=as_json)
+    actual = {} if planned is None else planned.finish(outcomes[-1], as_json=as_json)
+    if as_json:
+        details = [{**asdict(outcome), **actual} for outcome in outcomes]
+        print_json(details if len(chosen) > 1 else details[0])
+    raise typer.Exit(0 if verdicts[-1] or (any(verdicts) and not with_promotion) else REFUSED)
+
+
+def _follow(
+    runs: Iterator[Ended], where: str, options: str, *, as_json: bool
+) -> tuple[list["GraphOutcome"], list[bool]]:
+    """Wait for each run, and print what came of it; return all outcomes, and whether each is good."""
     outcomes, verdicts = [], []
     for outcome, is_good, trained in runs:
         if outcome.is_interrupted:
@@ -214,14 +247,21 @@ def run(
         outcomes.append(outcome)
         verdicts.append(is_good)
         if not as_json:
-            options = where + "".join(f" --{name} {value}" for name, value in trained.items())
-            options += "" if infill_share is None else f" --infill-share {infill_share:g}"
-            options += "".join(f" --more {text}" for text in more or ())
-            _show(outcome, options, is_good=is_good)
-    if as_json:
-        details = [asdict(outcome) for outcome in outcomes]
-        print_json(details if len(chosen) > 1 else details[0])
-    raise typer.Exit(0 if verdicts[-1] or (any(verdicts) and not with_promotion) else REFUSED)
+            chosen = "".join(f" --{name} {value}" for name, value in trained.items())
+            _show(outcome, where + chosen + options, is_good=is_good)
+    return outcomes, verdicts
+
+
+def _plan(launch: Launch, minutes: float | None, plan: Callable[[float], PlannedRun]) -> PlannedRun | None:
+    """Make the train set, without which nothing can be planned, then plan the rest; None without minutes."""
+    if minutes is None:
+        return None
+    log_line("the train set first: what it holds decides the plan of the rest")
+    outcome = launch("train_set")
+    if not outcome.success:
+        _show(outcome, "", is_good=False)
+        raise typer.Exit(INTERRUPTED if outcome.is_interrupted else REFUSED)
+    return plan(outcome.seconds)
 
 
 def _settings(source_root: Path | None) -> Settings:
@@ -248,13 +288,21 @@ def _corpus(launch: Launch) -> Iterator[Ended]:
 
 
 def _train_recipes(
-    launch: Launch, chosen: Sequence[Mapping[str, Any]], training: Mapping[str, Any], *, with_promotion: bool
+    launch: Launch,
+    chosen: Sequence[Mapping[str, Any]],
+    shared: Mapping[str, Mapping[str, Any]],
+    *,
+    with_promotion: bool,
 ) -> Iterator[Ended]:
     """Run the graph for each recipe; of several, promote the best at the end."""
     promotes_each = with_promotion and len(chosen) == 1
     evaluated, has_passed = [], False
     for choice in chosen:
-        configs = {"qlora_adapter": {**choice, **training}, "promoted_adapter": {"promote": promotes_each}}
+        configs = {
+            **shared,
+            "qlora_adapter": {**choice, **shared["qlora_adapter"]},
+            "promoted_adapter": {"promote": promotes_each},
+        }
         outcome = launch("whole_graph", configs)
         verdict = outcome.figures.get("benchmark_gate", {})
         passes = outcome.success and verdict.get("passed") is True

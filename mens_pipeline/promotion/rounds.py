@@ -18,7 +18,7 @@ from mens_pipeline.evaluation.evaluate import EarlierChampion
 from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults, Progress, ScoredCompletion
 from mens_pipeline.evaluation.scores import Score
-from mens_pipeline.evaluation.tasks import Suite, Task
+from mens_pipeline.evaluation.tasks import Suite, Task, sample_of
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, generate_all
 from mens_pipeline.models.adapter import Adapter
@@ -212,6 +212,22 @@ def rounds_of(tasks: Sequence[Task], thresholds: Thresholds) -> tuple[tuple[Task
         tuple(task for task in tasks if round_of.get(task.file, 0) == number) for number in range(num_rounds)
     )
     return tuple(part for part in divided if part)
+
+
+def take_first(
+    tasks: Sequence[Task], thresholds: Thresholds, num_heldout: int, num_benchmark: int
+) -> tuple[tuple[Task, ...], Thresholds]:
+    """Return a part of an eval suite: held-out prompts of whole files in the order of rounds, and some of a benchmark.
+
+    The thresholds that come with it ask all of it in one round; they demand what they did.
+    """
+    heldout = [task for task in tasks if task.suite is Suite.HELDOUT]
+    two = thresholds.model_copy(update={"first_heldout_tasks": num_heldout, "max_rounds": 2})
+    first = rounds_of(heldout, two)[0] if num_heldout < len(heldout) else tuple(heldout)
+    chosen = {task.id for task in first}
+    chosen |= {task.id for task in sample_of([t for t in tasks if t.suite is not Suite.HELDOUT], num_benchmark)}
+    one = thresholds.model_copy(update={"first_heldout_tasks": max(1, len(first))})
+    return tuple(task for task in tasks if task.id in chosen), one
 
 
 def undecided_gates(results: EvalResults, demands: Demands, reserve: Sequence[Task]) -> tuple[GateName, ...]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import dagster as dg
+from pydantic import Field
 
 from mens_pipeline.configured import engine_of, thresholds_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
@@ -24,17 +25,26 @@ from mens_pipeline.inference.prepare import Conditions, completion_fits
 from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.orchestration.defs.train_set import heldout_split
+from mens_pipeline.orchestration.estimate import SuiteSize
 from mens_pipeline.orchestration.launchers import Generator
 from mens_pipeline.orchestration.metadata import declare_asset, identify, table, version_with_config
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over, linked_page, made_in_run
 from mens_pipeline.promotion.receipt import PAGE, receipt_in, results_in
 from mens_pipeline.promotion.report.table import columns_of, points, table_of
-from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of
+from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of, take_first
 from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, load_settings
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef, digest_of
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.presets import load_recipes
+
+
+class EvalConfig(dg.Config):
+    """Run configuration of the evaluation."""
+
+    suite: dict[str, int] = Field(
+        default={}, description="Fields of SuiteSize: a part of the eval suite; left out, all that the files ask for."
+    )
 
 
 @declare_asset(
@@ -45,8 +55,9 @@ from mens_pipeline.training.presets import load_recipes
     on_gpu=True,
     deps=[heldout_split, "feedback_adapter"],
 )
-def eval_results(
+def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
     context: dg.AssetExecutionContext,
+    config: EvalConfig,
     qlora_adapter: ArtifactRef,
     compute: Compute,
     generator: Generator,
@@ -61,13 +72,19 @@ def eval_results(
     settings, candidate = load_settings(), made_in_run(context, "feedback_adapter") or qlora_adapter
     benchmark = load_benchmark(settings.benchmark_dir) if settings.benchmark else None
     adapter, device = Adapter.open(store.artifact(candidate).path), compute.resolve()
-    opened, config, manifest = store.open(), load_model(EVALUATION, EvaluationConfig), adapter.manifest
-    decoding = config.decoding
+    opened, asked, manifest = store.open(), load_model(EVALUATION, EvaluationConfig), adapter.manifest
+    size = SuiteSize.model_validate(config.suite) if config.suite else None
+    if size is not None:
+        asked = asked.model_copy(update=size.model_dump(exclude={"heldout_tasks", "benchmark_tasks"}))
+    decoding = asked.decoding
     train = opened.locate(manifest.train_file)  # perhaps trained on another machine
     heldout, fits = store.artifact(candidate.of(SPLIT)).path / HELDOUT, completion_fits(manifest.base_model, decoding)
-    piece_fits = completion_fits(manifest.base_model, infill_decoding(config))
-    whole_suite = eval_suite(heldout, train, benchmark, fits, config.family_tasks)
-    demands = Demands(thresholds_of(settings), is_benchmark_asked=settings.benchmark)
+    piece_fits = completion_fits(manifest.base_model, infill_decoding(asked))
+    whole_suite, thresholds = eval_suite(heldout, train, benchmark, fits, asked.family_tasks), thresholds_of(settings)
+    if size is not None:
+        tasks, thresholds = take_first(whole_suite.tasks, thresholds, size.heldout_tasks, size.benchmark_tasks)
+        whole_suite = replace(whole_suite, tasks=tasks)
+    demands = Demands(thresholds, is_benchmark_asked=settings.benchmark)
     # The base is shown the examples that it was shown before, whatever an adapter learnt besides.
     shown, shown_sha256 = train, manifest.train_sha256
     if candidate is not qlora_adapter:
@@ -76,9 +93,9 @@ def eval_results(
     first = rounds_of(whole_suite.tasks, demands.thresholds)[0]
     whole_suite = replace(
         whole_suite,
-        num_base_tasks=config.base_tasks,
-        few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, shown, shown_sha256),
-        infill=infill_suite(heldout, train, manifest, config, piece_fits),
+        num_base_tasks=asked.base_tasks,
+        few_shot=few_shot_of(first, asked.few_shot_tasks, FEW_SHOT, shown, shown_sha256),
+        infill=infill_suite(heldout, train, manifest, asked, piece_fits),
     )
     conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock", engine_of(settings))
     evaluation, reused = evaluate_in_rounds(

@@ -1,0 +1,200 @@
+"""What a machine does in seconds: products of matrices, a few real steps of training, and completions of the base.
+
+Nothing here estimates. The jobs are those of training and of generation, cut short, so that whatever slows these
+down, another program beside them included, slows the probe down likewise.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+from pydantic import Field
+
+from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
+from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.inference.generation import Decoding, GenerationJob, Request
+from mens_pipeline.inference.prepare import held_on
+from mens_pipeline.jobs.device import Device
+from mens_pipeline.jobs.local import refuse_failure
+from mens_pipeline.jobs.progress import FILE
+from mens_pipeline.jobs.protocol import JOB, Job
+from mens_pipeline.models.base import Base
+from mens_pipeline.models.chat import encode_prompt
+from mens_pipeline.models.tokenizer_file import FileTokenizer
+from mens_pipeline.storage.validation import Strict
+from mens_pipeline.training.prepare import PreparedRun
+from mens_pipeline.training.telemetry_log import steps_of
+
+_STEPS: Final = 4
+"""Optimizer steps of the probe; the first pays for what is done once, and does not count."""
+
+_MINUTES: Final = 0.3
+"""In which these are made; where a step takes longer, there are two of them."""
+
+_AT_ONCE: Final = 12
+"""Completions that the probe writes at once, about as many as an evaluation has in its batches."""
+
+_FEW: Final = 2
+_MORE: Final = 10
+"""Tokens of a completion of the probe; what the longer ones take beyond the shorter ones is the time of writing."""
+
+_SIDE: Final = 1024
+_PRODUCT_SECONDS: Final = 0.7
+
+
+class Rates(Strict):
+    """How fast a machine is with a base, seconds unless a field says otherwise."""
+
+    train_token: float = Field(ge=0, description="Of training, for one token of a row.")
+    train_start: float = Field(ge=0, description="Of a training process beside its steps: loading, hashing, saving.")
+    generate_start: float = Field(ge=0, description="Of a generation process until it writes.")
+    read_token: float = Field(ge=0, description="Of reading one token of a prompt.")
+    step: float = Field(ge=0, description="Of writing a token in every completion at once, however many there are.")
+    row: float = Field(ge=0, description="The same for each completion more.")
+    memory_mb: float | None = Field(default=None, description="Peak of training, megabytes; null where not measured.")
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Where and how a machine is probed: `launch` does the job of a file and returns the exit code of its process."""
+
+    folder: Path
+    device: Device
+    launch: Callable[[Path], int]
+
+    def measure(self, run: PreparedRun) -> Rates:
+        """Train a few steps of a run that was looked at, and let its base complete some of its prompts.
+
+        Raises:
+            RefusedError: A process did not come to its end.
+        """
+        shutil.rmtree(self.folder, ignore_errors=True)
+        try:
+            return Rates(**self._training(run), **self._completions(run))
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _training(self, run: PreparedRun) -> dict[str, float]:
+        """Measure a token of training, what the process takes besides, and the peak of its memory."""
+        short = {"max_steps": _STEPS, "max_minutes": _MINUTES, "save_steps": 10_000, "validation_split_ratio": 0.0}
+        recipe, folder = run.job.recipe.model_copy(update=short), self.folder / "train"
+        seconds = self._run(run.job.model_copy(update={"recipe": recipe, "run_dir": folder, "continues": None}))
+        steps = list(steps_of(folder / FILE))
+        first, last = steps[0], steps[-1]
+        counted = steps[1:] or steps
+        lap = last["seconds"] - (first["seconds"] if len(steps) > 1 else 0.0)
+        token = lap / sum(step["num_tokens"] for step in counted)
+        # Its first step may compile kernels, which every run pays for once.
+        own = token * sum(step["num_tokens"] for step in steps)
+        peak = max(step["peak_memory_mb"] for step in steps)
+        return {"train_token": token, "train_start": max(0.0, seconds - own), "memory_mb": peak}
+
+    def _completions(self, run: PreparedRun) -> dict[str, float]:
+        """Measure reading and writing: one completion and several, a few tokens and more."""
+        sizes = {"load": (1, _FEW), "read": (_AT_ONCE, _FEW), "write": (_AT_ONCE, _MORE), "one": (1, _MORE)}
+        prompts = [pair.prompt for pair, _ in zip(read_pairs(run.job.train_path), range(_AT_ONCE), strict=False)]
+        jobs = [self._job(run, name, prompts[:number], tokens) for name, (number, tokens) in sizes.items()]
+        for job in jobs[1:]:
+            _write(job)
+        first = jobs[0].model_copy(update={"then": tuple(job.run_dir / JOB for job in jobs[1:])})
+        seconds = self._run(first)
+        ended: dict[str, tuple[float, int]] = {}
+        for line in (first.run_dir / FILE).read_text(encoding="utf-8").splitlines():
+            event = json.loads(line)["payload"]
+            ended[event["model"]] = (event["seconds"], event["num_tokens"])
+        tokenizer = FileTokenizer(run.base.path)
+        lengths = [len(encode_prompt(tokenizer, SYSTEM_PROMPT, prompt)) for prompt in prompts]
+        (read, _), (written, _), (alone, _) = (ended[name] for name in ("read", "write", "one"))
+        together = max(0.0, written - read) / (_MORE - _FEW)
+        read_token = max(0.0, read - together * _FEW) / sum(lengths)
+        single = max(0.0, alone - read_token * lengths[0]) / _MORE
+        row = max(0.0, together - single) / max(1, len(prompts) - 1)
+        start = max(0.0, seconds - read - written - alone)
+        return {"generate_start": start, "read_token": read_token, "step": max(0.0, single - row), "row": row}
+
+    def _job(self, run: PreparedRun, name: str, prompts: list[str], tokens: int) -> GenerationJob:
+        recipe, trained_in = run.job.recipe, run.job.compute_dtype
+        dtype = "bfloat16" if trained_in == "bfloat16" else "float32"
+        held, compute_dtype = held_on(self.device, run.base.num_parameters, dtype)
+        return GenerationJob(
+            base_path=run.job.base_path,
+            adapter_path=None,
+            quantization=recipe.bnb_4bit_quant_type,
+            double_quant=recipe.bnb_4bit_use_double_quant,
+            trained_in=dtype,
+            device=self.device.kind,
+            compute_dtype=compute_dtype,
+            held=held,
+            label=name,
+            system_prompt=SYSTEM_PROMPT,
+            decoding=Decoding(max_new_tokens=tokens),
+            requests=tuple(Request(task=f"{name}/{row}", prompt=prompt) for row, prompt in enumerate(prompts)),
+            run_dir=self.folder / name,
+            lock_path=run.job.lock_path,
+        )
+
+    def _run(self, job: Job) -> float:
+        """Do a job, and return the seconds from the start of its process to its end."""
+        path = _write(job)
+        began = perf_counter()
+        refuse_failure(job.run_dir, self.launch(path), "probe")
+        return perf_counter() - began
+
+
+def _write(job: Job) -> Path:
+    job.run_dir.mkdir(parents=True)
+    path = job.run_dir / JOB
+    path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def products(device: Device) -> float:
+    """Measure billions of operations a second of large products of matrices, in the precision of training."""
+    import torch
+
+    dtype = torch.bfloat16 if device.has_bfloat16 else torch.float32
+    left, right = (torch.randn(_SIDE, _SIDE, device=device.kind).to(dtype) for _ in range(2))
+    (left @ right)[0, 0].item()  # what is done once
+    began, number = perf_counter(), 0
+    while perf_counter() - began < _PRODUCT_SECONDS:
+        (left @ right)[0, 0].item()  # reading a value waits for the device
+        number += 1
+    return 2 * _SIDE**3 * number / (perf_counter() - began) / 1e9
+
+
+_TRAINING_SHARE: Final = 0.4
+"""Of the products: measured 0.46 on two cores of an AMD EPYC with nothing beside it (docs/results.md)."""
+
+_WRITING_SHARE: Final = 0.3
+"""The same of completions, 32 at a time: measured 0.34."""
+
+_START: Final = 20.0
+"""Seconds in which a process loads libraries and a small base; a large base takes as long again for 8 GB."""
+
+
+def estimated_rates(base: Base, gflops: float, bandwidth_gb: float | None = None, *, is_cpu: bool = True) -> Rates:
+    """Estimate by arithmetic what could not be measured.
+
+    Args:
+        base: Its sizes count, wherever it is.
+        gflops: Of products of matrices, billions of operations a second.
+        bandwidth_gb: Of the memory, gigabytes a second; None where nothing is limited by it.
+        is_cpu: Whether activations are kept; a GPU computes them again, and so all products once more.
+    """
+    frozen = max(1, base.num_parameters - base.vocab_size * base.hidden_size)
+    passes = 4 if is_cpu else 6
+    forward = 2 * base.num_parameters / gflops / 1e9 / _WRITING_SHARE
+    step = 0.0 if bandwidth_gb is None else 2 * base.num_parameters / bandwidth_gb / 1e9 / _WRITING_SHARE
+    start = _START + 2 * base.num_parameters / 8e9 * _START
+    return Rates(
+        train_token=passes * frozen / gflops / 1e9 / _TRAINING_SHARE,
+        train_start=start,
+        generate_start=start,
+        read_token=forward,
+        step=step,
+        row=forward,
+    )

@@ -1,0 +1,337 @@
+"""What a run of the whole graph will take, stage by stage, before anything runs; and the dial of `mens run --minutes`.
+
+Pure arithmetic: times come from `Rates`, measured or estimated, and from how much is trained and asked.
+"""
+
+from collections.abc import Iterator, Mapping
+from math import ceil
+from typing import Final, NamedTuple
+
+from pydantic import Field
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.inference.generation import EvaluationConfig
+from mens_pipeline.inference.prepare import fits_dense
+from mens_pipeline.inference.probe import Rates, estimated_rates
+from mens_pipeline.jobs.device import Device
+from mens_pipeline.models.base import Base
+from mens_pipeline.storage.validation import Strict
+from mens_pipeline.training.plan import MOST_PASSES
+from mens_pipeline.training.preflight import estimate_memory, layer_bytes
+from mens_pipeline.training.presets import Named
+from mens_pipeline.training.recipe import Recipe
+
+CORPUS: Final = "corpus"
+TRAINING: Final = "training"
+EVALUATION: Final = "evaluation"
+GATE: Final = "gate"
+
+
+class SuiteSize(Strict):
+    """How much of the eval suite is asked; more than there is asks for all."""
+
+    heldout_tasks: int = Field(ge=1, description="Held-out prompts, by whole files, in one round.")
+    benchmark_tasks: int = Field(ge=0, description="Tasks of the benchmark.")
+    base_tasks: int = Field(ge=1, description="About how many of these the base is asked.")
+    few_shot_tasks: int = Field(ge=0, description="Tasks that the base is asked with examples in its prompt.")
+    family_tasks: int = Field(ge=0, description="Synthetic tasks of each group.")
+    infill_holes: int = Field(ge=0, description="Holes that the adapter fills.")
+    infill_lines: int = Field(ge=1, description="Of these, lines that models without a suffix are asked for.")
+
+
+class Suite(NamedTuple):
+    """The whole eval suite of a run.
+
+    Attributes:
+        heldout: Held-out prompts of the first round, and of all rounds.
+        benchmark: Tasks of the benchmark.
+        with_tests: Share of the tasks that have hidden tests; the base is asked all of these.
+        config: What is asked besides, and how.
+        has_champion: Whether an adapter is in use, which is asked as well.
+    """
+
+    heldout: tuple[int, int]
+    benchmark: int
+    with_tests: float
+    config: EvaluationConfig
+    has_champion: bool = False
+
+    def sized(self, share: float) -> SuiteSize:
+        """Return a part of it: up to 1 grows what is judged by, up to 2 what stands beside it, up to 3 the reserve."""
+        main, side, reserve = (min(1.0, max(0.0, share - start)) for start in (0.0, 1.0, 2.0))
+        config, (first, every) = self.config, self.heldout
+        base, few = config.base_tasks or first + self.benchmark, config.few_shot_tasks
+        return SuiteSize(
+            heldout_tasks=max(1, round(first * main + (every - first) * reserve)),
+            benchmark_tasks=max(min(1, self.benchmark), round(self.benchmark * main)),
+            base_tasks=max(1, round(base * main)),
+            few_shot_tasks=round((first if few is None else few) * side),
+            family_tasks=round(config.family_tasks * side),
+            infill_holes=round(config.infill_holes * side),
+            infill_lines=max(1, round(config.infill_lines * side)),
+        )
+
+
+class _Asked(NamedTuple):
+    """Completions of a kind: how many, tokens of a prompt, tokens written on average and at most."""
+
+    number: float
+    prompt: int
+    written: int
+    most: int
+
+
+_SECOND: Final = 0.36
+_SECOND_HOLE: Final = 0.45
+"""Share of the completions, and of the pieces at a cursor, that are written once more: measured after 162 steps."""
+
+_STEERED: Final = 0.78
+"""Speed of constrained completions beside free ones, as `bench.generation` measures it."""
+
+_ONE_LOAD_MORE: Final = 2
+"""Processes that write: the adapter's and the base's."""
+
+_SCORING: Final = 15.0
+"""Seconds in which prompts are prepared, and completions judged and their tests run."""
+
+_CORPUS_CHARACTERS: Final = 88e6
+"""Of Vox that take as long to analyse as the corpus stages of the seed data take on one core; 0.4 of it by the size."""
+
+_SEED_CHARACTERS: Final = 480_000
+_CORPUS_CORES: Final = 2
+"""More help little: some of the stages are one process."""
+
+_GATE_SECONDS: Final = 4.0
+_MOST_EVALUATION: Final = 0.5
+"""Share of the time of the dial that evaluation takes at most; training gets the rest, and what is left over."""
+
+_ROOM: Final = 1.25
+"""Steps that the dial asks for beyond what the probe says will fit: the budget of training decides."""
+
+_LEAST_STEPS: Final = 3
+
+
+def corpus_seconds(characters: int, rate: float, cores: int) -> float:
+    """Return the seconds of the corpus stages; so many characters of Vox, analysed at so many a second on one core."""
+    work = _CORPUS_CHARACTERS * (0.6 + 0.4 * characters / _SEED_CHARACTERS)
+    return work / rate / min(_CORPUS_CORES, max(1, cores))
+
+
+def evaluation_seconds(rates: Rates, suite: Suite, size: SuiteSize) -> float:
+    """Return the seconds of an evaluation: what is read and written by adapter and base, with their starts."""
+    tasks = min(size.heldout_tasks, suite.heldout[1]) + min(size.benchmark_tasks, suite.benchmark)
+    of_base = max(min(size.base_tasks or tasks, tasks), ceil(suite.with_tests * tasks))
+    most, piece = suite.config.max_new_tokens, suite.config.infill_tokens
+    holes, lines = size.infill_holes, min(size.infill_lines, size.infill_holes)
+    free = [
+        _Asked(tasks * (2 if suite.has_champion else 1), 120, 90, most),
+        _Asked(of_base, 140, 230, most),
+        _Asked(size.few_shot_tasks or 0, 770, 256, most),
+        _Asked(2 * size.family_tasks, 95, 64, most),
+        _Asked(holes * (2 if suite.has_champion else 1), 115, 14, piece),
+        _Asked(2 * lines, 80, 12, piece),
+    ]
+    steered = [_Asked(_SECOND * tasks, 120, 135, most), _Asked(_SECOND_HOLE * holes, 115, 44, piece)]
+    seconds = sum(_writing(rates, asked, suite.config.batch_tokens) for asked in free)
+    seconds += sum(_writing(rates, asked, suite.config.batch_tokens) for asked in steered) / _STEERED
+    loads = _ONE_LOAD_MORE + suite.has_champion
+    return seconds * suite.config.num_samples + loads * rates.generate_start + _SCORING
+
+
+def _writing(rates: Rates, asked: _Asked, batch_tokens: int) -> float:
+    """Return the seconds of some completions; the last ones are written with few others beside them."""
+    if not asked.number:
+        return 0.0
+    written = min(asked.written, asked.most)
+    slots = max(1, batch_tokens // (asked.prompt + asked.most))
+    steps = written * max(0.0, asked.number - slots) / slots + min(asked.most, 2.5 * written)
+    return asked.number * (asked.prompt * rates.read_token + written * rates.row) + steps * rates.step
+
+
+class Rows(NamedTuple):
+    """What a recipe trains on: optimizer steps, tokens of all of them, and tokens that measure at the end."""
+
+    num_steps: int
+    tokens: float
+    validation: float = 0.0
+
+    @property
+    def step(self) -> float:
+        """Tokens of a step."""
+        return self.tokens / max(1, self.num_steps)
+
+    def seconds(self, rates: Rates, max_minutes: float | None) -> float:
+        """Return the seconds of training, within its budget, with loading and with the loss on other files."""
+        limit = float("inf") if max_minutes is None else 60 * max_minutes
+        return rates.train_start + min(limit, self.tokens * rates.train_token) + self.validation * rates.train_token / 3
+
+    def fitting(self, rates: Rates, max_minutes: float | None) -> int:
+        """Return the steps that fit a budget."""
+        each = self.step * rates.train_token
+        return self.num_steps if max_minutes is None else min(self.num_steps, max(1, int(60 * max_minutes / each)))
+
+
+class Dial(Strict):
+    """What the minutes of a run come to."""
+
+    max_minutes: float = Field(gt=0, description="The budget of training.")
+    max_steps: int = Field(ge=1, description="Optimizer steps at most; the budget decides.")
+    num_train_epochs: int = Field(ge=1)
+    suite: SuiteSize
+
+    def fields(self) -> dict[str, float]:
+        """Return the fields of the recipe that it sets."""
+        return self.model_dump(exclude={"suite"})
+
+
+def turn_dial(  # noqa: PLR0913, PLR0917 - all that a run can be cut by
+    minutes: float,
+    spent: float,
+    rates: Rates,
+    rows: Rows,
+    recipe: Recipe,
+    suite: Suite,
+    ratios: Mapping[str, float],
+) -> Dial:
+    """Choose steps, prompts, samples and holes with which what is left of the minutes is used and not exceeded.
+
+    Of the whole eval suite what fits half of the time is asked: first what the gates judge by, then what stands beside
+    it. Training gets the rest. `spent` are seconds that are gone, `ratios` what stages took beside what was planned.
+
+    Raises:
+        RefusedError: Not even a few steps and prompts fit.
+    """
+
+    def cost(share: float) -> float:
+        return ratios.get(EVALUATION, 1.0) * evaluation_seconds(rates, suite, suite.sized(share))
+
+    step = rows.step * rates.train_token
+    fixed = spent + _GATE_SECONDS + rows.seconds(rates, 0.0)
+    left = 60 * minutes - fixed
+    low, high = 0.0, 3.0
+    if cost(low) + _LEAST_STEPS * step > left:
+        least = ceil((fixed + cost(low) + _LEAST_STEPS * step) / 60)
+        raise RefusedError(f"--minutes {minutes:g}: a few steps and prompts take {least} min here. Ask for {least}.")
+    budget = max(cost(low), _MOST_EVALUATION * left)
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if cost(middle) <= budget else (low, middle)
+    share = 3.0 if cost(3.0) <= budget else low
+    training = left - cost(share)
+    steps = max(_LEAST_STEPS, ceil(_ROOM * training / step))
+    epochs = recipe.num_train_epochs if steps <= rows.num_steps else max(recipe.num_train_epochs, MOST_PASSES)
+    budgeted = max(0.05, round(training / 60, 2))
+    return Dial(max_minutes=budgeted, max_steps=steps, num_train_epochs=epochs, suite=suite.sized(share))
+
+
+class Stage(NamedTuple):
+    """A line of a plan: what a stage does, its seconds and how they are known, and megabytes at most."""
+
+    name: str
+    does: str
+    seconds: float
+    basis: str
+    memory_mb: float
+    disk_mb: float
+
+
+def stages_of(  # noqa: PLR0913, PLR0917 - all that a plan rests on
+    corpus: float,
+    rates: Rates,
+    rows: Rows,
+    what: tuple[Recipe, Base, Device],
+    suite: tuple[Suite, SuiteSize],
+    ratios: Mapping[str, float],
+    *,
+    is_measured: bool,
+) -> tuple[Stage, ...]:
+    """Return the stages of a run in order; `corpus` are the seconds of the first, `ratios` as for `turn_dial`."""
+    recipe, base, device = what
+    whole, size = suite
+    tasks = min(size.heldout_tasks, whole.heldout[1]), min(size.benchmark_tasks, whole.benchmark)
+    steps = rows.fitting(rates, recipe.max_minutes)
+    fit = f"{steps} steps" if steps == rows.num_steps else f"{steps} of {rows.num_steps} steps"
+    tokens = f"{steps * rows.step:,.0f} tokens, rank {recipe.lora_r}, rows of {recipe.max_length}"
+    samples = f", {whole.config.num_samples} samples" if whole.config.num_samples > 1 else ""
+    asked = f"{tasks[0]} held-out and {tasks[1]} benchmark prompts{samples}, {size.infill_holes} holes"
+    basis = "measured" if is_measured else "estimated"
+    evaluation = ratios.get(EVALUATION, 1.0) * evaluation_seconds(rates, whole, size)
+    trained = training_memory(base, recipe, device)
+    is_dense = fits_dense(device, base.num_parameters, "bfloat16")
+    width = 0.75 if not is_dense else 4 if device.kind == "cpu" else 2
+    return (
+        Stage(CORPUS, "pairs, held-out split, train set", corpus, "estimated", 500, 6),
+        Stage(
+            TRAINING,
+            f"{fit}, {tokens}",
+            rows.seconds(rates, recipe.max_minutes),
+            basis,
+            rates.memory_mb or trained[0],
+            trained[1],
+        ),
+        Stage(EVALUATION, asked, evaluation, basis, 1000 + base.num_parameters * width / 2**20, 2),
+        Stage(GATE, "verdict, report, promotion", _GATE_SECONDS, "estimated", 500, 1),
+    )
+
+
+def training_memory(base: Base, recipe: Recipe, device: Device) -> tuple[float, float]:
+    """Estimate megabytes of memory and of disk that training takes at most."""
+    dtype = "bfloat16" if device.has_bfloat16 else "float32"
+    at_once = recipe.max_tokens_per_batch or recipe.per_device_train_batch_size * recipe.max_length
+    sizes = {"hidden_size": base.hidden_size, "num_attention_heads": base.num_heads}
+    layer = layer_bytes(sizes, has_kernels=True)
+    found = estimate_memory(base, recipe, at_once, (device.kind, dtype), layer)
+    return found.total, found.checkpoints
+
+
+class Gpu(NamedTuple):
+    """A GPU as its maker describes it: gigabytes, dense products in 16 bits (TFLOP/s), memory (GB/s), watts."""
+
+    name: str
+    memory_gb: float
+    tflops: float
+    bandwidth: float
+    watts: float
+
+
+GPUS: Final = (
+    Gpu("RTX 4060", 8, 30, 272, 115),
+    Gpu("RTX 4080", 16, 97, 717, 320),
+    Gpu("RTX 3090", 24, 71, 936, 350),
+    Gpu("A100 40 GB", 40, 312, 1555, 400),
+    Gpu("H100", 80, 989, 3350, 700),
+    Gpu("H200", 141, 989, 4800, 700),
+)
+"""The data sheets of NVIDIA; products of bfloat16 that sum in float32, without sparsity."""
+
+
+class PricedPreset(NamedTuple):
+    """What a preset takes on its GPU, all estimated."""
+
+    preset: str
+    gpu: Gpu
+    stages: tuple[Stage, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Of all stages."""
+        return sum(stage.seconds for stage in self.stages)
+
+
+def price_presets(
+    presets: Mapping[str, Named], base: Base, tokens: float, suite: Suite, corpus: float
+) -> Iterator[PricedPreset]:
+    """Yield the presets that `auto` picks, each on the smallest GPU that it is for; `tokens` are of an epoch."""
+    size = suite.sized(2.0)
+    for name, preset in presets.items():
+        if preset.min_vram_gb is None:
+            continue
+        gpu = next(one for one in GPUS if one.memory_gb >= preset.min_vram_gb)
+        recipe = Recipe.model_validate(preset.values)
+        rates = estimated_rates(base, 1000 * gpu.tflops, gpu.bandwidth, is_cpu=False)
+        at_once = (recipe.max_tokens_per_batch or recipe.max_length) * recipe.gradient_accumulation_steps
+        shown = tokens * recipe.num_train_epochs
+        device = Device("cuda", gpu.name, gpu.memory_gb, has_bfloat16=True)
+        rows = Rows(ceil(shown / at_once), shown)
+        stages = stages_of(corpus, rates, rows, (recipe, base, device), (suite, size), {}, is_measured=False)
+        yield PricedPreset(name, gpu, stages)
