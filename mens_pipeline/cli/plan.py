@@ -15,8 +15,9 @@ from mens_pipeline.settings import PRESETS, Settings, load_settings
 
 if TYPE_CHECKING:
     from mens_pipeline.orchestration.estimate import PricedPreset, Stage
-    from mens_pipeline.orchestration.forecast import Forecast, PlanRecord
+    from mens_pipeline.orchestration.forecast import Forecast
     from mens_pipeline.orchestration.headless import GraphOutcome
+    from mens_pipeline.orchestration.planned import PlanRecord
 
 _GIGABYTE: Final = 1024
 _BASE_OF_GPUS: Final = "Qwen/Qwen3.5-4B"
@@ -77,7 +78,7 @@ class PlannedRun:
     def finish(self, outcome: "GraphOutcome", *, as_json: bool) -> dict[str, Any]:
         """Keep what a run took beside its plan and print both; return both for a document."""
         from mens_pipeline.orchestration.estimate import CORPUS
-        from mens_pipeline.orchestration.forecast import actual_seconds, add_plan
+        from mens_pipeline.orchestration.planned import actual_seconds, add_plan
 
         planned, actual = self.record.planned, actual_seconds(outcome.step_seconds, outcome.figures)
         actual[CORPUS] = actual.get(CORPUS, 0.0) + self.corpus

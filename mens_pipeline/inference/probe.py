@@ -16,7 +16,7 @@ from pydantic import Field
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.training_pair import read_pairs
-from mens_pipeline.inference.generation import Decoding, GenerationJob, Request
+from mens_pipeline.inference.generation import Decoding, Dtype, GenerationJob, Request
 from mens_pipeline.inference.prepare import held_on
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.local import refuse_failure
@@ -118,7 +118,7 @@ class Probe:
 
     def _job(self, run: PreparedRun, name: str, prompts: list[str], tokens: int) -> GenerationJob:
         recipe, trained_in = run.job.recipe, run.job.compute_dtype
-        dtype = "bfloat16" if trained_in == "bfloat16" else "float32"
+        dtype: Dtype = "bfloat16" if trained_in == "bfloat16" else "float32"
         held, compute_dtype = held_on(self.device, run.base.num_parameters, dtype)
         return GenerationJob(
             base_path=run.job.base_path,

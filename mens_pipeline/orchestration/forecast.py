@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 from mens_pipeline.configured import open_store, thresholds_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
@@ -200,7 +200,7 @@ class _Ahead:
 
     def resolve(self, preset: str | None) -> ResolvedRecipe:
         """Return the recipe, perhaps of another preset."""
-        choice = self.asked.choice if preset is None else {**self.asked.choice, "preset": preset}
+        choice: dict[str, Any] = {**self.asked.choice, **({} if preset is None else {"preset": preset})}
         return resolve_choices(self.settings, self.device, **choice, overrides=self.asked.overrides).resolved
 
     def prepare(self, resolved: ResolvedRecipe) -> tuple[PreparedRun, Rows]:

@@ -14,7 +14,7 @@ from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.evaluation.statistics import compare_paired, rate_of
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.promotion.policy import GateName, load_gate_policy
-from mens_pipeline.promotion.rounds import Demands, rounds_of, undecided_gates
+from mens_pipeline.promotion.rounds import Demands, rounds_of, take_first, undecided_gates
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.scored import GOOD, PROGRESS, evaluation, task, with_overall, with_suite
 
@@ -75,6 +75,20 @@ def test_the_order_of_files_does_not_depend_on_how_many_there_are() -> None:
 def test_what_is_hardly_more_is_asked_at_once(sizes: list[int], first: int, most: int, expected: list[int]) -> None:
     """A round costs confidence, so it must be worth it."""
     assert _num_heldout(_rounds(_files(*sizes), first, most)) == expected
+
+
+@pytest.mark.parametrize(("wanted", "expected"), [(12, 15), (100, 100), (1000, 200)])
+def test_a_part_of_a_suite_is_asked_in_one_round(wanted: int, expected: int) -> None:
+    """Whole files in the order of rounds, the same ones every time, and some of the benchmark."""
+    eval_suite = (*_files(*[5] * 40), *_BENCH)
+    tasks, thresholds = take_first(eval_suite, _CI, wanted, 2)
+    (heldout,) = _num_heldout(rounds_of(tasks, thresholds))
+    larger = take_first(eval_suite, _CI, wanted + 20, 5)[0]
+
+    assert heldout == expected
+    assert len(tasks) == expected + 2
+    assert set(tasks) <= set(larger)
+    assert thresholds == _CI.model_copy(update={"first_heldout_tasks": expected}), "it demands what it did"
 
 
 def _results(hits: int, total: int = 100, **overall: Any) -> EvalResults:

@@ -1,0 +1,38 @@
+"""What a machine does in seconds."""
+
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.inference.probe import Probe, products
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
+from mens_pipeline_tests.jobs.processes import do_here
+from mens_pipeline_tests.training.runs import prepared
+
+
+def test_a_probe_trains_and_writes_and_leaves_nothing(tiny_base: Path, tmp_path: Path) -> None:
+    """Real steps and completions, of a run that was looked at and not begun."""
+    run, folder = prepared(tiny_base, tmp_path, is_trial=True), tmp_path / "probe"
+    rates = Probe(folder, resolve_device(DeviceChoice.CPU), do_here).measure(run)
+
+    assert 0 < rates.train_token < 1
+    assert rates.step + rates.row > 0
+    assert rates.memory_mb is not None
+    assert rates.memory_mb > 1
+    assert not folder.exists()
+    assert not run.job.run_dir.exists()
+
+
+def test_a_probe_that_fails_says_so_and_leaves_nothing(tiny_base: Path, tmp_path: Path) -> None:
+    """A process that crashed."""
+    folder = tmp_path / "probe"
+    with pytest.raises(RefusedError, match="the probe process ended with 1"):
+        Probe(folder, resolve_device(DeviceChoice.CPU), lambda _path: 1).measure(prepared(tiny_base, tmp_path))
+
+    assert not folder.exists()
+
+
+def test_products_are_counted_by_the_second() -> None:
+    """Any machine does more than a tenth of a billion operations."""
+    assert products(resolve_device(DeviceChoice.CPU)) > 0.1
