@@ -169,8 +169,12 @@ def products(device: Device) -> float:
 _TRAINING_SHARE: Final = 0.4
 """Of the products: measured 0.46 on two cores of an AMD EPYC with nothing beside it (docs/results.md)."""
 
-_WRITING_SHARE: Final = 0.3
-"""The same of completions, 32 at a time: measured 0.34."""
+_READING_SHARE: Final = 0.17
+_WRITING_SHARE: Final = 0.085
+"""The same of reading prompts, and of completions, 32 at a time, which a CPU computes in float32: 252 tokens/s."""
+
+_GPU_SHARE: Final = 0.3
+"""Of products and of the memory, for all of these on a GPU: taken from what others report, and not measured."""
 
 _START: Final = 20.0
 """Seconds in which a process loads libraries and a small base; a large base takes as long again for 8 GB."""
@@ -186,15 +190,15 @@ def estimated_rates(base: Base, gflops: float, bandwidth_gb: float | None = None
         is_cpu: Whether activations are kept; a GPU computes them again, and so all products once more.
     """
     frozen = max(1, base.num_parameters - base.vocab_size * base.hidden_size)
-    passes = 4 if is_cpu else 6
-    forward = 2 * base.num_parameters / gflops / 1e9 / _WRITING_SHARE
-    step = 0.0 if bandwidth_gb is None else 2 * base.num_parameters / bandwidth_gb / 1e9 / _WRITING_SHARE
+    shares = (_TRAINING_SHARE, _READING_SHARE, _WRITING_SHARE) if is_cpu else (_GPU_SHARE,) * 3
+    training, reading, writing = (1e9 * gflops * share for share in shares)
+    step = 0.0 if bandwidth_gb is None else 2 * base.num_parameters / bandwidth_gb / 1e9 / _GPU_SHARE
     start = _START + 2 * base.num_parameters / 8e9 * _START
     return Rates(
-        train_token=passes * frozen / gflops / 1e9 / _TRAINING_SHARE,
+        train_token=(4 if is_cpu else 6) * frozen / training,
         train_start=start,
         generate_start=start,
-        read_token=forward,
+        read_token=2 * base.num_parameters / reading,
         step=step,
-        row=forward,
+        row=2 * base.num_parameters / writing,
     )

@@ -51,6 +51,7 @@ from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
 
+_MAKE_IT: Final = "Run: mens run --no-train"
 _PROBE: Final = ".probe"
 _SHORT_PRESET: Final = "cpu_demo"
 _LONG_PRESET: Final = "cpu_night"
@@ -129,6 +130,8 @@ def look_ahead(
     resolved = ahead.resolve(preset)
     recipe = resolved.recipe
     name = recipe.model_name_or_path or (DEFAULT_CUDA_MODEL if device.kind == "cuda" else DEFAULT_CPU_MODEL)
+    if ahead.mixed is None and asked.minutes is not None:
+        raise RefusedError(f"{ahead.store.root}: no train set, and minutes cannot be planned without one. {_MAKE_IT}")
     if ahead.mixed is None or (asked.minutes is None and not is_base_here(name, settings)):
         is_missing = (
             "no train set is in the store" if ahead.mixed is None else f"the base {name} is not on this machine"
@@ -263,8 +266,7 @@ class _Ahead:
         split = next((ref for ref in self.mixed.parents if ref.kind == SPLIT), None)
         found = self.store.get(split.kind, split.key) if split is not None else None
         if found is None:
-            advice = "Run: mens run --no-train"
-            raise RefusedError(f"{self.mixed.path}: the held-out split that it was made with is gone. {advice}")
+            raise RefusedError(f"{self.mixed.path}: the held-out split that it was made with is gone. {_MAKE_IT}")
         config = evaluation_config()
         fits = completion_fits(base, config.decoding)
         benchmark = load_benchmark(self.settings.benchmark_dir) if self.settings.benchmark else None

@@ -1,0 +1,80 @@
+"""`mens plan`, and `mens run --minutes`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.cli.plan import compare_lines
+from mens_pipeline_tests.cli.invoking import run_main
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> dict[str, str]:
+    """A machine with nothing on it."""
+    variables = {"MENS_STORE_ROOT": "store", "MENS_CACHE_ROOT": "cache", "DAGSTER_HOME": "home", "HF_HUB_CACHE": "hub"}
+    source = tmp_path / "workspace"
+    source.mkdir()
+    (source / "one.vox").write_text("fn one() to int {\n    return 1\n}\n")
+    paths = {name: str(tmp_path / folder) for name, folder in variables.items()}
+    return {**paths, "MENS_SOURCE_ROOT": str(source), "VOX_BACKEND": "cpu"}
+
+
+def test_a_plan_of_an_empty_machine_is_arithmetic_and_makes_nothing(tmp_path: Path, places: dict[str, str]) -> None:
+    """Every line says how it is known; energy and cost stand where watts and a price are given."""
+    done = run_main("plan", "--price-per-hour", 2, "--watts", 100, folder=tmp_path, variables=places)
+    here, _, there = done.stdout.partition("\n\n")
+    rows = {line.split()[0]: line for line in here.splitlines()}
+
+    assert done.returncode == 0, done.stderr
+    assert [*rows] == ["stage", "corpus", "training", "evaluation", "gate", "all", "note:"]
+    assert all(rows[stage].endswith("estimated") for stage in ("corpus", "training", "evaluation", "gate"))
+    assert "400 steps" in rows["training"]
+    assert "kWh" in rows["all"]
+    assert "no train set is in the store yet" in rows["note:"]
+    assert "qwen_4080_16g     RTX 4080" in there
+    assert not any((tmp_path / name).exists() for name in ("store", "home"))
+
+
+def test_a_plan_as_a_document(tmp_path: Path, places: dict[str, str]) -> None:
+    """The same figures; a preset that is asked for stands alone, and its budget bounds the training."""
+    done = run_main("plan", "--preset", "h100", "--json", folder=tmp_path, variables=places)
+    found = json.loads(done.stdout)
+
+    assert [stage["name"] for stage in found["stages"]] == ["corpus", "training", "evaluation", "gate"]
+    assert found["is_measured"] is False
+    assert [*found["presets"]] == ["h100"]
+    assert found["dial"] is None
+
+
+def test_minutes_need_a_train_set(tmp_path: Path, places: dict[str, str]) -> None:
+    """What they come to depends on it, so nothing is guessed; the message says how it is made."""
+    done = run_main("plan", "--minutes", 20, folder=tmp_path, variables=places)
+
+    assert done.returncode == 1
+    assert f"{tmp_path / 'store'}: no train set" in done.stderr
+    assert "mens run --no-train" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("--no-train",), ("--recipe", "default", "--recipe", "wide")])
+def test_minutes_are_of_one_recipe_that_trains(tmp_path: Path, places: dict[str, str], words: tuple[str, ...]) -> None:
+    """Told before anything is made."""
+    done = run_main("run", "--minutes", 20, *words, folder=tmp_path, variables=places)
+
+    assert done.returncode == 2
+    assert "--minutes plans the training of one recipe" in done.stderr
+    assert not (tmp_path / "home").exists()
+
+
+def test_planned_stands_beside_actual() -> None:
+    """What was reused is not counted."""
+    planned = {"corpus": 60.0, "training": 600.0, "evaluation": 300.0}
+    lines = [*compare_lines(planned, {"corpus": 66.0, "evaluation": 240.0})]
+
+    assert lines == [
+        "stage       planned   actual   off by",
+        "corpus      1.0 min   1.1 min  +10 %",
+        "training    10.0 min  reused",
+        "evaluation  5.0 min   4.0 min  -20 %",
+        "all         6.0 min   5.1 min  -15 %",
+    ]
