@@ -72,7 +72,7 @@ class Suite(NamedTuple):
         )
 
 
-class _Asked(NamedTuple):
+class Completions(NamedTuple):
     """Completions of a kind: how many, tokens of a prompt, tokens written on average and at most."""
 
     number: float
@@ -124,21 +124,21 @@ def evaluation_seconds(rates: Rates, suite: Suite, size: SuiteSize) -> float:
     most, piece = suite.config.max_new_tokens, suite.config.infill_tokens
     holes, lines = size.infill_holes, min(size.infill_lines, size.infill_holes)
     free = [
-        _Asked(tasks * (2 if suite.has_champion else 1), 120, 90, most),
-        _Asked(of_base, 140, 230, most),
-        _Asked(size.few_shot_tasks or 0, 770, 256, most),
-        _Asked(2 * size.family_tasks, 95, 64, most),
-        _Asked(holes * (2 if suite.has_champion else 1), 115, 14, piece),
-        _Asked(2 * lines, 80, 12, piece),
+        Completions(tasks * (2 if suite.has_champion else 1), 120, 90, most),
+        Completions(of_base, 140, 230, most),
+        Completions(size.few_shot_tasks or 0, 770, 256, most),
+        Completions(2 * size.family_tasks, 95, 64, most),
+        Completions(holes * (2 if suite.has_champion else 1), 115, 14, piece),
+        Completions(2 * lines, 80, 12, piece),
     ]
-    steered = [_Asked(_SECOND * tasks, 120, 135, most), _Asked(_SECOND_HOLE * holes, 115, 44, piece)]
-    seconds = sum(_writing(rates, asked, suite.config.batch_tokens) for asked in free)
-    seconds += sum(_writing(rates, asked, suite.config.batch_tokens) for asked in steered) / _STEERED
+    steered = [Completions(_SECOND * tasks, 120, 135, most), Completions(_SECOND_HOLE * holes, 115, 44, piece)]
+    seconds = sum(writing_seconds(rates, asked, suite.config.batch_tokens) for asked in free)
+    seconds += sum(writing_seconds(rates, asked, suite.config.batch_tokens) for asked in steered) / _STEERED
     loads = _ONE_LOAD_MORE + suite.has_champion
     return seconds * suite.config.num_samples + loads * rates.generate_start + _SCORING
 
 
-def _writing(rates: Rates, asked: _Asked, batch_tokens: int) -> float:
+def writing_seconds(rates: Rates, asked: Completions, batch_tokens: int) -> float:
     """Return the seconds of some completions; the last ones are written with few others beside them."""
     if not asked.number:
         return 0.0
