@@ -56,7 +56,7 @@ class Suite(NamedTuple):
     config: EvaluationConfig
     has_champion: bool = False
 
-    def sized(self, share: float) -> SuiteSize:
+    def take_share(self, share: float) -> SuiteSize:
         """Return a part of it: up to 1 grows what is judged by, up to 2 what stands beside it, up to 3 the reserve."""
         main, side, reserve = (min(1.0, max(0.0, share - start)) for start in (0.0, 1.0, 2.0))
         config, (first, every) = self.config, self.heldout
@@ -203,7 +203,7 @@ def turn_dial(  # noqa: PLR0913, PLR0917 - all that a run can be cut by
     """
 
     def cost(share: float) -> float:
-        return ratios.get(EVALUATION, 1.0) * evaluation_seconds(rates, suite, suite.sized(share))
+        return ratios.get(EVALUATION, 1.0) * evaluation_seconds(rates, suite, suite.take_share(share))
 
     step = rows.step * rates.train_token
     fixed = spent + _GATE_SECONDS + rows.seconds(rates, 0.0)
@@ -221,7 +221,7 @@ def turn_dial(  # noqa: PLR0913, PLR0917 - all that a run can be cut by
     steps = max(_LEAST_STEPS, ceil(_ROOM * training / step))
     epochs = recipe.num_train_epochs if steps <= rows.num_steps else max(recipe.num_train_epochs, MOST_PASSES)
     budgeted = max(0.05, round(training / 60, 2))
-    return Dial(max_minutes=budgeted, max_steps=steps, num_train_epochs=epochs, suite=suite.sized(share))
+    return Dial(max_minutes=budgeted, max_steps=steps, num_train_epochs=epochs, suite=suite.take_share(share))
 
 
 class Stage(NamedTuple):
@@ -322,7 +322,7 @@ def price_presets(
     presets: Mapping[str, Named], base: Base, tokens: float, suite: Suite, corpus: float
 ) -> Iterator[PricedPreset]:
     """Yield the presets that `auto` picks, each on the smallest GPU that it is for; `tokens` are of an epoch."""
-    size = suite.sized(2.0)
+    size = suite.take_share(2.0)
     for name, preset in presets.items():
         if preset.min_vram_gb is None:
             continue

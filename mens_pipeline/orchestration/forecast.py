@@ -239,7 +239,7 @@ class _Ahead:
             resolved = replace(resolved, recipe=resolved.recipe.model_copy(update=dial.fields()))
         run, rows = self.prepare(resolved)
         suite = self.suite(run.base)
-        size = suite.sized(2.0) if dial is None else dial.suite
+        size = suite.take_share(2.0) if dial is None else dial.suite
         what = (resolved.recipe, run.base, self.device)
         stages = stages_of(self.corpus, rates, rows, what, (suite, size), ratios, is_measured=True)
         kinds = run.preflight["kinds"].values()
@@ -303,7 +303,7 @@ def _by_arithmetic(resolved: ResolvedRecipe, device: Device, name: str, corpus: 
     steps = max(1, round(SEED_TOKENS * recipe.num_train_epochs / step))
     steps = min(steps, recipe.max_steps or steps)
     suite = Suite(*_SEED_SUITE, evaluation_config())
-    what, parts = (recipe, base, device), (suite, suite.sized(2.0))
+    what, parts = (recipe, base, device), (suite, suite.take_share(2.0))
     stages = stages_of(corpus, rates, Rows(steps, steps * step), what, parts, {}, is_measured=False)
     return Forecast(stages, suite, SEED_TOKENS, note=note, is_measured=False)
 

@@ -102,7 +102,7 @@ def test_too_few_minutes_are_refused_with_how_many_it_takes() -> None:
 
 def test_a_champion_is_asked_as_well() -> None:
     """It costs a process and its completions."""
-    size = _SUITE.sized(2.0)
+    size = _SUITE.take_share(2.0)
     alone, beside = (evaluation_seconds(_RATES, _SUITE._replace(has_champion=there), size) for there in (False, True))
 
     assert beside > alone + _RATES.generate_start
@@ -111,7 +111,13 @@ def test_a_champion_is_asked_as_well() -> None:
 def test_a_budget_bounds_the_steps_that_are_announced() -> None:
     """As training itself will decide."""
     (_, training, _, _) = stages_of(
-        60.0, _RATES, _ROWS, (Recipe(max_minutes=6), _BASE, _CPU), (_SUITE, _SUITE.sized(2.0)), {}, is_measured=True
+        60.0,
+        _RATES,
+        _ROWS,
+        (Recipe(max_minutes=6), _BASE, _CPU),
+        (_SUITE, _SUITE.take_share(2.0)),
+        {},
+        is_measured=True,
     )
 
     assert training.does.startswith("200 of 400 steps, 180,000 tokens")
