@@ -5,13 +5,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 import dagster as dg
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from mens_pipeline.configured import engine_of, thresholds_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import STAGE, eval_suite
 from mens_pipeline.evaluation.few_shot import few_shot_of
@@ -35,6 +36,7 @@ from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_o
 from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, load_settings
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef, digest_of
+from mens_pipeline.storage.validation import errors_in
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.presets import load_recipes
 
@@ -45,6 +47,14 @@ class EvalConfig(dg.Config):
     suite: dict[str, int] = Field(
         default={}, description="Fields of SuiteSize: a part of the eval suite; left out, all that the files ask for."
     )
+
+    def size(self) -> SuiteSize | None:
+        """Return the part that is asked; None for all. Refuse (`RefusedError`) fields that are missing or unknown."""
+        try:
+            return SuiteSize.model_validate(self.suite) if self.suite else None
+        except ValidationError as error:
+            advice = "Write all fields, as `mens plan --minutes M --json` prints them."
+            raise RefusedError(f"eval_results: suite: {errors_in(error)}. {advice}") from error
 
 
 @declare_asset(
@@ -73,7 +83,7 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
     benchmark = load_benchmark(settings.benchmark_dir) if settings.benchmark else None
     adapter, device = Adapter.open(store.artifact(candidate).path), compute.resolve()
     opened, asked, manifest = store.open(), load_model(EVALUATION, EvaluationConfig), adapter.manifest
-    size = SuiteSize.model_validate(config.suite) if config.suite else None
+    size = config.size()
     if size is not None:
         asked = asked.model_copy(update=size.model_dump(exclude={"heldout_tasks", "benchmark_tasks"}))
     decoding = asked.decoding

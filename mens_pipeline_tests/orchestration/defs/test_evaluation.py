@@ -45,7 +45,7 @@ def _adapter(store: ArtifactStore, split: ArtifactRef) -> ArtifactRef:
     return store.build(ADAPTER, {"beside": split.key}, write)[0].ref(ArtifactRef(MIXED, "0" * 64, (split,)))
 
 
-def _failure(store: ArtifactStore, adapter: ArtifactRef) -> str:
+def _failure(store: ArtifactStore, adapter: ArtifactRef, **config: object) -> str:
     """What evaluating an adapter ends with; the held-out file is empty."""
     with dg.DagsterInstance.ephemeral() as instance:
         hand_over(instance, adapter)
@@ -58,6 +58,7 @@ def _failure(store: ArtifactStore, adapter: ArtifactRef) -> str:
                 "generator": Generator(),
                 "io_manager": ArtifactHandover(),
             },
+            run_config={"ops": {"eval_results": {"config": config}}},
             raise_on_error=False,
         )
     (event,) = result.get_step_failure_events()
@@ -78,6 +79,14 @@ def test_an_adapter_is_asked_what_was_held_out_of_its_own_training(store: Artifa
     _split(store, 0.2)
 
     assert f"{SPLIT}/{split.key}/{HELDOUT}: no held-out code" in _failure(store, adapter)
+
+
+def test_a_part_of_the_suite_that_is_not_whole_is_refused(store: ArtifactStore) -> None:
+    """The message names what is missing, and where it is to be had."""
+    failure = _failure(store, _adapter(store, _split(store, 0.1)), suite={"heldout_tasks": 5})
+
+    assert "eval_results: suite: benchmark_tasks: " in failure
+    assert "as `mens plan --minutes M --json` prints them" in failure
 
 
 @pytest.mark.parametrize(("num_good", "passed"), [(40, True), (6, True), (5, False), (0, False)])
