@@ -103,7 +103,8 @@ class Forecast:
 class Asked:
     """What a plan is asked for: the recipe that is chosen, fields that are set, and minutes, if any.
 
-    `spent` returns the seconds of these that are gone, and `corpus` are those that the train set took, if it was made.
+    `spent` returns the seconds of these that are gone. `corpus` are those that the train set took where a run made it:
+    the plan of such a run is kept.
     """
 
     choice: Mapping[str, str]
@@ -118,7 +119,7 @@ def look_ahead(
 ) -> Forecast:
     """Plan a run: measured where train set and base are here, else by arithmetic; nothing is downloaded for a plan.
 
-    `launch` does a job in a process and returns its exit code. A plan with minutes needs the train set, and is kept.
+    `launch` does a job in a process and returns its exit code. A plan with minutes needs the train set.
 
     Raises:
         RefusedError: The minutes hold nothing, or a probe failed.
@@ -149,13 +150,13 @@ def look_ahead(
     if asked.minutes is None:
         return ahead.plan(resolved, rates, None, ratios, None)
     suite = ahead.suite(run.base)
-    dial = turn_dial(asked.minutes, asked.spent(), rates, rows, recipe, suite, ratios)
+    dial = turn_dial(asked.minutes, ahead.spent, rates, rows, recipe, suite, ratios)
     is_own = {"preset", "recipe"}.isdisjoint(asked.choice) and resolved.preset == _SHORT_PRESET
     if is_own and dial.max_steps > _MUCH * rows.num_steps:
         preset = _LONG_PRESET
         resolved = ahead.resolve(preset)
         run, rows = ahead.prepare(resolved)
-        dial = turn_dial(asked.minutes, asked.spent(), rates, rows, resolved.recipe, suite, ratios)
+        dial = turn_dial(asked.minutes, ahead.spent, rates, rows, resolved.recipe, suite, ratios)
     return ahead.plan(resolved, rates, dial, ratios, preset)
 
 
@@ -179,6 +180,11 @@ class _Ahead:
     def corpus(self) -> float:
         """Seconds of the corpus stages."""
         return measure_corpus(self.settings) if self.asked.corpus is None else self.asked.corpus
+
+    @property
+    def spent(self) -> float:
+        """Seconds of the minutes that are gone, or will be once the train set is made."""
+        return self.asked.spent() + (self.corpus if self.asked.corpus is None else 0.0)
 
     @cached_property
     def records(self) -> list["PlanRecord"]:
@@ -234,7 +240,7 @@ class _Ahead:
         *,
         is_new: bool = True,
     ) -> Forecast:
-        """Return the plan, and keep one with minutes that is new; `preset` is one that the minutes chose."""
+        """Return the plan, and keep that of a run if it is new; `preset` is one that the minutes chose."""
         if dial is not None:
             resolved = replace(resolved, recipe=resolved.recipe.model_copy(update=dial.fields()))
         run, rows = self.prepare(resolved)
@@ -242,6 +248,8 @@ class _Ahead:
         size = suite.take_share(2.0) if dial is None else dial.suite
         what = (resolved.recipe, run.base, self.device)
         stages = stages_of(self.corpus, rates, rows, what, (suite, size), ratios, is_measured=True)
+        if self.asked.corpus is not None:
+            stages = (stages[0]._replace(basis="done"), *stages[1:])
         kinds = run.preflight["kinds"].values()
         tokens = sum(kind["tokens"] + kind["tokens_too_long"] for kind in kinds)
         if dial is None:
@@ -256,7 +264,7 @@ class _Ahead:
             planned={stage.name: stage.seconds for stage in stages},
             ratios=dict(ratios),
         )
-        if is_new:
+        if is_new and self.asked.corpus is not None:
             add_plan(self.store.root, record)
         return Forecast(stages, suite, tokens, note=_find_too_few(self.settings, size), record=record)
 
