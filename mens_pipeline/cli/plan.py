@@ -70,7 +70,7 @@ class PlannedRun:
     def configs(self, training: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Return what the assets of the graph are told; `training` is what was asked for besides."""
         dial = self.record.dial
-        fields = {name: f"{value:g}" for name, value in dial.fields().items()}
+        fields = {name: str(value) for name, value in dial.fields().items()}
         preset = {} if self.record.preset is None else {"preset": self.record.preset}
         adapter = {**training, "overrides": {**training["overrides"], **fields}, **preset}
         return {"qlora_adapter": adapter, "eval_results": {"suite": dial.suite.model_dump()}}

@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.cli.plan import compare_lines
+from mens_pipeline.cli.plan import PlannedRun, compare_lines
+from mens_pipeline.inference.generation import EvaluationConfig
+from mens_pipeline.inference.probe import Rates
+from mens_pipeline.orchestration.estimate import Dial, Suite, SuiteSize
+from mens_pipeline.orchestration.headless import GraphOutcome
+from mens_pipeline.orchestration.planned import PlanRecord, read_plans
 from mens_pipeline_tests.cli.invoking import run_main
 
 
@@ -64,6 +69,28 @@ def test_minutes_are_of_one_recipe_that_trains(tmp_path: Path, places: dict[str,
     assert done.returncode == 2
     assert "--minutes plans the training of one recipe" in done.stderr
     assert not (tmp_path / "home").exists()
+
+
+def test_a_run_is_told_its_plan_and_keeps_what_it_took(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fields of the recipe as text, the preset that the minutes chose, the part of the suite; then all by stage."""
+    rates = Rates(train_token=1, train_start=1, generate_start=1, read_token=1, step=1, row=1)
+    size = Suite((100, 149), 86, 0.4, EvaluationConfig()).take_share(1.0)
+    dial = Dial(max_minutes=400.25, max_steps=1_234_567, num_train_epochs=6, suite=size)
+    planned = {"corpus": 10.0, "training": 60.0, "evaluation": 50.0, "gate": 4.0}
+    kept = {"key": "k", "machine": "m", "base_sha256": "b", "rates": rates, "dial": dial, "planned": planned}
+    run = PlannedRun(tmp_path, PlanRecord(**kept, preset="cpu_night", ratios={}), corpus=8.0)
+    configs = run.configs({"overrides": {"seed": "2"}, "force_train": False})
+    took = {"qlora_adapter": 66.0, "eval_results": 55.0, "benchmark_gate": 4.0}
+    outcome = GraphOutcome("id", True, False, (), {"qlora_adapter": {"reused": False}}, 133.0, took)  # noqa: FBT003
+    found = run.finish(outcome, as_json=False)
+
+    training = configs["qlora_adapter"]
+    fields = {"seed": "2", "max_minutes": "400.25", "max_steps": "1234567", "num_train_epochs": "6"}
+    assert training == {"overrides": fields, "preset": "cpu_night", "force_train": False}
+    assert SuiteSize(**configs["eval_results"]["suite"]) == size
+    assert found["actual_seconds"] == {"training": 66.0, "evaluation": 55.0, "gate": 4.0, "corpus": 8.0}
+    assert [record.actual for record in read_plans(tmp_path)] == [found["actual_seconds"]]
+    assert "training    1.0 min  1.1 min  +10 %" in capsys.readouterr().out
 
 
 def test_planned_stands_beside_actual() -> None:
