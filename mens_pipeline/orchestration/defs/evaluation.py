@@ -93,7 +93,9 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
     whole_suite, thresholds = eval_suite(heldout, train, benchmark, fits, asked.family_tasks), thresholds_of(settings)
     if size is not None:
         tasks, thresholds = take_first(whole_suite.tasks, thresholds, size.heldout_tasks, size.benchmark_tasks)
-        whole_suite = replace(whole_suite, tasks=tasks)
+        # Of the tasks that are left out, as many would have been too long as of all.
+        num_too_long = round(whole_suite.num_too_long * len(tasks) / len(whole_suite.tasks))
+        whole_suite = replace(whole_suite, tasks=tasks, num_too_long=num_too_long)
     demands = Demands(thresholds, is_benchmark_asked=settings.benchmark)
     # The base is shown the examples that it was shown before, whatever an adapter learnt besides.
     shown, shown_sha256 = train, manifest.train_sha256
