@@ -101,6 +101,9 @@ _SEED_CHARACTERS: Final = 480_000
 _CORPUS_CORES: Final = 2
 """More help little: some of the stages are one process."""
 
+_LIBRARIES_MB: Final = 1000
+"""Of the deep learning stack and the allocator, beside what is computed."""
+
 _GATE_SECONDS: Final = 4.0
 _MOST_EVALUATION: Final = 0.5
 """Share of the time of the dial that evaluation takes at most; training gets the rest, and what is left over."""
@@ -256,7 +259,7 @@ def stages_of(  # noqa: PLR0913, PLR0917 - all that a plan rests on
     asked = f"{tasks[0]} held-out and {tasks[1]} benchmark prompts{samples}, {size.infill_holes} holes"
     basis = "measured" if is_measured else "estimated"
     evaluation = ratios.get(EVALUATION, 1.0) * evaluation_seconds(rates, whole, size)
-    trained = training_memory(base, recipe, device)
+    trained, libraries = training_memory(base, recipe, device), _LIBRARIES_MB if device.kind == "cpu" else 0
     is_dense = fits_dense(device, base.num_parameters, "bfloat16")
     width = 0.75 if not is_dense else 4 if device.kind == "cpu" else 2
     return (
@@ -266,10 +269,10 @@ def stages_of(  # noqa: PLR0913, PLR0917 - all that a plan rests on
             f"{fit}, {tokens}",
             rows.seconds(rates, recipe.max_minutes),
             basis,
-            rates.memory_mb or trained[0],
+            rates.memory_mb or trained[0] + libraries,
             trained[1],
         ),
-        Stage(EVALUATION, asked, evaluation, basis, 1000 + base.num_parameters * width / 2**20, 2),
+        Stage(EVALUATION, asked, evaluation, basis, _LIBRARIES_MB + base.num_parameters * width / 2**20, 2),
         Stage(GATE, "verdict, report, promotion", _GATE_SECONDS, "estimated", 500, 1),
     )
 
