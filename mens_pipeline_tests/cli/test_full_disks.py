@@ -1,7 +1,6 @@
 """Disks that are full or can only be read: a line, exit code 1, and what was there is as it was."""
 
 import errno
-import json
 import shutil
 import sqlite3
 import subprocess
@@ -12,16 +11,14 @@ from typing import Final
 
 import pytest
 
-from mens_pipeline.evaluation.results import RESULTS
-from mens_pipeline.evaluation.run_folder import remember
 from mens_pipeline.jobs.environment import own_environment
-from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS
+from mens_pipeline.models.adapter import ADAPTER, WEIGHTS
 from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.store import ArtifactStore, digest_of
 from mens_pipeline_tests.cli.invoking import run_main
 from mens_pipeline_tests.corpus.full_disk import full_after
-from mens_pipeline_tests.evaluation.runs import evaluated, promoted, trained, training_manifest
+from mens_pipeline_tests.evaluation.runs import evaluated_run, promoted, trained
 
 _KILOBYTE = 1024
 _LARGE = 600
@@ -37,25 +34,6 @@ def _environment(folder: Path) -> dict[str, str]:
         "VOX_EVAL_MIN_PARSE_RATE": "0.7",
         "VOX_EVAL_MIN_COVERAGE": "0.05",
     }
-
-
-def _lay(folder: Path, name: str, weights: str) -> Path:
-    """A run that was evaluated, beside its rows."""
-    run, store = trained(folder / name, weights), ArtifactStore(folder / "store")
-    rows = {key: folder / f"{key}.jsonl" for key in ("train", "heldout")}
-    rows["train"].write_text("rows\n")
-    rows["heldout"].write_text("held-out pairs\n")
-    manifest = {
-        **training_manifest(),
-        "train_file": str(rows["train"]),
-        "train_sha256": digest_of(rows["train"]),
-        "heldout_sha256": digest_of(rows["heldout"]),
-    }
-    (run / MANIFEST).write_text(json.dumps(manifest))
-    evaluation = evaluated(run, store)
-    shutil.copy(evaluation.path / RESULTS, run / RESULTS)
-    remember(run, evaluation)
-    return run
 
 
 def _state(store: ArtifactStore) -> dict[str, str]:
@@ -76,7 +54,7 @@ def test_a_promotion_onto_a_full_disk_keeps_the_champion(tmp_path: Path) -> None
     """The weights do not fit: nothing of the promotion is left, and after room was made it goes on."""
     store, variables = ArtifactStore(tmp_path / "store"), _environment(tmp_path)
     promoted(trained(tmp_path / "first", "old"), store)
-    run = _lay(tmp_path, "run", "w" * _LARGE * _KILOBYTE)
+    run = evaluated_run(tmp_path, "run", "w" * _LARGE * _KILOBYTE)
     assert run_main("gate", "--run-dir", run, folder=tmp_path, variables=variables).returncode == 0
     champion, before = champion_key(store), _state(store)
     with full_after(_LARGE * _KILOBYTE // 2):
@@ -91,7 +69,7 @@ def test_a_promotion_onto_a_full_disk_keeps_the_champion(tmp_path: Path) -> None
 
 def test_a_verdict_that_finds_no_room_is_a_line(tmp_path: Path) -> None:
     """The page does not fit; the ledger and the evaluation stay."""
-    run, store = _lay(tmp_path, "run", "weights"), ArtifactStore(tmp_path / "store")
+    run, store = evaluated_run(tmp_path, "run", "weights"), ArtifactStore(tmp_path / "store")
     before = _state(store)
     with full_after(5 * _KILOBYTE):
         line = _refused(run_main("gate", "--run-dir", run, folder=tmp_path, variables=_environment(tmp_path)))
@@ -181,7 +159,7 @@ def test_a_store_that_can_only_be_read_is_a_line(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path / "store")
     for name in ("one", "two"):
         promoted(trained(tmp_path / name, name), store)
-    run = _lay(tmp_path, "run", "weights")
+    run = evaluated_run(tmp_path, "run", "weights")
     before = _state(store)
     for words in ("promote --rollback", "store prune --apply", f"gate --run-dir {run}"):
         command = f"{_mount(store.root)} && exec {sys.executable} -m mens_pipeline.cli {words}"

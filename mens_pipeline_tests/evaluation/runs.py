@@ -2,13 +2,15 @@
 
 import hashlib
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mens_pipeline.evaluation.eval_results import write_documents
 from mens_pipeline.evaluation.evaluate import evaluate_completions
-from mens_pipeline.evaluation.results import KIND, Progress, Subject
+from mens_pipeline.evaluation.results import KIND, RESULTS, Progress, Subject
+from mens_pipeline.evaluation.run_folder import remember
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.inference.generation import Completion, Decoding, Syntax
 from mens_pipeline.jobs.progress import FILE
@@ -23,7 +25,7 @@ from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.promotion.receipt import Override
 from mens_pipeline.storage.signing import add_signature
-from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.small_folder import described_base
 
@@ -183,6 +185,31 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
     inputs = {"adapter": sha256, "good": num_good, "champion": baseline.key if baseline is not None else None}
     inputs |= {"decoding": decoding.model_dump(), "store": counted.store_id}
     return store.build(KIND, *add_signature(store, KIND, inputs, write))[0]
+
+
+def evaluated_run(folder: Path, name: str, weights: str) -> Path:
+    """A run that was evaluated, beside its rows, as commands find it.
+
+    Args:
+        folder: Where the run, its rows and the `store` are.
+        name: Of the run.
+        weights: What the adapter is.
+    """
+    run, store = trained(folder / name, weights), ArtifactStore(folder / "store")
+    rows = {key: folder / f"{key}.jsonl" for key in ("train", "heldout")}
+    rows["train"].write_text("rows\n")
+    rows["heldout"].write_text("held-out pairs\n")
+    manifest = {
+        **training_manifest(),
+        "train_file": str(rows["train"]),
+        "train_sha256": digest_of(rows["train"]),
+        "heldout_sha256": digest_of(rows["heldout"]),
+    }
+    (run / MANIFEST).write_text(json.dumps(manifest))
+    evaluation = evaluated(run, store)
+    shutil.copy(evaluation.path / RESULTS, run / RESULTS)
+    remember(run, evaluation)
+    return run
 
 
 def tried_by(adapter_sha256: str, decoding: Decoding = DECODING) -> Try:

@@ -61,7 +61,7 @@ def graph(budget: Budget, folder: Path) -> list[Figure]:
         budget: How many kills, how long.
         folder: Where, empty.
     """
-    workspace, config = _small_workspace(folder / "workspace"), _small_config(folder / "config")
+    workspace, config = small_workspace(folder / "workspace"), small_config(folder / "config")
 
     def command(place: Path) -> Command:
         (place / "dagster").mkdir(exist_ok=True)
@@ -79,16 +79,24 @@ def graph(budget: Budget, folder: Path) -> list[Figure]:
     return [_killed("kill -9 of `mens run --no-train`", budget, folder, command, outcome)]
 
 
-def _small_workspace(folder: Path) -> Path:
-    """Copy a part of the seed data."""
+def small_workspace(folder: Path) -> Path:
+    """Copy a part of the seed data.
+
+    Args:
+        folder: Where it goes.
+    """
     seed = PROJECT_ROOT / "data"
     shutil.copytree(seed / "docs", folder / "docs")
     shutil.copytree(seed / "golden" / "core", folder / "golden" / "core")
     return folder
 
 
-def _small_config(folder: Path) -> Path:
-    """Copy the configuration, with fewer synthetic pairs."""
+def small_config(folder: Path) -> Path:
+    """Copy the configuration, with fewer synthetic pairs.
+
+    Args:
+        folder: Where it goes.
+    """
     shutil.copytree(PROJECT_ROOT / "config", folder)
     path = folder / "pipeline.yaml"
     path.write_text(_LIMIT.sub(r"\g<1>200", path.read_text(encoding="utf-8"), count=1), encoding="utf-8")

@@ -1,0 +1,344 @@
+"""A month without a watcher: thirty nights on a machine to which everything happens, a row for each, and one chart.
+
+`make month` writes docs/reliability.md and its chart. Store and home of Dagster lie on a small file system in memory
+where `unshare` of Linux and root can mount one. Between two nights their files grow a day older, so that retention sees
+a month; a clock jumps where libfaketime is installed.
+"""
+
+import os
+import re
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Final
+
+import dagster as dg
+
+from mens_pipeline.jobs.environment import own_environment
+from mens_pipeline.promotion.history import champion_key
+from mens_pipeline.settings import PROJECT_ROOT, load_settings
+from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.bench.machine import machine_name
+from mens_pipeline_tests.soak import month_nights
+from mens_pipeline_tests.soak.full_disks import can_mount
+from mens_pipeline_tests.soak.month_nights import NIGHTS, Machine, Night
+from mens_pipeline_tests.storage.release_fixtures import FOLDER as RELEASES
+from mens_pipeline_tests.training.runs import FAST
+from mens_pipeline_tests.training.tiny_base import write_tiny_base
+
+HEADING: Final = "## A month"
+_PAGE: Final = PROJECT_ROOT / "docs" / "reliability.md"
+_CHART: Final = PROJECT_ROOT / "docs" / "images" / "month.svg"
+_DAY: Final = 86_400
+_WEEK: Final = 7
+_LIMIT_SECONDS: Final = 1800.0
+_NO_GROWTH: Final = 200_000
+_GROWING: Final = ("promoted_adapter/history.jsonl", "eval_results/ledger.jsonl")
+"""Files of the store that only grow, whatever happens."""
+_RUN: Final = ("-m", "mens_pipeline.cli", "run", "--preset", "tiny")
+_MAINTAIN: Final = "--maintain"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What came of a night.
+
+    Attributes:
+        line: What the command said of it, in one line.
+        seconds: Of the clock, and of a processor, of the run alone.
+        megabytes: Of the store, of the home of Dagster (databases and logs), and of the memory of its largest process.
+        wrong: What should not have been.
+    """
+
+    night: Night
+    outcome: str
+    line: str
+    seconds: tuple[float, float]
+    megabytes: tuple[float, float, float]
+    wrong: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Its cells in Markdown."""
+        line = re.sub(r"\S*/mens-month-[^/]*/", "", " ".join(self.line.replace("|", "/").split()))
+        figures = " | ".join(f"{value:.0f}" for value in (*self.seconds, *self.megabytes))
+        return f"{self.night.what} | {self.outcome} | {line} | {figures}"
+
+
+def pass_nights(folder: Path, nights: Sequence[Night], *, is_mounted: bool) -> list[Row]:
+    """Let a machine pass nights, and maintain it after every seventh as its schedule does.
+
+    Args:
+        folder: Of the machine, with a folder `disk`.
+        nights: In order.
+        is_mounted: Whether `disk` is a file system of its own, of `DISK_BYTES`.
+    """
+    machine, rows = Machine(folder, is_mounted), list[Row]()
+    month_nights.lay_config(machine)
+    month_nights.lay_workspace(machine)
+    month_nights.lay_older_build(machine)
+    write_tiny_base(folder / "base", positions=1024)
+    with tarfile.open(RELEASES / "0.1.0.tar.xz") as packed:
+        packed.extractall(machine.disk, [name for name in packed.getnames() if name.startswith("home")], filter="data")
+    for number, night in enumerate(nights, start=1):
+        night.change(machine)
+        rows.append(_pass(machine, night, is_maintained=number % _WEEK == 0))
+        print(f"{number} | {rows[-1]}", *(f"\n  UNEXPECTED: {line}" for line in rows[-1].wrong), flush=True)
+        _grow_older(machine.disk)
+    return rows
+
+
+def _pass(machine: Machine, night: Night, *, is_maintained: bool) -> Row:
+    store = ArtifactStore(machine.disk / "store")
+    before, grown, begun = champion_key(store), _read_growing(store), time.monotonic()
+    code, said, usage = _run(machine, night, _RUN)
+    seconds = time.monotonic() - begun
+    is_other = champion_key(store) != before
+    outcome, line = _read(said, code, is_other=is_other)
+    wrong = [] if outcome == night.outcome else [f"{outcome} with {code}, expected {night.outcome}"]
+    wrong += ["a traceback"] if "Traceback" in said else []
+    wrong += [] if line else ["no line says why"]
+    wrong += ["another champion"] if is_other and outcome != "promoted" else []
+    wrong += [
+        f"{name}: lines are lost" for name, text in _read_growing(store).items() if not text.startswith(grown[name])
+    ]
+    if machine.is_mounted and night.is_warned is not (" are free. Make room: " in said) and outcome != "failed":
+        wrong.append("no warning of a disk that is nearly full" if night.is_warned else "a warning of a disk with room")
+    if is_maintained:
+        code, more, _ = _run(machine, night, ("-m", "mens_pipeline_tests.soak.month", _MAINTAIN))
+        wrong += [f"the maintenance ends with {code}: {more[-300:]}"] if code else []
+    if wrong:
+        print(said[-4000:])
+    memory = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    sizes = (_size(store.root), _size(machine.disk / "home"), memory)
+    times = (seconds, usage.ru_utime + usage.ru_stime)
+    return Row(night, outcome, line, times, tuple(size / 1e6 for size in sizes), tuple(wrong))  # type: ignore[arg-type]
+
+
+def _run(machine: Machine, night: Night, arguments: Sequence[str]) -> tuple[int, str, resource.struct_rusage]:
+    """Run Python on the machine to its end, or to that which the night has for it; exit code, output, what it used."""
+    log, clock = machine.folder / "log", machine.folder / "clock"
+    clock.write_text("+0")
+    is_bounded = night.is_full and not machine.is_mounted
+    with log.open("wb") as said:
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            env=_variables(machine, clock if night.jump else None),
+            cwd="/",
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+            preexec_fn=_bound_files if is_bounded else None,  # noqa: PLW1509 - no thread runs here
+        )
+    if night.is_killed and _wait_for(process, log, "start: qlora_adapter"):
+        time.sleep(2)
+        process.send_signal(signal.SIGKILL)
+    if night.jump and _wait_for(process, log, "start: heldout_split"):
+        clock.write_text(night.jump)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, log.read_text(encoding="utf-8", errors="replace"), usage
+
+
+def _bound_files() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_NO_GROWTH, _NO_GROWTH))
+
+
+def _wait_for(process: "subprocess.Popen[bytes]", log: Path, words: str) -> bool:
+    """Wait until a process says words; False where it ends before."""
+    deadline = time.monotonic() + _LIMIT_SECONDS
+    while words not in log.read_text(encoding="utf-8", errors="replace"):
+        if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) or time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def _variables(machine: Machine, clock: Path | None) -> dict[str, str]:
+    recipe = {**FAST, "model_name_or_path": machine.folder / "base", "max_steps": 2, "max_length": 512}
+    telemetry = {"MENS_TELEMETRY_URL": f"sqlite:///{machine.telemetry}"} if machine.telemetry.exists() else {}
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
+    jumping = {
+        "LD_PRELOAD": str(library),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+    return {
+        **own_environment(),
+        **{f"MENS_TRAIN_{name.upper()}": str(value) for name, value in recipe.items()},
+        **telemetry,
+        **(jumping if clock is not None and library is not None else {}),
+        "PYTHONPATH": str(machine.older if machine.older.exists() else PROJECT_ROOT),
+        "MENS_ENV": "prod",
+        "DAGSTER_HOME": str(machine.disk / "home"),
+        "MENS_STORE_ROOT": str(machine.disk / "store"),
+        "MENS_CACHE_ROOT": str(machine.folder / "cache"),
+        "MENS_CONFIG_ROOT": str(machine.config),
+        "MENS_SOURCE_ROOT": str(machine.workspace),
+        "MENS_NUM_WORKERS": "1",
+        "OMP_NUM_THREADS": "1",
+        "VOX_BACKEND": "cpu",
+        "VOX_BENCHMARK": "0",
+    }
+
+
+def _read(said: str, code: int, *, is_other: bool) -> tuple[str, str]:
+    """Return how a run ended, and the line that says why; `is_other` says whether another adapter is in use since."""
+    if code == 0:
+        reused = re.search(r"^reused +(.*)$", said, re.MULTILINE)
+        return ("promoted" if is_other else "unchanged"), f"{reused[1]} reused" if reused else "all made"
+    if code == -signal.SIGKILL:
+        return "killed", "killed"
+    if verdict := re.search(r"^verdict +(refused|undecided).*\n +(.*)$", said, re.MULTILINE):
+        return verdict[1], verdict[2]
+    reasons = re.findall(r"^(?:mens: |.* run \S+ of \w+ failed: )(.*)$", said, re.MULTILINE)
+    return "failed", reasons[-1] if reasons else ""
+
+
+def _read_growing(store: ArtifactStore) -> dict[str, str]:
+    paths = {name: store.root / name for name in _GROWING}
+    return {name: path.read_text(encoding="utf-8") if path.exists() else "" for name, path in paths.items()}
+
+
+def _size(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())
+
+
+def _grow_older(disk: Path) -> None:
+    """Let a day pass for what retention goes by: files of the store, and runs of Dagster."""
+    for path in (disk / "store").rglob("*"):
+        if path.is_file():
+            status = path.stat()
+            os.utime(path, (status.st_atime - _DAY, status.st_mtime - _DAY))
+    with closing(sqlite3.connect(disk / "home" / "history" / "runs.db")) as database, database:
+        database.execute("UPDATE runs SET create_timestamp = datetime(create_timestamp, '-1 day')")
+
+
+def _maintain() -> None:
+    """Do what the weekly schedule of a machine does, which must be on from the start in production."""
+    from mens_pipeline.definitions import defs  # noqa: PLC0415 - of the machine that this process is
+    from mens_pipeline.orchestration.instance import open_instance  # noqa: PLC0415 - likewise
+
+    definitions = defs()
+    schedule = definitions.resolve_schedule_def("weekly_maintenance")
+    if schedule.default_status is not dg.DefaultScheduleStatus.RUNNING:
+        sys.exit("weekly_maintenance is off")
+    with open_instance(load_settings().dagster_home, is_headless=True) as instance:
+        (request,) = schedule.evaluate_tick(dg.build_schedule_context(instance)).run_requests or ()
+        job = definitions.resolve_job_def("maintenance")
+        job.execute_in_process(instance=instance, run_config=request.run_config)
+
+
+_COLUMNS: Final = "night | what was done before it | outcome | why | s | CPU s | store MB | Dagster MB | memory MB"
+_COLOURS: Final = {
+    "promoted": "#2e8b57",
+    "unchanged": "#9db4c0",
+    "refused": "#d9a400",
+    "undecided": "#d9a400",
+    "failed": "#b3261e",
+    "killed": "#222222",
+}
+_LEFT: Final = 60
+_STEP: Final = 20
+_PANEL: Final = 80
+
+
+def show(rows: Sequence[Row]) -> str:
+    """Say which nights ended as nobody expected, or that none did, and show all of them as a table in Markdown.
+
+    Args:
+        rows: In order.
+    """
+    numbered = list(enumerate(rows, start=1))
+    wrong = [f"- Night {number}: {line}." for number, row in numbered for line in row.wrong]
+    verdict = f"All {len(rows)} nights ended as expected." if not wrong else "Unexpected:\n\n" + "\n".join(wrong)
+    lines = [f"| {_COLUMNS} |", "|---" * len(_COLUMNS.split("|")) + "|", *(f"| {n} | {row} |" for n, row in numbered)]
+    return f"{verdict}\n\n" + "\n".join(lines)
+
+
+def draw(rows: Sequence[Row]) -> str:
+    """Draw how nights ended, and what they came to hold, as SVG.
+
+    Args:
+        rows: In order.
+    """
+    parts = []
+    for place, name in enumerate(dict.fromkeys(row.outcome for row in rows)):
+        x = _LEFT + 95 * place
+        parts.append(f'<rect x="{x}" y="6" width="11" height="11" fill="{_COLOURS[name]}"/>')
+        parts.append(f'<text x="{x + 16}" y="16">{name}</text>')
+    for number, row in enumerate(rows, start=1):
+        x = _LEFT + _STEP * (number - 1)
+        parts.append(f'<rect x="{x}" y="26" width="16" height="16" fill="{_COLOURS[row.outcome]}">')
+        parts.append(f'<title>{escape(row.night.what)}</title></rect><text x="{x + 2}" y="56">{number}</text>')
+    for place, title in enumerate(
+        ("store, MB", "databases and logs of Dagster, MB", "memory of the largest process, MB")
+    ):
+        values, bottom = [row.megabytes[place] for row in rows], 160 + place * (_PANEL + 30)
+        up = (_PANEL - 12) / max(values)
+        points = " ".join(f"{_LEFT + _STEP * n + 8},{bottom - value * up:.1f}" for n, value in enumerate(values))
+        parts.append(f'<text x="{_LEFT}" y="{bottom - _PANEL}" font-weight="bold">{title}</text>')
+        parts.append(
+            f'<text x="10" y="{bottom - _PANEL + 16}">{max(values):.0f}</text><text x="10" y="{bottom}">0</text>'
+        )
+        parts.append(f'<path d="M{_LEFT} {bottom}h{_STEP * len(rows)}" stroke="#bbb"/>')
+        parts.append(f'<polyline points="{points}" fill="none" stroke="#4f5bd5" stroke-width="2"/>')
+    size = f"0 0 {_LEFT + _STEP * len(rows) + 20} 395"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{size}" role="img" font-family="sans-serif" font-size="11">'
+        f'<rect width="100%" height="100%" fill="#fff"/>{"".join(parts)}</svg>\n'
+    )
+
+
+def write(page: Path, picture: Path, rows: Sequence[Row], about: str) -> None:
+    """Write the month of a page and its chart again; what stands around it stays.
+
+    Args:
+        page: It.
+        picture: The chart.
+        rows: In order.
+        about: When, where and how long it was.
+    """
+    head, heading, rest = page.read_text(encoding="utf-8").partition(f"{HEADING}\n")
+    _, next_heading, after = rest.partition("\n## ")
+    if not heading or not next_heading:
+        sys.exit(f"{page}: no heading `{HEADING}`, or none after it. Restore the page.")
+    picture.write_text(draw(rows), encoding="utf-8")
+    shown = f"![How nights ended, and what the machine came to hold](images/{picture.name})"
+    page.write_text(f"{head}{heading}\n{shown}\n\n{about} {show(rows)}\n{next_heading}{after}", encoding="utf-8")
+
+
+def main() -> int:
+    """Pass a month in a folder, which is made where none is named; return 1 if a night ended as nobody expected."""
+    if sys.argv[1:] == [_MAINTAIN]:
+        _maintain()
+        return 0
+    if len(sys.argv) == 1:
+        with tempfile.TemporaryDirectory(prefix="mens-month-") as name:
+            command, disk = [sys.executable, "-m", "mens_pipeline_tests.soak.month", name], Path(name) / "disk"
+            disk.mkdir()
+            mount = f'mount -t tmpfs -o size={month_nights.DISK_BYTES} none {disk} && exec "$@"'
+            isolated = ["unshare", "-m", "sh", "-c", mount, "sh"] if can_mount(Path(name) / "trial") else []
+            return subprocess.run([*isolated, *command], check=False).returncode
+    folder, begun = Path(sys.argv[1]), time.monotonic()
+    rows = pass_nights(folder, NIGHTS, is_mounted=os.path.ismount(folder / "disk"))
+    when, minutes = time.strftime("%Y-%m-%d", time.gmtime()), (time.monotonic() - begun) / 60
+    processor = sum(row.seconds[1] for row in rows) / 60
+    machine = f"{os.cpu_count()} CPUs, {machine_name()}"
+    write(_PAGE, _CHART, rows, f"`make month`, {when}, {minutes:.0f} minutes, {processor:.0f} of a CPU, on {machine}.")
+    print(show(rows))
+    return int(any(row.wrong for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
