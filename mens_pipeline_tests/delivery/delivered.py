@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.store import ArtifactStore, digest_of
 from mens_pipeline.training.qlora_adapter import finish_run
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote, scored
@@ -33,14 +34,15 @@ def trained_run(folder: Path) -> Path:
     return folder / "run"
 
 
-def promoted_run(trained: Path, folder: Path) -> tuple[Path, ArtifactStore]:
+def promoted_run(trained: Path, folder: Path, remote: Remote | None = None) -> tuple[Path, ArtifactStore]:
     """A copy of a run, with a verdict that passed, and a store in which it is the champion.
 
     Args:
         trained: The run.
         folder: Where both go.
+        remote: What the store is a cache of.
     """
-    run, store = folder / "run", ArtifactStore(folder / "store")
+    run, store = folder / "run", ArtifactStore(folder / "store", remote)
     shutil.copytree(trained, run)
     heldout = digest_of(trained.parent / HELDOUT)
     gate = scored(run, store, evaluated(run, store, heldout_sha256=heldout))

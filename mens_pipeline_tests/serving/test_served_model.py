@@ -14,15 +14,17 @@ from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, Adapter, adapter_digest
 from mens_pipeline.models.adapter import KIND as TRAINED
 from mens_pipeline.models.chat import CHATML, TEMPLATE
-from mens_pipeline.promotion.history import HistoryEvent, lock_champion, record
+from mens_pipeline.promotion.history import KIND, HistoryEvent, champion_key, lock_champion, record
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import write_receipt
 from mens_pipeline.serving.queue import Limits
 from mens_pipeline.serving.served_model import adapter_model, candidate_model, champion_model, merged_model
 from mens_pipeline.serving.server import load
+from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.signing import Signing
-from mens_pipeline.storage.store import Artifact, ArtifactStore
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
+from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.evaluation.scored import SUBJECT
 from mens_pipeline_tests.promotion.verdicts import receipt_of, said
 from mens_pipeline_tests.serving.running import CPU, running
@@ -320,3 +322,20 @@ def test_a_candidate_is_what_was_judged(run: Path, tmp_path: Path) -> None:
     shutil.rmtree(store.root / TRAINED)
     with pytest.raises(RefusedError, match="no adapter was judged"):
         candidate_model(store, CPU)
+
+
+def test_an_empty_machine_serves_the_champion_of_a_bucket(trained: Path, tmp_path: Path, store_url: str) -> None:
+    """The machine that promoted it is gone with its store; what is served is what was promoted, byte for byte."""
+    _, first = promoted_run(trained, tmp_path / "first", Remote(store_url))
+    champion = champion_key(first)
+    shutil.rmtree(tmp_path / "first")
+    store = ArtifactStore(tmp_path / "empty", Remote(store_url))
+    served = champion_model(store, CPU)
+    with running(served, Limits(1, 20_000, 20.0, 64)) as server:
+        answer = server.openai().chat.completions.create(
+            model="mens", messages=[{"role": "user", "content": "Write a function."}], max_tokens=8
+        )
+
+    assert answer.choices[0].finish_reason == "length"
+    assert served.evaluated.adapter_path == store.root / KIND / str(champion) / ADAPTER
+    assert digest_of(served.evaluated.adapter_path / WEIGHTS) == digest_of(trained / ADAPTER / WEIGHTS)

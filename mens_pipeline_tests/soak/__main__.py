@@ -21,8 +21,10 @@ PARTS: Final[dict[str, tuple[Callable[[Budget, Path], list[Figure]], float, int]
     "files": (fuzz.files, 0.1, 100_000),
     "clients": (clients.clients, 1 / 6, sys.maxsize),
     "full-disks": (full_disks.full_disks, 0.1, 30),
-    "training": (kills.training, 0.22, 100),
-    "graph": (kills.graph, 0.17, 100),
+    "training": (kills.training, 0.16, 100),
+    "graph": (kills.graph, 0.13, 100),
+    "merging": (kills.merging, 0.06, 30),
+    "serving": (kills.serving, 0.04, 30),
     "terminations": (terminations.terminations, 0.05, 100),
 }
 """Part -> what runs it, its share of the time, and the tries that suffice."""

@@ -1,4 +1,4 @@
-"""kill -9 at random moments of a training and of the graph: what comes out in the end is the same."""
+"""kill -9 at random moments of training, graph, merge and server: what comes out in the end is the same."""
 
 import os
 import random
@@ -7,11 +7,16 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Thread
 from typing import Final
 
+import httpx2
+
+from mens_pipeline.delivery.merged_model import KIND as MERGED
 from mens_pipeline.models.adapter import ADAPTER
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run, trained_run
 from mens_pipeline_tests.soak.figures import Budget, Figure
 from mens_pipeline_tests.soak.processes import Command, digests, processes_about
 from mens_pipeline_tests.training.runs import FAST, pairs
@@ -19,6 +24,8 @@ from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 _MOST_IN_A_RUN: Final = 3
 _ROWS: Final = 64
+_OK: Final = 200
+_READY: Final = re.compile(r"ready: .* at (\S+)/v1")
 _ARTIFACTS: Final = 64
 """Characters of the name of an artifact's folder."""
 _A_MINUTE_AND_MORE: Final = 120
@@ -77,6 +84,73 @@ def graph(budget: Budget, folder: Path) -> list[Figure]:
         return {**found, **{path.name: "a draft" for path in store.glob("*/.draft-*")}}
 
     return [_killed("kill -9 of `mens run --no-train`", budget, folder, command, outcome)]
+
+
+def merging(budget: Budget, folder: Path) -> list[Figure]:
+    """Kill merges of a champion with its base.
+
+    Args:
+        budget: How many kills, how long.
+        folder: Where, empty.
+    """
+    run, store = promoted_run(trained_run(folder / "trained"), folder)
+    heldout = folder / "trained" / HELDOUT
+
+    def command(place: Path) -> Command:
+        if not (place / "store").exists():
+            shutil.copytree(store.root, place / "store")
+        _let_drafts_grow_old(place / "store")
+        where = {"MENS_STORE_ROOT": str(place / "store"), "MENS_CACHE_ROOT": str(place / "cache")}
+        return Command(["merge", "--run-dir", str(run), "--heldout", str(heldout), "--device", "cpu"], where)
+
+    def outcome(place: Path) -> Outcome:
+        found = digests(place / "store" / MERGED)
+        return {name: digest for name, digest in found.items() if name.endswith(".safetensors") or ".draft-" in name}
+
+    return [_killed("kill -9 of `mens merge`", budget, folder, command, outcome)]
+
+
+def serving(budget: Budget, folder: Path) -> list[Figure]:
+    """Kill servers of a champion while they start, and while they write a completion.
+
+    Args:
+        budget: How many kills, how long.
+        folder: Where, empty.
+    """
+    _, store = promoted_run(trained_run(folder / "trained"), folder)
+    where = {"MENS_STORE_ROOT": str(store.root), "MENS_CACHE_ROOT": str(folder / "cache")}
+    command = Command(["serve", "--port", "0", "--device", "cpu"], where)
+    dice, wrong, before, kills, seconds = random.Random(3), list[str](), digests(store.root), 0, 0.0
+    budget.begin()
+    while budget.goes_on():
+        number = budget.done
+        kills += seconds > 0 and command.killed_after(dice.uniform(0, seconds), with_children=dice.random() < 0.5)
+        begun, process = time.monotonic(), command.start()
+        assert process.stdout is not None
+        url = next((found[1] for line in process.stdout if (found := _READY.search(line))), "")
+        seconds = time.monotonic() - begun
+        answered = [_status(url)] if url else []
+        asking = Thread(target=_status, args=(url,))
+        asking.start()
+        time.sleep(dice.uniform(0, 1))
+        process.kill()
+        asking.join()
+        process.communicate()
+        kills += 1
+        wrong += [] if answered == [_OK] else [f"start {number}: a completion ends with {answered}"]
+        wrong += [f"start {number}: still running: {name}" for name in processes_about(folder)]
+        wrong += [] if digests(store.root) == before else [f"start {number}: the store has changed"]
+    value = f"{kills} kills, after each of which it starts again in {seconds:.0f} s and answers"
+    return [Figure("kill -9 of `mens serve`", value, tuple(wrong))]
+
+
+def _status(url: str) -> int:
+    """Ask a server for a completion; 0 where it is killed meanwhile."""
+    request = {"messages": [{"role": "user", "content": "Write a function f."}], "max_tokens": 200}
+    try:
+        return httpx2.post(f"{url}/v1/chat/completions", json=request, timeout=60).status_code
+    except httpx2.HTTPError:
+        return 0
 
 
 def small_workspace(folder: Path) -> Path:

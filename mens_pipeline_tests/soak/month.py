@@ -93,6 +93,7 @@ def pass_nights(folder: Path, nights: Sequence[Night], *, is_mounted: bool) -> l
         night.change(machine)
         rows.append(_pass(machine, night, is_maintained=number % _WEEK == 0))
         print(f"{number} | {rows[-1]}", *(f"\n  UNEXPECTED: {line}" for line in rows[-1].wrong), flush=True)
+        month_nights.make_room(machine)
         _grow_older(machine.disk)
     return rows
 

@@ -29,7 +29,7 @@ _BLOCK: Final = ("suite_size", "regression", "decline", "supervised_ratio", "tru
 """Gates that a model of random weights can pass; all others warn, so that what was trained is promoted."""
 
 _CHANGED: Final[dict[str, dict[str, Any]]] = {
-    "pipeline.yaml/synthesize": {"limit": 60},
+    "pipeline.yaml/synthesize": {"limit": 40},
     "pipeline.yaml/split": {"min_heldout_tasks": 4, "min_heldout_files": 3, "num_family_tasks": 1},
     "gates.yaml/policies/ci": {
         "warn_only": [str(gate) for gate in GateName if gate not in _BLOCK],
@@ -40,7 +40,7 @@ _CHANGED: Final[dict[str, dict[str, Any]]] = {
     },
     "evaluation.yaml": {
         "syntax": "free",
-        "max_new_tokens": 320,
+        "max_new_tokens": 200,
         "base_tasks": 1,
         **dict.fromkeys(("few_shot_tasks", "family_tasks", "infill_holes"), 0),
     },
@@ -170,13 +170,13 @@ def _rename(machine: Machine, before: str, after: str) -> None:
 def _fill(machine: Machine, left: int) -> None:
     """Add programs, and let somebody else's file take all of the disk but so many bytes."""
     _add(machine)
-    _make_room(machine)
     if machine.is_mounted:
         with (machine.disk / "of-somebody-else").open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(machine.disk).free - left)
 
 
-def _make_room(machine: Machine) -> None:
+def make_room(machine: Machine) -> None:
+    """Remove what somebody else has written."""
     (machine.disk / "of-somebody-else").unlink(missing_ok=True)
 
 
@@ -247,7 +247,7 @@ NIGHTS: Final = (
     Night("it is called as before", "unchanged", partial(_rename, before="answer", after="optimal_response")),
     Night("3 new programs; 5 % of the disk are free", "promoted", partial(_fill, left=_NEARLY_FULL), is_warned=True),
     Night("3 new programs; the disk is full", "failed", partial(_fill, left=_FULL), is_full=True),
-    Night("the disk has room", "promoted", _make_room),
+    Night("the disk has room", "promoted"),
     Night("`config/pipeline.yaml` is no YAML", "failed", _break_config),
     Night("configuration and programs as in the beginning", "promoted", _mend),
     Night("another build of the code gives way to this one", "unchanged", _upgrade),

@@ -23,8 +23,10 @@ from mens_pipeline_tests.soak.terminations import terminations
         (clients, Budget(5, 1)),
         (full_disks, Budget(3600, 2)),
         (terminations, Budget(3600, 5)),
+        (kills.merging, Budget(3600, 1)),
+        (kills.serving, Budget(3600, 2)),
     ],
-    ids=["front end", "files", "clients", "full disks", "terminations"],
+    ids=["front end", "files", "clients", "full disks", "terminations", "merging", "serving"],
 )
 @pytest.mark.filterwarnings("default")
 def test_a_part_finds_nothing(part: Callable[[Budget, Path], list[Figure]], budget: Budget, tmp_path: Path) -> None:
