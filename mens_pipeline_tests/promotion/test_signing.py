@@ -275,19 +275,28 @@ def test_without_a_key_nothing_is_signed(run: Path, store: ArtifactStore) -> Non
     assert len((store.root / PROMOTED / CHAMPION).read_text().split()) == 2
 
 
-def test_an_unsigned_verdict_is_judged_again(run: Path, store: ArtifactStore) -> None:
-    """A key that is set later asks for new verdicts, and the champion is promoted once more with a signature."""
-    plain = _with(store, None)
-    unsigned = verdict_of(run, plain)
-    before = promote(unsigned, run, plain, PRESENT, now=NOW).champion
+@pytest.mark.parametrize(
+    ("earlier", "reason"),
+    [(None, "it is not signed"), (_keys(_OTHER), "its signature is not of the key")],
+    ids=["none", "another"],
+)
+def test_what_counted_before_the_key_is_judged_again(
+    run: Path, store: ArtifactStore, earlier: Signing | None, reason: str
+) -> None:
+    """A key that is set, or changed, asks for new verdicts; the champion is promoted once more with its signature."""
+    before = verdict_of(run, _with(store, earlier))
+    champion = promote(before, run, _with(store, earlier), PRESENT, now=NOW).champion
     sign_history(store)
     sign_ledger(store)
-    with pytest.raises(RefusedError, match="The verdict does not count: it is not signed"):
-        promote(unsigned, run, store, PRESENT, now=NOW)
+    with pytest.raises(RefusedError, match=f"The verdict does not count: {reason}"):
+        promote(before, run, store, PRESENT, now=NOW)
+    with pytest.raises(RefusedError, match=f"{reason}.*Judge and promote it again with MENS_SIGNING_KEY"):
+        champion_model(store, CPU)
     again = promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1)
 
     assert again.changed
-    assert again.champion.key != before.key
+    assert again.champion.key != champion.key
+    assert _SIGNING.find_reason(again.champion) is None
     assert [event.action for event in history_of(store)] == ["promote", "promote"]
 
 
