@@ -1,5 +1,6 @@
 """Choices of a run and the tags that state them; resolved first, since a mistake must not show after hours."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -160,7 +161,7 @@ def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
         advice = "Leave native_train out. Run: mens train --backend qlora --data-dir DIR --output-dir DIR --preset auto"
         message = f"native_train is false, and there is no other trainer than the QLoRA one of this project. {advice}"
         raise dg.Failure(message, allow_retries=False)
-    if any(minutes <= 0 for minutes in config.more_minutes):
+    if not all(0 < minutes < math.inf for minutes in config.more_minutes):
         raise dg.Failure(f"more_minutes is {config.more_minutes}. Write minutes above 0.", allow_retries=False)
     partition = context.run.tags.get(PARTITION_NAME_TAG)
     if partition is not None and config.recipe not in {None, partition}:

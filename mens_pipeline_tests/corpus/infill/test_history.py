@@ -209,6 +209,8 @@ def test_a_folder_without_history_is_refused_in_a_line(repository: Repository, t
         read_history(tmp_path / "plain", "HEAD", 9)
     with pytest.raises(RefusedError, match=r"a shallow clone, .* Run `git fetch --unshallow`"):
         read_history(tmp_path / "shallow", "HEAD", 9)
+    with pytest.raises(SourceNotFoundError, match=r"\0: no commit of .* Name a commit, or a date such as"):
+        read_history(repository.root, "\0", 9)
     with pytest.raises(SourceNotFoundError, match=r"--all: no commit of .* Name a commit, or a date such as"):
         read_history(repository.root, "--all", 9)
 

@@ -1,5 +1,6 @@
 """The sources of the workspace as Dagster sees them."""
 
+import math
 from pathlib import Path
 
 import dagster as dg
@@ -148,6 +149,7 @@ def test_a_choice_that_is_none_begins_no_run(field: str, names: tuple[str, ...])
     [
         ({}, {"overrides": {"nope": "1"}}, "nope"),
         ({}, {"more_minutes": [-1.0]}, "Write minutes above 0"),
+        ({}, {"more_minutes": [math.nan]}, "Write minutes above 0"),
         ({}, {"native_train": False}, "Leave native_train out"),
         ({"VOX_EVAL_POLICY": "nope"}, {}, "policy nope: not in config/gates.yaml"),
         ({"MENS_TRAIN_LERNING_RATE": "1"}, {}, "did you mean learning_rate?"),
