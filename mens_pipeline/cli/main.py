@@ -151,6 +151,10 @@ def main() -> None:
             raise
         log_line(f"mens: {error.name}: not installed. {how_to_install(extra)}")
         sys.exit(MISUSE)
+    except PermissionError as error:  # a store of somebody else, or a stricter umask
+        place = error.filename or "a file"
+        log_line(f"mens: {place}: {error.strerror}. Let this user read and write it, or name one of its own.")
+        sys.exit(MISUSE)
     except Exception as error:
         problem = _disk_problem(error)
         if problem is None:

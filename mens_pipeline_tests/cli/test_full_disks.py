@@ -1,6 +1,7 @@
 """Disks that are full or can only be read: a line, exit code 1, and what was there is as it was."""
 
 import errno
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -21,6 +22,7 @@ from mens_pipeline_tests.corpus.full_disk import full_after
 from mens_pipeline_tests.evaluation.runs import evaluated_run, promoted, trained
 
 _KILOBYTE = 1024
+_NOBODY = 65534
 _LARGE = 600
 """Kilobytes of the weights: more than any document of a verdict, and than a page of it."""
 
@@ -134,6 +136,25 @@ def test_a_database_that_may_not_be_opened_asks_for_no_room(monkeypatch: pytest.
     assert _refused(done) == (
         f"mens: {tmp_path / 'home'}: unable to open database file. "
         "Let it be written, or set DAGSTER_HOME to a folder that you may write, and run again."
+    )
+
+
+def test_a_store_of_somebody_else_is_a_line(tmp_path: Path) -> None:
+    """Who may not read it is told which file."""
+    store, user = ArtifactStore(tmp_path / "store"), os.geteuid()
+    promoted(trained(tmp_path / "one", "one"), store)
+    store.root.chmod(0)
+    try:
+        os.seteuid(_NOBODY if user == 0 else user)  # root may read whatever it likes
+        done = run_main("promote", "--history", folder=Path("/"), variables=_environment(tmp_path))
+    finally:
+        os.seteuid(user)
+        store.root.chmod(0o700)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"mens: {store.root / 'promoted_adapter' / 'history.jsonl'}: Permission denied. "
+        "Let this user read and write it, or name one of its own.\n"
     )
 
 

@@ -2,12 +2,13 @@
 
 `make month` writes docs/reliability.md and its chart. Store and home of Dagster lie on a small file system in memory
 where `unshare` of Linux and root can mount one. Between two nights their files grow a day older, so that retention sees
-a month; a clock jumps where libfaketime is installed.
+a month; the clock jumps where there is a compiler of C, for `clock.c`.
 """
 
 import os
 import re
 import resource
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -32,6 +33,7 @@ from mens_pipeline_tests.bench.machine import machine_name
 from mens_pipeline_tests.soak import month_nights
 from mens_pipeline_tests.soak.full_disks import can_mount
 from mens_pipeline_tests.soak.month_nights import NIGHTS, Machine, Night
+from mens_pipeline_tests.soak.processes import processes_about
 from mens_pipeline_tests.storage.release_fixtures import FOLDER as RELEASES
 from mens_pipeline_tests.training.runs import FAST
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
@@ -87,6 +89,9 @@ def pass_nights(folder: Path, nights: Sequence[Night], *, is_mounted: bool) -> l
     month_nights.lay_workspace(machine)
     month_nights.lay_older_build(machine)
     write_tiny_base(folder / "base", positions=1024)
+    if compiler := shutil.which("cc"):
+        source = Path(__file__).with_name("clock.c")
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", str(folder / "clock.so"), str(source)], check=True)
     with tarfile.open(RELEASES / "0.1.0.tar.xz") as packed:
         packed.extractall(machine.disk, [name for name in packed.getnames() if name.startswith("home")], filter="data")
     for number, night in enumerate(nights, start=1):
@@ -108,6 +113,7 @@ def _pass(machine: Machine, night: Night, *, is_maintained: bool) -> Row:
     wrong = [] if outcome == night.outcome else [f"{outcome} with {code}, expected {night.outcome}"]
     wrong += ["a traceback"] if "Traceback" in said else []
     wrong += [] if line else ["no line says why"]
+    wrong += [f"still running: {name}" for name in processes_about(machine.folder)]
     wrong += ["another champion"] if is_other and outcome != "promoted" else []
     wrong += [
         f"{name}: lines are lost" for name, text in _read_growing(store).items() if not text.startswith(grown[name])
@@ -128,7 +134,7 @@ def _pass(machine: Machine, night: Night, *, is_maintained: bool) -> Row:
 def _run(machine: Machine, night: Night, arguments: Sequence[str]) -> tuple[int, str, resource.struct_rusage]:
     """Run Python on the machine to its end, or to that which the night has for it; exit code, output, what it used."""
     log, clock = machine.folder / "log", machine.folder / "clock"
-    clock.write_text("+0")
+    clock.write_bytes(bytes(8))
     is_bounded = night.is_full and not machine.is_mounted
     with log.open("wb") as said:
         process = subprocess.Popen(
@@ -144,7 +150,8 @@ def _run(machine: Machine, night: Night, arguments: Sequence[str]) -> tuple[int,
         time.sleep(2)
         process.send_signal(signal.SIGKILL)
     if night.jump and _wait_for(process, log, "start: heldout_split"):
-        clock.write_text(night.jump)
+        with clock.open("r+b") as file:
+            file.write((_DAY * night.jump).to_bytes(8, sys.byteorder, signed=True))
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return process.returncode, log.read_text(encoding="utf-8", errors="replace"), usage
@@ -167,18 +174,13 @@ def _wait_for(process: "subprocess.Popen[bytes]", log: Path, words: str) -> bool
 def _variables(machine: Machine, clock: Path | None) -> dict[str, str]:
     recipe = {**FAST, "model_name_or_path": machine.folder / "base", "max_steps": 2, "max_length": 512}
     telemetry = {"MENS_TELEMETRY_URL": f"sqlite:///{machine.telemetry}"} if machine.telemetry.exists() else {}
-    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
-    jumping = {
-        "LD_PRELOAD": str(library),
-        "FAKETIME_TIMESTAMP_FILE": str(clock),
-        "FAKETIME_NO_CACHE": "1",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    }
+    library = machine.folder / "clock.so"
+    jumping = {"LD_PRELOAD": str(library), "MONTH_CLOCK": str(clock)} if clock is not None and library.exists() else {}
     return {
         **own_environment(),
         **{f"MENS_TRAIN_{name.upper()}": str(value) for name, value in recipe.items()},
         **telemetry,
-        **(jumping if clock is not None and library is not None else {}),
+        **jumping,
         "PYTHONPATH": str(machine.older if machine.older.exists() else PROJECT_ROOT),
         "MENS_ENV": "prod",
         "DAGSTER_HOME": str(machine.disk / "home"),
@@ -202,7 +204,7 @@ def _read(said: str, code: int, *, is_other: bool) -> tuple[str, str]:
         return "killed", "killed"
     if verdict := re.search(r"^verdict +(refused|undecided).*\n +(.*)$", said, re.MULTILINE):
         return verdict[1], verdict[2]
-    reasons = re.findall(r"^(?:mens: |.* run \S+ of \w+ failed: )(.*)$", said, re.MULTILINE)
+    reasons = re.findall(r"^(?:mens: |Error: |.* run \S+ of \w+ failed: )(.*)$", said, re.MULTILINE)
     return "failed", reasons[-1] if reasons else ""
 
 

@@ -24,6 +24,7 @@ _HUGE: Final = 3_000_000
 _NEARLY_FULL: Final = int(0.05 * DISK_BYTES)
 _FULL: Final = 300_000
 _GOLDEN: Final = "workspace/golden"
+_BROKEN: Final = "fn broken(( {\n"
 _TABLE: Final = "AgentTelemetry"
 _BLOCK: Final = ("suite_size", "regression", "decline", "supervised_ratio", "truncation")
 """Gates that a model of random weights can pass; all others warn, so that what was trained is promoted."""
@@ -136,7 +137,12 @@ def _lose(machine: Machine, share: float) -> None:
 
 def _break(machine: Machine, share: float) -> None:
     for path in _some(machine, share):
-        path.write_text("fn broken(( {\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+        path.write_text(_BROKEN + path.read_text(encoding="utf-8"), encoding="utf-8")
+
+
+def _mend_programs(machine: Machine) -> None:
+    for path in _some(machine, 1.0):
+        path.write_text(path.read_text(encoding="utf-8").removeprefix(_BROKEN), encoding="utf-8")
 
 
 def _add_huge(machine: Machine) -> None:
@@ -203,7 +209,9 @@ def _add_strange(machine: Machine) -> None:
     (machine.golden / "nowhere.vox").symlink_to("/nowhere.vox")
     (machine.golden / "empty.vox").touch()
     os.mkfifo(machine.golden / "pipe.vox")
-    Path(os.fsdecode(os.fsencode(machine.golden) + b"/\xff\xfe.vox")).write_text("fn odd() to int { return 1 }\n")
+    _add(machine)
+    some = next(machine.golden.glob("added*.vox"))
+    some.rename(os.fsdecode(os.fsencode(machine.golden) + b"/\xff\xfe.vox"))
 
 
 def _change_nothing(_machine: Machine) -> None:
@@ -218,7 +226,7 @@ class Night:
         what: Is done to the machine before it.
         outcome: That is expected: promoted, unchanged, refused, failed or killed.
         change: Does it.
-        jump: How far the clock jumps in the middle, as libfaketime has it; empty for a clock that is right.
+        jump: Days by which the clock jumps while it runs.
         is_killed: Whether the run is killed while it trains.
         is_warned: Whether the run must warn of a disk that is nearly full.
         is_full: Whether the disk is.
@@ -227,7 +235,7 @@ class Night:
     what: str
     outcome: str
     change: Callable[[Machine], None] = _change_nothing
-    jump: str = ""
+    jump: int = 0
     is_killed: bool = False
     is_warned: bool = False
     is_full: bool = False
@@ -253,16 +261,20 @@ NIGHTS: Final = (
     Night("another build of the code gives way to this one", "unchanged", _upgrade),
     Night("3 new programs; kill -9 while it trains", "killed", _add, is_killed=True),
     Night("nothing", "promoted"),
-    Night("3 new programs; the clock goes back by 30 days while it runs", "promoted", _add, "-30d"),
-    Night("3 new programs; the clock goes ahead by 400 days while it runs", "promoted", _add, "+400d"),
+    Night("3 new programs; the clock goes back by 30 days while it runs", "promoted", _add, -30),
+    Night("3 new programs; the clock goes ahead by 400 days while it runs", "promoted", _add, 400),
     Night("nothing; the clock is right", "unchanged"),
     Night("the workspace is not mounted", "failed", partial(_move, before="workspace", after="gone")),
     Night("it is mounted", "unchanged", partial(_move, before="gone", after="workspace")),
     Night("3 new programs; all gates block, as shipped", "refused", _block_by_all),
     Night("gates as before", "promoted", lay_config),
     Night("more than half of the programs get syntax errors", "failed", partial(_break, share=0.6)),
-    Night("they are mended", "promoted", lay_workspace),
-    Night("links in a circle and to nowhere, a pipe, an empty file, a name that is no text", "promoted", _add_strange),
+    Night("they are mended", "unchanged", _mend_programs),
+    Night(
+        "links in a circle and to nowhere, a pipe, an empty file, a name that is no text, 3 new programs",
+        "promoted",
+        _add_strange,
+    ),
     Night(
         "a folder of programs is moved", "promoted", partial(_move, before=f"{_GOLDEN}/app", after=f"{_GOLDEN}/moved")
     ),
