@@ -1,5 +1,5 @@
-# One command each: `make demo`, `make test`, `make quick`, `make check`, `make run`, `make ui`, `make bench`, `make soak`, `make docs`. All of
-# them install first.
+# One command each: `make demo`, `make test`, `make quick`, `make check`, `make run`, `make ui`, `make bench`, `make soak`, `make month`,
+# `make docs`. All of them install first.
 
 PYTHON ?= python3
 VENV := .venv
@@ -28,7 +28,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export DAGSTER_HOME ?= $(CURDIR)/data/dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help install test quick check format demo run ui bench soak docs lock clean
+.PHONY: help install test quick check format demo run ui bench soak month docs lock clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
@@ -92,6 +92,9 @@ bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (a
 
 soak: install  ## Kill, fill disks, and send noise for MINUTES=60, and write docs/reliability.md.
 	OMP_NUM_THREADS=1 $(BIN)/python -m mens_pipeline_tests.soak --minutes $(MINUTES)
+
+month: install  ## Pass thirty nights of everything that goes wrong, and write docs/reliability.md and its chart.
+	$(BIN)/python -m mens_pipeline_tests.soak.month
 
 docs: install  ## Write the pages of docs/reference again, and build the site into build/site.
 	$(BIN)/python -m mens_pipeline_tests.reference

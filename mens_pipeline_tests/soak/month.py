@@ -42,7 +42,6 @@ HEADING: Final = "## A month"
 _PAGE: Final = PROJECT_ROOT / "docs" / "reliability.md"
 _CHART: Final = PROJECT_ROOT / "docs" / "images" / "month.svg"
 _DAY: Final = 86_400
-_WEEK: Final = 7
 _LIMIT_SECONDS: Final = 1800.0
 _NO_GROWTH: Final = 200_000
 _GROWING: Final = ("promoted_adapter/history.jsonl", "eval_results/ledger.jsonl")
@@ -76,13 +75,14 @@ class Row:
         return f"{self.night.what} | {self.outcome} | {line} | {figures}"
 
 
-def pass_nights(folder: Path, nights: Sequence[Night], *, is_mounted: bool) -> list[Row]:
-    """Let a machine pass nights, and maintain it after every seventh as its schedule does.
+def pass_nights(folder: Path, nights: Sequence[Night], *, is_mounted: bool, week: int = 7) -> list[Row]:
+    """Let a machine pass nights, and maintain it as its weekly schedule does.
 
     Args:
         folder: Of the machine, with a folder `disk`.
         nights: In order.
         is_mounted: Whether `disk` is a file system of its own, of `DISK_BYTES`.
+        week: Nights after which it is maintained.
     """
     machine, rows = Machine(folder, is_mounted), list[Row]()
     month_nights.lay_config(machine)
@@ -96,7 +96,7 @@ def pass_nights(folder: Path, nights: Sequence[Night], *, is_mounted: bool) -> l
         packed.extractall(machine.disk, [name for name in packed.getnames() if name.startswith("home")], filter="data")
     for number, night in enumerate(nights, start=1):
         night.change(machine)
-        rows.append(_pass(machine, night, is_maintained=number % _WEEK == 0))
+        rows.append(_pass(machine, night, is_maintained=number % week == 0))
         print(f"{number} | {rows[-1]}", *(f"\n  UNEXPECTED: {line}" for line in rows[-1].wrong), flush=True)
         month_nights.make_room(machine)
         _grow_older(machine.disk)

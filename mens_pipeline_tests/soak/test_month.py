@@ -1,0 +1,74 @@
+"""The month itself: a few of its nights, how it reads what a run said, and what it writes."""
+
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline_tests.soak import month
+from mens_pipeline_tests.soak.month import HEADING, Row, draw, pass_nights, show, write
+from mens_pipeline_tests.soak.month_nights import NIGHTS, Night
+
+_PAGE = f"# A page\n\nWords.\n\n{HEADING}\n\nof last year\n\n## Figures\n\nothers\n"
+
+
+def _row(outcome: str = "promoted", *wrong: str, line: str = "all made") -> Row:
+    return Row(Night("3 new programs", "promoted"), outcome, line, (30.2, 20.0), (5.0, 1.0, 600.0), wrong)
+
+
+@pytest.mark.slow
+def test_nights_end_as_expected(tmp_path: Path) -> None:
+    """A first one, one of a broken configuration, and one on a full disk, with a machine that is maintained."""
+    (tmp_path / "disk").mkdir()
+    nights = [NIGHTS[0], *(night for night in NIGHTS if night.is_full or "no YAML" in night.what)]
+    rows = pass_nights(tmp_path, nights, is_mounted=False, week=2)
+
+    assert [row.outcome for row in rows] == ["promoted", "failed", "failed"]
+    assert [row.wrong for row in rows] == [(), (), ()]
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "is_other", "expected"),
+    [
+        ("reused      9/9 stages\n", 0, False, ("unchanged", "9/9 stages reused")),
+        ("", 0, True, ("promoted", "all made")),
+        ("start: qlora_adapter\n", -9, False, ("killed", "killed")),
+        ("verdict     refused, policy ci\n            parse_rate: 0/9\n", 1, False, ("refused", "parse_rate: 0/9")),
+        ("verdict     undecided, not promoted\n            a\n", 1, False, ("undecided", "a")),
+        ("18:00:00  run 12-ab of whole_graph failed: x: why\n", 1, False, ("failed", "x: why")),
+        ("mens: /store: No space left on device.\n", 1, False, ("failed", "/store: No space left on device.")),
+        (
+            "Error: Invalid value: /nowhere: no such folder.\n",
+            2,
+            False,
+            ("failed", "Invalid value: /nowhere: no such folder."),
+        ),
+        ("Traceback\n", 1, False, ("failed", "")),
+    ],
+)
+def test_an_outcome_is_read(said: str, code: int, is_other: bool, expected: tuple[str, str]) -> None:  # noqa: FBT001
+    """With the line that says why; none for a traceback."""
+    assert month._read(said, code, is_other=is_other) == expected  # noqa: SLF001 - what is tested
+
+
+def test_what_nobody_expected_is_named() -> None:
+    """By its night, above the table."""
+    assert show([_row(), _row()]).startswith("All 2 nights ended as expected.\n\n| night |")
+    assert "Unexpected:\n\n- Night 2: no line says why.\n\n" in show([_row(), _row("failed", "no line says why")])
+    assert "| 1 | 3 new programs | promoted | a / b | 30 | 20 | 5 | 1 | 600 |" in show([_row(line="a | b")])
+
+
+def test_a_month_takes_the_place_of_an_older_one(tmp_path: Path) -> None:
+    """What people wrote above it, and what follows it, stays; the chart shows every night."""
+    page, picture = tmp_path / "page.md", tmp_path / "month.svg"
+    page.write_text(_PAGE)
+    rows = [_row(), _row("failed"), _row("killed")]
+    for _ in range(2):
+        write(page, picture, rows, "`make month`.")
+
+    assert page.read_text().startswith(f"# A page\n\nWords.\n\n{HEADING}\n\n![How nights ended")
+    assert page.read_text().endswith("| 600 |\n\n## Figures\n\nothers\n")
+    assert "last year" not in page.read_text()
+    assert picture.read_text() == draw(rows)
+    assert picture.read_text().count("<title>3 new programs</title>") == 3
+    with pytest.raises(SystemExit, match="no heading `## A month`"):
+        write(tmp_path / "month.svg", picture, rows, "")
