@@ -93,7 +93,7 @@ def pass_nights(folder: Path, nights: Sequence[Night], *, is_mounted: bool, week
         source = Path(__file__).with_name("clock.c")
         subprocess.run([compiler, "-shared", "-fPIC", "-o", str(folder / "clock.so"), str(source)], check=True)
     with tarfile.open(RELEASES / "0.1.0.tar.xz") as packed:
-        packed.extractall(machine.disk, [name for name in packed.getnames() if name.startswith("home")], filter="data")
+        packed.extractall(machine.disk, [member for member in packed if member.name.startswith("home")], filter="data")
     for number, night in enumerate(nights, start=1):
         night.change(machine)
         rows.append(_pass(machine, night, is_maintained=number % week == 0))
