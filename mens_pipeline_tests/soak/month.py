@@ -202,7 +202,7 @@ def _read(said: str, code: int, *, is_other: bool) -> tuple[str, str]:
         return ("promoted" if is_other else "unchanged"), f"{reused[1]} reused" if reused else "all made"
     if code == -signal.SIGKILL:
         return "killed", "killed"
-    if verdict := re.search(r"^verdict +(refused|undecided).*\n +(.*)$", said, re.MULTILINE):
+    if verdict := re.search(r"^verdict +(refused|undecided).*\n +(?:- )?(.*)$", said, re.MULTILINE):
         return verdict[1], verdict[2]
     reasons = re.findall(r"^(?:mens: |Error: |.* run \S+ of \w+ failed: )(.*)$", said, re.MULTILINE)
     return "failed", reasons[-1] if reasons else ""
