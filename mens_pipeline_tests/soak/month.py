@@ -88,7 +88,10 @@ def pass_nights(folder: Path, nights: Sequence[Night], *, is_mounted: bool, week
     month_nights.lay_config(machine)
     month_nights.lay_workspace(machine)
     month_nights.lay_older_build(machine)
-    write_tiny_base(folder / "base", positions=1024)
+    # In a process of its own: the memory of a child is never less than that of the process which starts it.
+    base = f"write_tiny_base(__import__('pathlib').Path({str(folder / 'base')!r}), positions=1024)"
+    command = [sys.executable, "-c", f"from {write_tiny_base.__module__} import write_tiny_base; {base}"]
+    subprocess.run(command, check=True, env={**own_environment(), "PYTHONPATH": str(PROJECT_ROOT)}, cwd="/")
     if compiler := shutil.which("cc"):
         source = Path(__file__).with_name("clock.c")
         subprocess.run([compiler, "-shared", "-fPIC", "-o", str(folder / "clock.so"), str(source)], check=True)
