@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.evaluation.eval_results import write_documents
 from mens_pipeline.evaluation.evaluate import evaluate_completions
 from mens_pipeline.evaluation.results import KIND, RESULTS, Progress, Subject
@@ -197,7 +198,8 @@ def evaluated_run(folder: Path, name: str, weights: str) -> Path:
     """
     run, store = trained(folder / name, weights), ArtifactStore(folder / "store")
     rows = {key: folder / f"{key}.jsonl" for key in ("train", "heldout")}
-    rows["train"].write_text("rows\n")
+    pair = TrainingPair(prompt="Write f.", response="fn f() {\n}\n", category="function")
+    rows["train"].write_text(pair.model_dump_json() + "\n")
     rows["heldout"].write_text("held-out pairs\n")
     manifest = {
         **training_manifest(),
