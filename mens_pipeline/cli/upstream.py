@@ -16,7 +16,6 @@ COMMANDS: Final[Mapping[str, str]] = {
     "status": "Write `mens store prune` for what is kept, `mens promote --history` for champions, or open `make ui`.",
     "watch-telemetry": "Read `telemetry.jsonl` in the folder of the run, or open `make ui`.",
     "probe": "Write `mens train --dry-run`: it looks at device, memory, data and base.",
-    "plan": "Write `mens train --dry-run`: it prints the plan and trains nothing.",
 }
 """Command of `vox mens` -> what does its work here."""
 

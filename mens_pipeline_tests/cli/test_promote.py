@@ -67,7 +67,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Run:
         tmp_path / "heldout.jsonl",
         ArtifactStore(tmp_path / "store"),
     )
-    run.train.write_text("rows\n")
+    run.train.write_text(json.dumps({"prompt": "Write f.", "response": "fn f() {\n}\n", "category": "function"}) + "\n")
     run.heldout.write_text("held-out pairs\n")
     manifest = {
         **training_manifest(),
