@@ -36,11 +36,10 @@ _LARGEST: Final = 131_072
 _NUM_HEAD_BYTES: Final = 4_096
 """Where an SPDX line of a file is looked for."""
 
-_LINE: Final = re.compile(
-    r"^[ \t]*(?://|#|<!--|\*|/\*)?[ \t]*SPDX-License-Identifier:[ \t]*([A-Za-z0-9(][A-Za-z0-9.+:() -]{0,199}?)"
-    r"[ \t]*(?:-->|\*/)?[ \t]*\r?$",
-    re.MULTILINE,
-)
+_TAG: Final = "SPDX-License-Identifier:"
+_OPENERS: Final = frozenset(("", "//", "#", "<!--", "*", "/*"))
+"""What may stand before the tag in its line."""
+_EXPRESSION: Final = re.compile(r"[A-Za-z0-9(][A-Za-z0-9.+:() -]{0,199}")
 _WORD: Final = re.compile(r"[A-Za-z0-9.+:-]+")
 _NOT_WORDS: Final = re.compile(r"[^a-z0-9.]+")
 _REDISTRIBUTION: Final = "redistribution and use in source and binary forms with or without modification are permitted"
@@ -174,10 +173,19 @@ def _read_licence(path: Path) -> str:
 
 def _find_stated(text: str) -> str | None:
     """Return what the SPDX lines of a text say, all of which hold; None without one."""
-    stated = list(dict.fromkeys(_normalise(line) for line in _LINE.findall(text)))
+    stated = list(dict.fromkeys(_normalise(line) for line in _find_lines(text)))
     if len(stated) < 2:  # noqa: PLR2004 - one line says it all
         return next(iter(stated), None)
     return UNKNOWN if UNKNOWN in stated else " AND ".join(f"({line})" if " OR " in line else line for line in stated)
+
+
+def _find_lines(text: str) -> Iterator[str]:
+    """Yield the licence of each line that states one, in a comment or alone."""
+    for line in text.split("\n"):
+        opener, tag, rest = line.partition(_TAG)
+        stated = rest.strip().removesuffix("-->").removesuffix("*/").rstrip()
+        if tag and opener.strip() in _OPENERS and _EXPRESSION.fullmatch(stated):
+            yield stated
 
 
 def _normalise(expression: str) -> str:
