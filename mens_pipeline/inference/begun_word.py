@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
 
 _REPLACEMENT: Final = "\ufffd"
-"""What a tokenizer gives for a character of which bytes are missing."""
+"""The decoded text of a token that holds a part of a character."""
 
 
 class Vocabulary:
@@ -45,7 +45,7 @@ def vocabulary_of(tokenizer: Any) -> Vocabulary:
 
 
 class BegunWord:
-    """What a completion is still to spell out of a word that stands before the cursor.
+    """The rest of the word before the cursor that a completion has not spelled yet.
 
     Attributes:
         text: The word, with the blank before it; the completion begins with it, and it is no part of the piece.
@@ -55,12 +55,13 @@ class BegunWord:
         self.text = text
         self._left = text
         self._vocabulary = vocabulary_of(tokenizer)
+        self._fitting = self._vocabulary.fitting(text)
 
     def narrow(self, scores: "torch.Tensor") -> "torch.Tensor":
         """Return the scores of the next token, of shape (tokens,), with none for tokens that do not fit."""
         if not self._left:
             return scores
-        fitting = [*self._vocabulary.fitting(self._left)]
+        fitting = [*self._fitting]
         narrowed = scores.new_full(scores.shape, float("-inf"))
         narrowed[fitting] = scores[fitting]
         return narrowed
@@ -68,5 +69,5 @@ class BegunWord:
     def take(self, token: int) -> None:
         """Go on behind a token that was written."""
         if self._left:
-            piece = self._vocabulary.fitting(self._left).get(token, "")
-            self._left = self._left[len(piece) :]
+            self._left = self._left[len(self._fitting.get(token, "")) :]
+            self._fitting = self._vocabulary.fitting(self._left) if self._left else {}

@@ -103,8 +103,9 @@ class InsertConstraint:
         if token in self._stop:
             whole = self._prefix + self._piece + self._suffix
             self._num_read += len(whole) // _WHOLE_SHARE
-            if analyze(whole, self._mode).ok or not self._is_typed:
-                return analyze(whole, self._mode).ok
+            is_program = analyze(whole, self._mode).ok
+            if is_program or not self._is_typed:
+                return is_program
             self._num_read += len(whole)
             return stands_at_cursor(self._prefix, self._piece, self._suffix, self._mode)
         text = self._decode([*self._tokens, token])

@@ -39,7 +39,7 @@ def _in_bucket(url: str) -> set[tuple[str, str]]:
     return {(found.kind, found.key) for found in Remote(url).list_artifacts() if found.is_whole}
 
 
-def _scored(store: Path) -> dict[str, str]:
+def _score_digests(store: Path) -> dict[str, str]:
     """Names and digests of the scored completions of the one evaluation in a store."""
     (manifest,) = store.glob("eval_results/*/manifest.json")
     outputs = json.loads(manifest.read_text())["outputs"]
@@ -83,7 +83,7 @@ def test_a_cluster_makes_what_one_machine_makes(
     # Figures hold seconds, and an evaluation names the store whose ledger it stands in.
     own = dict.fromkeys(("eval_results", "benchmark_gate", "promoted_adapter"), 1)
     assert {ref for ref in made if ref[0] not in own} == {ref for ref in made_alone if ref[0] not in own}
-    assert _scored(tmp_path / "first" / "store") == _scored(tmp_path / "alone" / "store")
+    assert _score_digests(tmp_path / "first" / "store") == _score_digests(tmp_path / "alone" / "store")
     assert Counter(kind for kind, _ in made) == Counter(kind for kind, _ in made_alone)
     assert own.items() <= Counter(kind for kind, _ in made).items()
     assert _weights(stores[0]) == _weights(stores[1])
