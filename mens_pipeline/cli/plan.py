@@ -25,7 +25,7 @@ _BASE_OF_GPUS: Final = "Qwen/Qwen3.5-4B"
 
 @dataclass(frozen=True)
 class Prices:
-    """What an hour of the machine costs, and watts that it draws; None where nobody said."""
+    """Price of an hour and watts of the machine; None for those that are not given."""
 
     per_hour: float | None
     watts: float | None

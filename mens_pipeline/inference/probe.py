@@ -1,4 +1,4 @@
-"""What a machine does in seconds: products of matrices, a few real steps of training, and completions of the base.
+"""Measure a machine in seconds: products of matrices, a few real steps of training, and completions of the base.
 
 Nothing here estimates. The jobs are those of training and of generation, cut short, so that whatever slows these
 down, another program beside them included, slows the probe down likewise.
@@ -47,7 +47,7 @@ _PRODUCT_SECONDS: Final = 0.7
 
 
 class Rates(Strict):
-    """How fast a machine is with a base, seconds unless a field says otherwise."""
+    """Speeds of a machine with a base, in seconds unless a field says otherwise."""
 
     train_token: float = Field(ge=0, description="Of training, for one token of a row.")
     train_start: float = Field(ge=0, description="Of a training process beside its steps: loading, hashing, saving.")
@@ -60,7 +60,7 @@ class Rates(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Where and how a machine is probed: `launch` does the job of a file and returns the exit code of its process."""
+    """A probe in a folder, on a device; `launch` does the job of a file and returns the exit code of its process."""
 
     folder: Path
     device: Device

@@ -1,4 +1,4 @@
-"""What a run of the whole graph will take, stage by stage, before anything runs; and the dial of `mens run --minutes`.
+"""Estimate the time of a run of the whole graph, stage by stage, and turn the dial of `mens run --minutes`.
 
 Pure arithmetic: times come from `Rates`, measured or estimated, and from how much is trained and asked.
 """
@@ -28,7 +28,7 @@ GATE: Final = "gate"
 
 
 class SuiteSize(Strict):
-    """How much of the eval suite is asked; more than there is asks for all."""
+    """Numbers of tasks of the eval suite to evaluate on; a number above what there is takes all."""
 
     heldout_tasks: int = Field(ge=1, description="Held-out prompts, by whole files, in one round.")
     benchmark_tasks: int = Field(ge=0, description="Tasks of the benchmark.")

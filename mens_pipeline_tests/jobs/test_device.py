@@ -120,7 +120,7 @@ def test_a_gpu_that_is_hidden_is_none(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.skipif(any(_HAS.values()), reason="torch can use the GPU of this machine")
 @pytest.mark.parametrize("choice", [DeviceChoice.BEST, DeviceChoice.CUDA])
-def test_the_processor_does_not_take_its_place(choice: DeviceChoice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cpu_does_not_take_its_place(choice: DeviceChoice, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless it is asked for."""
     monkeypatch.setattr(devices, "explain_unusable", lambda: "this machine has a GPU. Install torch for it")
 

@@ -75,7 +75,7 @@ def _champion(run: Path, store: ArtifactStore) -> Artifact:
     return champion
 
 
-def _named(components: list[dict[str, Any]], name: str) -> dict[str, Any]:
+def _find_named(components: list[dict[str, Any]], name: str) -> dict[str, Any]:
     (found,) = [component for component in components if component["name"] == name]
     return {**found, **{item["name"]: item["value"] for item in found.get("properties", ())}}
 
@@ -86,20 +86,20 @@ def test_a_promoted_model_has_a_bill_of_materials(run: Path, store: ArtifactStor
     text = (champion.path / BILL).read_text()
     document = json.loads(text)
     parts = document["components"]
-    train_set = _named(parts, "train set")
+    train_set = _find_named(parts, "train set")
     files = train_set["components"]
 
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     assert {BILL, BILL_PAGE} <= set(champion.outputs)
     assert document["metadata"]["component"]["type"] == "machine-learning-model"
     assert document["metadata"]["timestamp"].startswith("2027-01-15T")
-    assert _named(parts, "org/tiny")["licenses"] == [{"license": {"id": "Apache-2.0"}}]
-    assert _named(parts, "torch")["purl"] == "pkg:pypi/torch@2.13.0"
+    assert _find_named(parts, "org/tiny")["licenses"] == [{"license": {"id": "Apache-2.0"}}]
+    assert _find_named(parts, "torch")["purl"] == "pkg:pypi/torch@2.13.0"
     assert [file["name"] for file in files] == ["a.vox", "b|c.vox", "d.vox"]
     assert [file.get("licenses") for file in files] == [
         *([{"license": {"id": "MPL-2.0"}}], [{"expression": "MIT OR Apache-2.0"}], None)
     ]
-    assert _named(files, "d.vox")["mens:licence"] == "unknown"
+    assert _find_named(files, "d.vox")["mens:licence"] == "unknown"
     assert len(document["dependencies"]) == 1 + len(parts) + len(files)
 
 
@@ -161,7 +161,7 @@ def test_blank_names_are_none(run: Path, store: ArtifactStore) -> None:
     text = as_cyclonedx(bill_of(run, store, NOW))
 
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
-    assert "licenses" not in _named(json.loads(text)["components"], "org/tiny")
+    assert "licenses" not in _find_named(json.loads(text)["components"], "org/tiny")
 
 
 def test_a_model_of_an_earlier_version_has_none(run: Path, store: ArtifactStore, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""An adapter of a model of the scratch lane: what it trains, and that the merged model is the adapted one."""
+"""An adapter of a model of the scratch lane: what it trains, and that the merged model is the lora_run one."""
 
 import json
 import shutil
@@ -32,9 +32,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def adapted(base: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedScratch:
-    """A run that adapted it in four steps."""
-    run = prepared(tmp_path_factory.mktemp("adapted"), base=base, lora_r=4)
+def lora_run(base: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedScratch:
+    """A run that lora_run it in four steps."""
+    run = prepared(tmp_path_factory.mktemp("lora_run"), base=base, lora_r=4)
     _train(run)
     return run
 
@@ -60,24 +60,24 @@ def _logits(model: Any) -> torch.Tensor:
 
 
 @pytest.mark.seed_row(24)
-def test_the_matrices_of_the_blocks_change_and_nothing_else(base: Path, adapted: PreparedScratch) -> None:
+def test_the_matrices_of_the_blocks_change_and_nothing_else(base: Path, lora_run: PreparedScratch) -> None:
     """Each of them; the base itself stays as it was."""
-    before, after = _weights(base), _weights(adapted.job.run_dir / "model")
+    before, after = _weights(base), _weights(lora_run.job.run_dir / "model")
     changed = {name for name in before if not torch.equal(before[name], after[name])}
 
     assert before.keys() == after.keys()
     assert changed == {name for name in before if name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight"))}
     assert len(changed) == 4 * 4
-    assert adapted.contract["base_sha256"] == digest_of(base / "model.safetensors")
+    assert lora_run.contract["base_sha256"] == digest_of(base / "model.safetensors")
 
 
 @pytest.mark.seed_row(22)
-def test_the_merged_model_is_the_adapted_one(base: Path, adapted: PreparedScratch) -> None:
+def test_the_merged_model_is_the_lora_run_one(base: Path, lora_run: PreparedScratch) -> None:
     """Logit by logit, and no longer that of its base."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    run = adapted.job.run_dir
+    run = lora_run.job.run_dir
     merged = _logits(AutoModelForCausalLM.from_pretrained(run / "model"))
     plain = AutoModelForCausalLM.from_pretrained(base)
     alone = _logits(plain)
@@ -87,38 +87,38 @@ def test_the_merged_model_is_the_adapted_one(base: Path, adapted: PreparedScratc
     assert not torch.allclose(merged, alone, atol=1e-3)
 
 
-def test_the_manifest_says_what_was_adapted(adapted: PreparedScratch) -> None:
+def test_the_manifest_says_what_was_lora_run(lora_run: PreparedScratch) -> None:
     """With the number of values that trained, and the rank."""
-    manifest = finish_scratch(adapted, None, ExitCode.DONE)
-    result = json.loads((adapted.job.run_dir / RESULT).read_text())
+    manifest = finish_scratch(lora_run, None, ExitCode.DONE)
+    result = json.loads((lora_run.job.run_dir / RESULT).read_text())
 
-    assert manifest.base_sha256 == adapted.contract["base_sha256"]
+    assert manifest.base_sha256 == lora_run.contract["base_sha256"]
     assert manifest.num_parameters == SHAPES[ScratchConfig.SMALL].num_parameters
     assert result["num_trained"] == 4 * 4 * (128 + 384 + 128 + 128 + 128 + 512 + 512 + 128)
     assert manifest.recipe["lora_r"] == 4
     assert f"trained from the model `{(manifest.base_sha256 or '')[:12]}` by LoRA" in card_of(manifest)
 
 
-def test_merged_weights_go_on(adapted: PreparedScratch, tmp_path: Path) -> None:
+def test_merged_weights_go_on(lora_run: PreparedScratch, tmp_path: Path) -> None:
     """A run stands for its merged model: its checkpoints hold adapters alone."""
-    sources = scratch_sources((adapted.job.run_dir,), 3)
+    sources = scratch_sources((lora_run.job.run_dir,), 3)
     merge_scratch(sources, tmp_path / "mean")
 
-    assert sources == (adapted.job.run_dir / "model",)
-    assert digest_of(tmp_path / "mean" / "model.safetensors") == digest_of(adapted.job.run_dir / WEIGHTS)
+    assert sources == (lora_run.job.run_dir / "model",)
+    assert digest_of(tmp_path / "mean" / "model.safetensors") == digest_of(lora_run.job.run_dir / WEIGHTS)
 
 
-def test_a_run_that_was_ended_goes_on(base: Path, adapted: PreparedScratch, tmp_path: Path) -> None:
+def test_a_run_that_was_ended_goes_on(base: Path, lora_run: PreparedScratch, tmp_path: Path) -> None:
     """From its newest adapter, to the very same model."""
     again = prepared(tmp_path, base=base, lora_r=4)
     shutil.rmtree(again.job.run_dir)
-    shutil.copytree(adapted.job.run_dir, again.job.run_dir)
+    shutil.copytree(lora_run.job.run_dir, again.job.run_dir)
     for name in ("model", "adapter", f"{CHECKPOINTS}/checkpoint-3", f"{CHECKPOINTS}/checkpoint-4"):
         shutil.rmtree(again.job.run_dir / name)
     (again.job.run_dir / RESULT).unlink()
     _train(again)
 
-    assert digest_of(again.job.run_dir / WEIGHTS) == digest_of(adapted.job.run_dir / WEIGHTS)
+    assert digest_of(again.job.run_dir / WEIGHTS) == digest_of(lora_run.job.run_dir / WEIGHTS)
 
 
 def test_a_model_of_another_shape_is_refused(base: Path, tmp_path: Path) -> None:

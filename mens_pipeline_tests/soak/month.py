@@ -56,7 +56,7 @@ class Row:
 
     Attributes:
         line: What the command said of it, in one line.
-        seconds: Of the clock, and of a processor, of the run alone.
+        seconds: Of the clock, and of CPU time, of the run alone.
         megabytes: Of the store, of the home of Dagster (databases and logs), and of the memory of its largest process.
         wrong: What should not have been.
     """
@@ -339,9 +339,11 @@ def main() -> int:
     folder, begun = Path(sys.argv[1]), time.monotonic()
     rows = pass_nights(folder, NIGHTS, is_mounted=os.path.ismount(folder / "disk"))
     when, minutes = time.strftime("%Y-%m-%d", time.gmtime()), (time.monotonic() - begun) / 60
-    processor = sum(row.seconds[1] for row in rows) / 60
+    cpu_minutes = sum(row.seconds[1] for row in rows) / 60
     machine = f"{os.cpu_count()} CPUs, {machine_name()}"
-    write(_PAGE, _CHART, rows, f"`make month`, {when}, {minutes:.0f} minutes, {processor:.0f} of a CPU, on {machine}.")
+    write(
+        _PAGE, _CHART, rows, f"`make month`, {when}, {minutes:.0f} minutes, {cpu_minutes:.0f} of a CPU, on {machine}."
+    )
     print(show(rows))
     return int(any(row.wrong for row in rows))
 

@@ -34,11 +34,11 @@ _LARGEST: Final = 131_072
 """Bytes of a licence file that is read."""
 
 _NUM_HEAD_BYTES: Final = 4_096
-"""Where an SPDX line of a file is looked for."""
+"""Bytes at the beginning of a file in which an SPDX line is looked for."""
 
 _TAG: Final = "SPDX-License-Identifier:"
 _OPENERS: Final = frozenset(("", "//", "#", "<!--", "*", "/*"))
-"""What may stand before the tag in its line."""
+"""Openers of comments, one of which may precede the tag in its line."""
 _EXPRESSION: Final = re.compile(r"[A-Za-z0-9(][A-Za-z0-9.+:() -]{0,199}")
 _WORD: Final = re.compile(r"[A-Za-z0-9.+:-]+")
 _NOT_WORDS: Final = re.compile(r"[^a-z0-9.]+")
@@ -54,7 +54,7 @@ _PASSAGES: Final = {
     "MIT": "the above copyright notice and this permission notice shall be included in all copies or substantial",
     "MPL-2.0": "mozilla public license version 2.0",
 }
-"""What stands in the text of a licence and in that of no other; lower case, words alone."""
+"""SPDX id -> a passage that only the text of this licence has, in lower case, words alone."""
 
 _VERSIONS: Final = re.compile(r"(?:-only|-or-later|\+)$")
 _OWN: Final = ("LicenseRef-", "DocumentRef-")

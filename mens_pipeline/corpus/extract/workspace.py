@@ -146,7 +146,7 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
 
 @dataclass(frozen=True, slots=True)
 class _IncludeRule:
-    """What a page may not include: a file below a negative root, or of a licence that is denied."""
+    """The files that no page may include: those below a negative root, or of a licence that is denied."""
 
     roots: SourceRoots
     licences: Licences

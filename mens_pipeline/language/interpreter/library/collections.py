@@ -260,4 +260,4 @@ TABLE_METHODS: Final[dict[str, Native]] = by_name(
 )
 
 ROWS_METHODS: Final[dict[str, Native]] = by_name(Native("count", lambda _machine, rows: len(rows), 1, 1))
-"""What rows take directly behind the call that gave them, as functions of the rows; other lists do not have it."""
+"""Methods that only the rows of a query have, and only directly behind that query."""

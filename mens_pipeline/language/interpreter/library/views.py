@@ -1,4 +1,4 @@
-"""What a user interface shows and does when it is used, for hidden tests (U6)."""
+"""Render and operate user interfaces, for hidden tests (U6)."""
 
 from __future__ import annotations
 
