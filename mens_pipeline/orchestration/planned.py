@@ -5,11 +5,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from mens_pipeline.inference.probe import Rates
 from mens_pipeline.orchestration.estimate import CORPUS, EVALUATION, GATE, TRAINING, Dial
-from mens_pipeline.storage.validation import Strict
+from mens_pipeline.storage.jsonl import models_in, open_rows
+from mens_pipeline.storage.validation import Versioned
 
 PLANS: Final = "plans.jsonl"
 """At the root of a store: what was planned for its runs, and what they took."""
@@ -18,7 +19,7 @@ _STAGE_OF: Final = {"base_model": TRAINING, "qlora_adapter": TRAINING, "eval_res
 _GATES: Final = ("benchmark_gate", "gate_checks", "promoted_adapter", "eval_results_", "qlora_adapter_")
 
 
-class PlanRecord(Strict):
+class PlanRecord(Versioned):
     """A plan, and what came of it, a line of `plans.jsonl`."""
 
     key: str = Field(description="Of all that decides it but the speed of the machine.")
@@ -33,15 +34,12 @@ class PlanRecord(Strict):
 
 
 def read_plans(root: Path) -> tuple[PlanRecord, ...]:
-    """Read the plans of a store; those that another version wrote are passed over."""
+    """Read the plans of a store; refuse (`RefusedError`) a line that is none, or that a newer version wrote."""
     path = root / PLANS
-    found = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        try:
-            found.append(PlanRecord.model_validate_json(line))
-        except ValidationError:
-            continue
-    return tuple(found)
+    if not path.is_file():
+        return ()
+    with open_rows(path) as lines:
+        return tuple(models_in(lines, path, PlanRecord, "plan", "Delete this line, and run again."))
 
 
 def add_plan(root: Path, record: PlanRecord) -> None:

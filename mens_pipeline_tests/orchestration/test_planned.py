@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.probe import Rates
 from mens_pipeline.orchestration.estimate import Dial, SuiteSize
 from mens_pipeline.orchestration.planned import PLANS, PlanRecord, actual_seconds, add_plan, ratios_in, read_plans
@@ -33,17 +34,30 @@ def _record(actual: float | None, before: float = 1.0, base: str = "a") -> PlanR
     )
 
 
-def test_plans_are_kept_and_what_another_version_wrote_is_passed_over(tmp_path: Path) -> None:
+def test_plans_are_kept(tmp_path: Path) -> None:
     """In their order; a store without any has none."""
     root = tmp_path / "store"
     assert read_plans(root) == ()
     first, second = _record(None), _record(90.0)
     add_plan(root, first)
-    with (root / PLANS).open("a") as log:
-        log.write('{"key": "of another version"}\n{"cut o\n')
     add_plan(root, second)
 
     assert read_plans(root) == (first, second)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [('{"cut o', "Delete this line"), ('{"format_version": 2}', "written by a newer version")],
+    ids=["cut off", "of a newer version"],
+)
+def test_a_line_that_is_no_plan_is_named(line: str, problem: str, tmp_path: Path) -> None:
+    """What a run took is never passed over in silence."""
+    add_plan(tmp_path, _record(None))
+    with (tmp_path / PLANS).open("a") as log:
+        log.write(line + "\n")
+
+    with pytest.raises(RefusedError, match=rf"plans\.jsonl:2: .*{problem}"):
+        read_plans(tmp_path)
 
 
 def test_a_correction_is_the_median_of_the_last_three_runs_with_a_base() -> None:
