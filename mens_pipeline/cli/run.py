@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from mens_pipeline.cli.options import declare_options, option, switch
-from mens_pipeline.cli.plan import PlannedRun, plan_run
+from mens_pipeline.cli.plan import finish_plan, lines_of
 from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, log_line, print_json, print_line
+from mens_pipeline.jobs.local import run_job
 from mens_pipeline.language import visible_text
 from mens_pipeline.settings import Settings, load_settings
 
@@ -199,6 +200,7 @@ def run(
     """
     from mens_pipeline.definitions import defs
     from mens_pipeline.orchestration.choices import resolve_choices
+    from mens_pipeline.orchestration.forecast import Planner
     from mens_pipeline.orchestration.headless import PROGRESS_LOGGER, run_graph
     from mens_pipeline.orchestration.resources import Compute
 
@@ -219,7 +221,11 @@ def run(
     # Without a share there are no such rows; any other is a matter of what is shown of them.
     mixing = {"mixed_train_set": {"infill_share": 0.0}} if infill_share == 0 else {}
     launch = partial(_launch, partial(run_graph, defs(), settings), mixing)
-    planned = _plan(launch, minutes, partial(plan_run, settings, chosen[0], overrides, minutes, began))
+    made_in = _make_train_set(launch) if minutes is not None else None
+    planner = Planner(settings, Compute().resolve(), run_job, log_line, chosen[0], overrides, minutes, began, made_in)
+    planned = planner.plan()[0] if minutes is not None else None
+    for line in () if planned is None else lines_of(planned):
+        log_line(line)
     training = {"force_train": force_train, "more_minutes": more_minutes, "overrides": overrides}
     configs = {"qlora_adapter": training} if planned is None else planned.configs(training)
     trained = partial(_train_recipes, launch, chosen, configs)
@@ -228,9 +234,9 @@ def run(
     options += "" if minutes is None else f" --minutes {minutes:g}"
     options += "".join(f" --more {text}" for text in more or ())
     outcomes, verdicts = _follow(runs, where, options, as_json=as_json)
-    actual = {} if planned is None else planned.finish(outcomes[-1], as_json=as_json)
+    took = {} if planned is None else finish_plan(settings.store_root, planned, made_in, outcomes[-1], as_json=as_json)
     if as_json:
-        details = [{**asdict(outcome), **actual} for outcome in outcomes]
+        details = [{**asdict(outcome), **took} for outcome in outcomes]
         print_json(details if len(chosen) > 1 else details[0])
     raise typer.Exit(0 if verdicts[-1] or (any(verdicts) and not with_promotion) else REFUSED)
 
@@ -252,16 +258,14 @@ def _follow(
     return outcomes, verdicts
 
 
-def _plan(launch: Launch, minutes: float | None, plan: Callable[[float], PlannedRun]) -> PlannedRun | None:
-    """Make the train set, without which nothing can be planned, then plan the rest; None without minutes."""
-    if minutes is None:
-        return None
+def _make_train_set(launch: Launch) -> float:
+    """Make the train set, without which nothing can be planned; return the seconds that it took."""
     log_line("the train set first: what it holds decides the plan of the rest")
     outcome = launch("train_set")
     if not outcome.success:
         _show(outcome, "", is_good=False)
         raise typer.Exit(INTERRUPTED if outcome.is_interrupted else REFUSED)
-    return plan(outcome.seconds)
+    return outcome.seconds
 
 
 def _settings(source_root: Path | None) -> Settings:

@@ -35,7 +35,7 @@ _STEPS: Final = 4
 _MINUTES: Final = 0.3
 """In which these are made; where a step takes longer, there are two of them."""
 
-_AT_ONCE: Final = 12
+_AT_ONCE: Final = 16
 """Completions that the probe writes at once, about as many as an evaluation has in its batches."""
 
 _FEW: Final = 2
@@ -53,9 +53,12 @@ class Rates(Strict):
     train_start: float = Field(ge=0, description="Of a training process beside its steps: loading, hashing, saving.")
     generate_start: float = Field(ge=0, description="Of a generation process until it writes.")
     read_token: float = Field(ge=0, description="Of reading one token of a prompt.")
-    step: float = Field(ge=0, description="Of writing a token in every completion at once, however many there are.")
-    row: float = Field(ge=0, description="The same for each completion more.")
+    write_token: float = Field(ge=0, description="Of writing one token of a completion among others.")
     memory_mb: float | None = Field(default=None, description="Peak of training, megabytes; null where not measured.")
+
+    def completion(self, read: float, written: float) -> float:
+        """Return the seconds of a completion among others: so many tokens of its prompt, so many of its own."""
+        return read * self.read_token + written * self.write_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,27 +97,22 @@ class Probe:
         return {"train_token": token, "train_start": max(0.0, seconds - own), "memory_mb": peak}
 
     def _completions(self, run: PreparedRun) -> dict[str, float]:
-        """Measure reading and writing: one completion and several, a few tokens and more."""
-        sizes = {"load": (1, _FEW), "read": (_AT_ONCE, _FEW), "write": (_AT_ONCE, _MORE), "one": (1, _MORE)}
+        """Measure reading and writing: several completions at once, of a few tokens and of more."""
+        sizes = {"load": _FEW, "read": _FEW, "write": _MORE}  # the first pays for what is done once
         prompts = [pair.prompt for pair, _ in zip(read_pairs(run.job.train_path), range(_AT_ONCE), strict=False)]
-        jobs = [self._job(run, name, prompts[:number], tokens) for name, (number, tokens) in sizes.items()]
-        for job in jobs[1:]:
-            _write(job)
-        first = jobs[0].model_copy(update={"then": tuple(job.run_dir / JOB for job in jobs[1:])})
-        seconds = self._run(first)
+        first, *others = (self._job(run, name, prompts, tokens) for name, tokens in sizes.items())
+        seconds = self._run(first.model_copy(update={"then": tuple(_write(job) for job in others)}))
         ended: dict[str, tuple[float, int]] = {}
         for line in (first.run_dir / FILE).read_text(encoding="utf-8").splitlines():
             event = json.loads(line)["payload"]
             ended[event["model"]] = (event["seconds"], event["num_tokens"])
         tokenizer = FileTokenizer(run.base.path)
-        lengths = [len(encode_prompt(tokenizer, SYSTEM_PROMPT, prompt)) for prompt in prompts]
-        (read, _), (written, _), (alone, _) = (ended[name] for name in ("read", "write", "one"))
-        together = max(0.0, written - read) / (_MORE - _FEW)
-        read_token = max(0.0, read - together * _FEW) / sum(lengths)
-        single = max(0.0, alone - read_token * lengths[0]) / _MORE
-        row = max(0.0, together - single) / max(1, len(prompts) - 1)
-        start = max(0.0, seconds - read - written - alone)
-        return {"generate_start": start, "read_token": read_token, "step": max(0.0, single - row), "row": row}
+        length = sum(len(encode_prompt(tokenizer, SYSTEM_PROMPT, prompt)) for prompt in prompts)
+        (read, few), (written, more) = ended["read"], ended["write"]
+        write_token = max(0.0, written - read) / max(1, more - few)
+        read_token = max(0.0, read - few * write_token) / length
+        start = max(0.0, seconds - read - written)
+        return {"generate_start": start, "read_token": read_token, "write_token": write_token}
 
     def _job(self, run: PreparedRun, name: str, prompts: list[str], tokens: int) -> GenerationJob:
         recipe, trained_in = run.job.recipe, run.job.compute_dtype
@@ -199,6 +197,5 @@ def estimated_rates(base: Base, gflops: float, bandwidth_gb: float | None = None
         train_start=start,
         generate_start=start,
         read_token=2 * base.num_parameters / reading,
-        step=step,
-        row=2 * base.num_parameters / writing,
+        write_token=step / _AT_ONCE + 2 * base.num_parameters / writing,
     )

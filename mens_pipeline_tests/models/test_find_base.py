@@ -18,7 +18,7 @@ from huggingface_hub import constants
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.base import RECORD, Base, describe_base, digest_of_folder
-from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, WHEEL, find_base_model
+from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, WHEEL, base_by_name, find_base_model
 from mens_pipeline_tests.training.small_folder import described_base, with_shapes, write_folder
 
 _COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -392,3 +392,9 @@ def test_who_comes_second_waits_for_the_first_and_takes_what_it_made(tmp_path: P
     second.join(30)
 
     assert found == [first]
+
+
+def test_a_base_whose_sizes_nobody_knows_is_refused() -> None:
+    """The message says how it is fetched."""
+    with pytest.raises(RefusedError, match=r"base model org/x: not on this machine.* mens train --dry-run --model"):
+        base_by_name("org/x")

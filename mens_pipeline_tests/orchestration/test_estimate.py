@@ -8,6 +8,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.probe import Rates, estimated_rates
 from mens_pipeline.jobs.device import Device
+from mens_pipeline.models.find_base import base_by_name
 from mens_pipeline.orchestration.estimate import (
     CORPUS,
     EVALUATION,
@@ -22,13 +23,12 @@ from mens_pipeline.orchestration.estimate import (
     stages_of,
     turn_dial,
 )
-from mens_pipeline.orchestration.forecast import base_by_name
 from mens_pipeline.settings import PRESETS
 from mens_pipeline.training.plan import MOST_PASSES
 from mens_pipeline.training.presets import load_named
 from mens_pipeline.training.recipe import Recipe
 
-_RATES = Rates(train_token=1 / 500, train_start=15, generate_start=15, read_token=1 / 900, step=0.05, row=0.004)
+_RATES = Rates(train_token=1 / 500, train_start=15, generate_start=15, read_token=1 / 900, write_token=0.006)
 _ROWS = Rows(400, 360_000)
 _SUITE = Suite((100, 149), 86, 0.43, EvaluationConfig())
 _RECIPE = Recipe(max_minutes=18, max_steps=400, num_train_epochs=1)
@@ -37,15 +37,15 @@ _BASE = base_by_name("HuggingFaceTB/SmolLM2-135M-Instruct")
 
 
 def _turn(minutes: float, spent: float = 60.0, **changes: Any) -> Dial:
-    given: dict[str, Any] = {"rates": _RATES, "rows": _ROWS, "recipe": _RECIPE, "suite": _SUITE, "ratios": {}}
+    given: dict[str, Any] = {"rates": _RATES, "rows": _ROWS, "recipe": _RECIPE, "suite": _SUITE}
     return turn_dial(minutes, spent, **{**given, **changes})
 
 
 def _seconds(dial: Dial, rates: Rates = _RATES) -> float:
     """What a dial comes to, as `stages_of` adds it up, with sixty seconds that are gone."""
-    recipe = _RECIPE.model_copy(update=dial.fields())
+    recipe = Recipe(**dial.model_dump(exclude={"suite"}))
     rows = Rows(dial.max_steps, dial.max_steps * _ROWS.step)
-    stages = stages_of(60.0, rates, rows, (recipe, _BASE, _CPU), (_SUITE, dial.suite), {}, is_measured=True)
+    stages = stages_of(60.0, rates, rows, (recipe, _BASE, _CPU), (_SUITE, dial.suite), "measured")
     assert [stage.name for stage in stages] == [CORPUS, TRAINING, EVALUATION, GATE]
     return sum(stage.seconds for stage in stages)
 
@@ -88,7 +88,7 @@ def test_a_slow_machine_trains_and_asks_less_in_the_same_time() -> None:
 
 def test_what_evaluations_took_before_corrects_the_next_plan() -> None:
     """Here half as long again as was modelled: less is asked."""
-    assert _turn(10, ratios={EVALUATION: 1.5}).suite.heldout_tasks < _turn(10).suite.heldout_tasks
+    assert _turn(10, correction=1.5).suite.heldout_tasks < _turn(10).suite.heldout_tasks
 
 
 def test_too_few_minutes_are_refused_with_how_many_it_takes() -> None:
@@ -116,8 +116,7 @@ def test_a_budget_bounds_the_steps_that_are_announced() -> None:
         _ROWS,
         (Recipe(max_minutes=6), _BASE, _CPU),
         (_SUITE, _SUITE.take_share(2.0)),
-        {},
-        is_measured=True,
+        "measured",
     )
 
     assert training.does.startswith("200 of 400 steps, 180,000 tokens")
@@ -128,13 +127,14 @@ def test_a_budget_bounds_the_steps_that_are_announced() -> None:
 def test_every_preset_for_a_gpu_has_a_price() -> None:
     """A larger GPU is faster; what is needed fits its memory."""
     base = base_by_name("Qwen/Qwen3.5-4B")
-    priced = {one.preset: one for one in price_presets(load_named(PRESETS), base, 850_000, _SUITE, 60.0)}
+    found = {name: (gpu, stages) for name, gpu, stages in price_presets(load_named(PRESETS), base, 850_000, _SUITE, 60)}
+    seconds = {name: sum(stage.seconds for stage in stages) for name, (_, stages) in found.items()}
 
-    assert [*priced] == [name for name, preset in load_named(PRESETS).items() if preset.min_vram_gb]
-    assert priced["h100"].seconds < priced["qwen_a100_80g"].seconds < priced["qwen_4080_16g"].seconds
-    for one in priced.values():
-        assert all(stage.basis == "estimated" for stage in one.stages)
-        assert max(stage.memory_mb for stage in one.stages) < 1024 * one.gpu.memory_gb
+    assert [*found] == [name for name, preset in load_named(PRESETS).items() if preset.min_vram_gb]
+    assert seconds["h100"] < seconds["qwen_a100_80g"] < seconds["qwen_4080_16g"]
+    for gpu, stages in found.values():
+        assert all(stage.basis == "estimated" for stage in stages)
+        assert max(stage.memory_mb for stage in stages) < 1024 * gpu.memory_gb
 
 
 def test_arithmetic_is_near_what_was_measured_here() -> None:

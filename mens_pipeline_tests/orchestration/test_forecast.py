@@ -1,6 +1,7 @@
 """The plan of a run on this machine: what lies in the store, what a probe measures, what was planned before."""
 
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -11,9 +12,16 @@ from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
-from mens_pipeline.orchestration.estimate import CORPUS, EVALUATION, TRAINING
-from mens_pipeline.orchestration.forecast import Asked, Forecast, base_by_name, look_ahead
-from mens_pipeline.orchestration.planned import add_plan, read_plans
+from mens_pipeline.orchestration.estimate import CORPUS, EVALUATION, TRAINING, Dial, Stage, SuiteSize
+from mens_pipeline.orchestration.forecast import (
+    PLANS,
+    Plan,
+    Planner,
+    actual_seconds,
+    add_plan,
+    correction_in,
+    read_plans,
+)
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
@@ -37,9 +45,12 @@ def store(tmp_path: Path, tiny_base: Path, monkeypatch: pytest.MonkeyPatch) -> A
     return store
 
 
-def _plan(launch: Any = do_here, **asked: Any) -> Forecast:
-    wanted = Asked({"preset": "tiny"}, {}, **asked)
-    return look_ahead(wanted, load_settings(), _DEVICE, launch, lambda _line: None)
+def _plan(launch: Any = do_here, minutes: float | None = None, made_in: float | None = None) -> Plan:
+    choice: dict[str, str] = {"preset": "tiny"}
+    planner = Planner(
+        load_settings(), _DEVICE, launch, lambda _line: None, choice, {}, minutes, perf_counter(), made_in
+    )
+    return planner.plan()[0]
 
 
 def test_what_is_here_is_measured_and_nothing_is_kept(store: ArtifactStore) -> None:
@@ -51,7 +62,7 @@ def test_what_is_here_is_measured_and_nothing_is_kept(store: ArtifactStore) -> N
     assert stages[TRAINING].does.startswith("15 steps, ")
     assert stages[EVALUATION].does.startswith("6 held-out and 0 benchmark prompts")
     assert (stages[CORPUS].basis, stages[TRAINING].basis) == ("estimated", "measured")
-    assert found.record is None
+    assert found.dial is None
     assert sorted(path.name for path in store.root.iterdir() if path.is_dir()) == [SPLIT, MIXED]
     assert read_plans(store.root) == ()
 
@@ -62,31 +73,98 @@ def test_the_plan_of_a_run_is_kept_and_taken_up(store: ArtifactStore) -> None:
     def refuse(_job: Path) -> int:
         raise AssertionError("measured again")
 
-    first = _plan(minutes=10, corpus=5.0)
-    second = _plan(refuse, minutes=10, corpus=5.0)
+    first = _plan(minutes=10, made_in=5.0)
+    second = _plan(refuse, minutes=10, made_in=5.0)
 
-    assert first.record is not None
-    assert second.record == first.record
-    assert read_plans(store.root) == (first.record,)
+    assert second == first
+    assert read_plans(store.root) == (first,)
     assert first.stages[0].basis == "done"
-    assert first.record.dial.suite.heldout_tasks == 6
+    assert first.dial is not None
+    assert first.dial.suite.heldout_tasks == 6
     assert "6 held-out prompts are too few to promote: the policy asks for 50" in first.note
-    assert first.seconds < 600, "four passes over sixty rows are all there is"
+    assert sum(first.planned.values()) < 600, "four passes over sixty rows are all there is"
 
 
 def test_what_evaluations_took_corrects_the_next_plan(store: ArtifactStore) -> None:
     """Three times as long as was planned, of other minutes on this machine."""
-    first = _plan(minutes=10, corpus=5.0).record
-    assert first is not None
+    first = _plan(minutes=10, made_in=5.0)
     add_plan(store.root, first.model_copy(update={"actual": {EVALUATION: 3 * first.planned[EVALUATION]}}))
-    second = _plan(minutes=11, corpus=5.0).record
+    second = _plan(minutes=11, made_in=5.0)
 
-    assert second is not None
-    assert second.ratios[EVALUATION] == pytest.approx(3)
+    assert second.correction == pytest.approx(3)
+    assert first.dial is not None
+    assert second.dial is not None
     assert second.dial.max_minutes < first.dial.max_minutes + 1
 
 
-def test_a_base_whose_sizes_nobody_knows_is_refused() -> None:
-    """The message says how it is fetched."""
-    with pytest.raises(RefusedError, match=r"base model org/x: not on this machine.* mens train --dry-run --model"):
-        base_by_name("org/x")
+def _kept(actual: float | None, before: float = 1.0) -> Plan:
+    """A plan that was announced with a hundred seconds of evaluation."""
+    size = SuiteSize(
+        heldout_tasks=9,
+        benchmark_tasks=8,
+        base_tasks=7,
+        few_shot_tasks=6,
+        family_tasks=5,
+        infill_holes=4,
+        infill_lines=3,
+    )
+    return Plan(
+        key="k",
+        machine="m",
+        base_sha256="a",
+        dial=Dial(max_minutes=1, max_steps=2, num_train_epochs=3, suite=size),
+        stages=(Stage(name=EVALUATION, does="", seconds=100, basis="measured", memory_mb=1, disk_mb=1),),
+        correction=before,
+        actual={} if actual is None else {EVALUATION: actual},
+    )
+
+
+def test_plans_are_kept(tmp_path: Path) -> None:
+    """In their order; a store without any has none."""
+    root = tmp_path / "store"
+    assert read_plans(root) == ()
+    first, second = _kept(None), _kept(90.0)
+    add_plan(root, first)
+    add_plan(root, second)
+
+    assert read_plans(root) == (first, second)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [('{"cut o', "Delete this line"), ('{"format_version": 3}', "written by a newer version")],
+    ids=["cut off", "of a newer version"],
+)
+def test_a_line_that_is_no_plan_is_named(line: str, problem: str, tmp_path: Path) -> None:
+    """What a run took is never passed over in silence."""
+    add_plan(tmp_path, _kept(None))
+    with (tmp_path / PLANS).open("a") as log:
+        log.write(line + "\n")
+
+    with pytest.raises(RefusedError, match=rf"plans\.jsonl:2: .*{problem}"):
+        read_plans(tmp_path)
+
+
+def test_a_correction_is_the_median_of_the_last_three_runs_with_a_base() -> None:
+    """Of what was modelled, so a plan that was corrected before counts by what it was before."""
+    records = [_kept(500.0), _kept(120.0), _kept(None), _kept(100.0, before=1.5), _kept(130.0)]
+
+    assert correction_in(records, "a") == pytest.approx(1.3)
+    assert correction_in(records, "b") == 1
+
+
+def test_steps_add_up_to_stages_and_reused_ones_are_left_out() -> None:
+    """Checks count with what they examine, or with the gate that they lead to."""
+    steps = {
+        "extracted_corpus": 3.0,
+        "extracted_corpus_corpus_coverage": 1.0,
+        "base_model": 2.0,
+        "qlora_adapter": 60.0,
+        "qlora_adapter_loss_fell": 0.5,
+        "eval_results": 50.0,
+        "benchmark_gate": 1.0,
+        "promoted_adapter": 1.0,
+    }
+
+    assert actual_seconds(steps, {}) == {"corpus": 4.0, "training": 62.0, "evaluation": 50.0, "gate": 2.5}
+    assert actual_seconds(steps, {"qlora_adapter": {"reused": True}}).keys() == {"corpus", "evaluation", "gate"}
