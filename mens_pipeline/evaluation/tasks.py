@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from mens_pipeline.corpus.curate import heldout_split
 from mens_pipeline.corpus.curate.validate import parsed_code
+from mens_pipeline.corpus.schema import records
 from mens_pipeline.corpus.schema.records import Lane
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError
@@ -32,9 +32,9 @@ class Suite(StrEnum):
     """A source file of the workspace that never trained."""
     BENCHMARK = "benchmark"
     """A folder of tasks written to evaluate by."""
-    NEW_CONSTANTS = heldout_split.NEW_CONSTANTS
+    NEW_CONSTANTS = records.NEW_CONSTANTS
     """Synthetic tasks of families that train, with other constants."""
-    UNKNOWN_TASK = heldout_split.UNKNOWN_TASK
+    UNKNOWN_TASK = records.UNKNOWN_TASK
     """Synthetic tasks of families that never train."""
     TRAINING = "training"
     """A row of the train set, where a model may learn from its own completions; never part of an eval suite."""

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.base import read_object
-from mens_pipeline.models.chat import ControlToken
 from mens_pipeline.storage.files import read_regular
+
+if TYPE_CHECKING:
+    from tokenizers import AddedToken
 
 _TEMPLATE_FILE: Final = "chat_template.jinja"
 _OPTIONS: Final = "tokenizer_config.json"
@@ -54,9 +56,9 @@ class FileTokenizer:
         self._tokenizer.no_padding()
 
     @cached_property
-    def added_tokens_decoder(self) -> Mapping[int, ControlToken]:
+    def added_tokens_decoder(self) -> Mapping[int, "AddedToken"]:
         """The added tokens by their ids."""
-        added: Mapping[int, ControlToken] = self._tokenizer.get_added_tokens_decoder()
+        added: Mapping[int, AddedToken] = self._tokenizer.get_added_tokens_decoder()
         return added
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:

@@ -7,8 +7,8 @@ from typing import Any, Final
 import dagster as dg
 
 from mens_pipeline.configured import present_of
-from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.schema.records import HELDOUT
+from mens_pipeline.corpus.schema.records import HELDOUT_SPLIT as SPLIT
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, ScoredCompletion

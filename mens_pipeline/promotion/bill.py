@@ -16,10 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mens_pipeline.corpus.extract.extracted_corpus import FILES
-from mens_pipeline.corpus.extract.extracted_corpus import KIND as EXTRACTED
-from mens_pipeline.corpus.extract.licences import UNKNOWN
-from mens_pipeline.corpus.schema.records import SourceKind
+from mens_pipeline.corpus.schema.records import FILES, UNKNOWN_LICENCE, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest, adapter_digest
@@ -169,7 +166,7 @@ def _read_licences(store: ArtifactStore, train_file: Path) -> dict[tuple[str, st
     waiting = list(store.holding(train_file))
     seen: set[tuple[str, str]] = set()
     for artifact in waiting:
-        if artifact.kind == EXTRACTED:
+        if FILES in artifact.outputs:
             with (artifact.path / FILES).open(encoding="utf-8") as lines:
                 accounts = [json.loads(line) for line in lines]
             return {(found["path"], found["blob"]): found["licence"] for found in accounts if "licence" in found}
@@ -267,7 +264,7 @@ class _Licensed:
         self._make = cache(LicenseFactory().make_from_string)
 
     def of(self, licence: str | None) -> "tuple[License, ...]":
-        return () if licence is None or licence.strip() in {"", UNKNOWN} else (self._make(licence),)
+        return () if licence is None or licence.strip() in {"", UNKNOWN_LICENCE} else (self._make(licence),)
 
 
 def as_page(bill: Bill) -> str:

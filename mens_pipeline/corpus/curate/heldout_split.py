@@ -16,9 +16,10 @@ from mens_pipeline.corpus.curate.overlap import HeldoutTasks, structures_in
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy, ValidatePolicy
 from mens_pipeline.corpus.curate.validate import Repetition
 from mens_pipeline.corpus.curate.validated_pairs import PairsDetails
+from mens_pipeline.corpus.schema import records
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.reasons import SplitReason
-from mens_pipeline.corpus.schema.records import Lane, SourceKind
+from mens_pipeline.corpus.schema.records import HELDOUT_SPLIT, NEW_CONSTANTS, UNKNOWN_TASK, Lane, SourceKind
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
 from mens_pipeline.corpus.synthesis.tasks.draw import Side, heldout_tasks
 from mens_pipeline.storage.jsonl import write_jsonl
@@ -222,16 +223,11 @@ def _find_reason(pair: TrainingPair, policy: SplitPolicy) -> SplitReason | None:
     return None
 
 
-KIND: Final = "heldout_split"
-HELDOUT: Final = "heldout.jsonl"
+KIND: Final = HELDOUT_SPLIT
+HELDOUT: Final = records.HELDOUT
 ASIDE: Final = "aside.jsonl"
 FAMILIES: Final = "families.jsonl"
 """Synthetic tasks that evaluate and never train; their `task_family` says of which kind they are."""
-
-NEW_CONSTANTS: Final = "new_constants"
-"""The `task_family` of tasks of families that train, with constants that do not."""
-UNKNOWN_TASK: Final = "unknown_task"
-"""The `task_family` of tasks of families that never train."""
 
 
 class SplitParams(Params):

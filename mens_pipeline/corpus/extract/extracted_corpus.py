@@ -29,7 +29,7 @@ from mens_pipeline.corpus.extract.workspace import (
 )
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit
 from mens_pipeline.corpus.schema.reasons import DropReason
-from mens_pipeline.corpus.schema.records import SourceFile
+from mens_pipeline.corpus.schema.records import FILES, SourceFile
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind
 from mens_pipeline.corpus.telemetry.table import (
     TelemetryAccount,
@@ -70,7 +70,6 @@ class PreviousExtraction:
 KIND: Final = "extracted_corpus"
 RECORDS: Final = "records.jsonl"
 REPORT: Final = "report.json"
-FILES: Final = "files.jsonl"
 TELEMETRY: Final = "telemetry.jsonl"
 
 

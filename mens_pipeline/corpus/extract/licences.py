@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Final
 from pydantic import Field, field_validator
 
 from mens_pipeline.corpus.schema.reasons import DropReason
+from mens_pipeline.corpus.schema.records import UNKNOWN_LICENCE as UNKNOWN
 from mens_pipeline.errors import did_you_mean
 from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.validation import Strict
 
 if TYPE_CHECKING:
     from boolean import Expression
-
-UNKNOWN: Final = "unknown"
-"""No licence was found, or none that has an SPDX id."""
 
 LICENCE_FILES: Final = (
     *(f"{name}{suffix}" for name in ("LICENSE", "LICENCE", "COPYING") for suffix in ("", ".txt", ".md")),

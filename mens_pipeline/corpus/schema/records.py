@@ -14,6 +14,22 @@ from mens_pipeline.language import Construct, Mode, SourceText, construct_of, mo
 from mens_pipeline.language.ast import Declaration
 from mens_pipeline.storage.validation import Strict
 
+FILES: Final = "files.jsonl"
+"""Among the outputs of an extraction: an account of each file, with its licence."""
+
+UNKNOWN_LICENCE: Final = "unknown"
+"""No licence was found, or none that has an SPDX id."""
+
+HELDOUT_SPLIT: Final = "heldout_split"
+"""The kind of the artifact with the pairs that evaluate."""
+
+HELDOUT: Final = "heldout.jsonl"
+NEW_CONSTANTS: Final = "new_constants"
+"""The `task_family` of held-out tasks of families that train, with constants that do not."""
+
+UNKNOWN_TASK: Final = "unknown_task"
+"""The `task_family` of held-out tasks of families that never train."""
+
 MAX_TEXT: Final = 65_536
 """Characters of a prompt or a completion; longer ones would never fit a context."""
 

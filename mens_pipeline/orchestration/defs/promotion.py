@@ -11,8 +11,8 @@ from dagster._utils.interrupts import capture_interrupts
 from pydantic import Field
 
 from mens_pipeline.configured import policy_label, present_of
-from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
+from mens_pipeline.corpus.schema.records import HELDOUT
+from mens_pipeline.corpus.schema.records import HELDOUT_SPLIT as SPLIT
 from mens_pipeline.delivery.trackers import track_champion
 from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.models.adapter import KIND as ADAPTER

@@ -8,11 +8,12 @@ import pytest
 from pydantic import ValidationError
 
 from mens_pipeline.corpus.extract.extracted_corpus import FILES, build_extracted_corpus
-from mens_pipeline.corpus.extract.licences import UNKNOWN, LicencePolicy, Licences, licence_files_above
+from mens_pipeline.corpus.extract.licences import LicencePolicy, Licences, licence_files_above
 from mens_pipeline.corpus.extract.sources import SourceRoots
 from mens_pipeline.corpus.extract.workspace import carried_records, extract_workspace, page_records
 from mens_pipeline.corpus.schema.account import Unit
 from mens_pipeline.corpus.schema.reasons import DropReason, LeaveReason
+from mens_pipeline.corpus.schema.records import UNKNOWN_LICENCE
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.every import every
 
@@ -35,7 +36,7 @@ _TEXTS = {
     "MPL-2.0": "Mozilla Public License Version 2.0\n==================================\n",
     "Apache-2.0 AND MIT": f"Licensed under the Apache License, Version 2.0; parts as follows.\n{_MIT}",
     "LicenseRef-House": "SPDX-License-Identifier: LicenseRef-House\n\nAsk us.\n",
-    UNKNOWN: "All rights reserved.\n",
+    UNKNOWN_LICENCE: "All rights reserved.\n",
 }
 _STATED = {
     "// SPDX-License-Identifier: MIT\n": "MIT",
@@ -46,10 +47,10 @@ _STATED = {
         "GPL-2.0-only WITH Classpath-exception-2.0"
     ),
     "// SPDX-License-Identifier: MIT OR ISC\n// SPDX-License-Identifier: Zlib\n": "(MIT OR ISC) AND Zlib",
-    "// SPDX-License-Identifier: MIT\n// SPDX-License-Identifier: Ours\n": UNKNOWN,
-    "// SPDX-License-Identifier: Ours\n": UNKNOWN,
-    "// SPDX-License-Identifier: MIT OR\n": UNKNOWN,
-    "// SPDX-License-Identifier: ()\n": UNKNOWN,
+    "// SPDX-License-Identifier: MIT\n// SPDX-License-Identifier: Ours\n": UNKNOWN_LICENCE,
+    "// SPDX-License-Identifier: Ours\n": UNKNOWN_LICENCE,
+    "// SPDX-License-Identifier: MIT OR\n": UNKNOWN_LICENCE,
+    "// SPDX-License-Identifier: ()\n": UNKNOWN_LICENCE,
     'fn f() to str { return "SPDX-License-Identifier: MIT" }\n': "Apache-2.0",
     "fn f() { }\n": "Apache-2.0",
 }
@@ -98,12 +99,12 @@ def test_the_nearest_licence_file_holds(tmp_path: Path) -> None:
     above_is_empty = of("a.vox")
     (checkout / "LICENSE").write_text(_TEXTS["Apache-2.0"])
 
-    assert (alone, above_is_empty, of("a.vox")) == (UNKNOWN, UNKNOWN, "Apache-2.0")
+    assert (alone, above_is_empty, of("a.vox")) == (UNKNOWN_LICENCE, UNKNOWN_LICENCE, "Apache-2.0")
     assert of("own/below/a.vox") == "GPL-3.0"
     assert of("both/a.vox") == "Apache-2.0 AND MIT"
     assert of("choice/a.vox") == "Apache-2.0 OR MIT"
-    assert of("odd/a.vox") == of("linked/a.vox") == UNKNOWN
-    assert Licences(workspace).licence_of(Path("/elsewhere/a.vox"), b"") == UNKNOWN
+    assert of("odd/a.vox") == of("linked/a.vox") == UNKNOWN_LICENCE
+    assert Licences(workspace).licence_of(Path("/elsewhere/a.vox"), b"") == UNKNOWN_LICENCE
     assert list(licence_files_above(workspace)) == [checkout / "LICENSE"]
     assert list(licence_files_above(checkout)) == []
 
@@ -119,7 +120,7 @@ def test_the_nearest_licence_file_holds(tmp_path: Path) -> None:
             ("GPL-3.0", "GPL-3.0-or-later", "GPL-2.0-only WITH Classpath-exception-2.0", "MIT AND GPL-3.0-only"),
         ),
         (("MIT", "Zlib"), ("MIT AND GPL-3.0-only", "MIT OR (Zlib AND ISC)")),
-        (("unknown",), (UNKNOWN,)),
+        (("unknown",), (UNKNOWN_LICENCE,)),
     ],
     ids=str,
 )
@@ -127,7 +128,7 @@ def test_a_policy_denies_licences(deny: tuple[str, ...], denied: tuple[str, ...]
     """An id in all its forms; of a choice, only where every part is denied."""
     licences = (
         *("Apache-2.0", "GPL-3.0", "GPL-3.0-or-later", "GPL-2.0-only WITH Classpath-exception-2.0"),
-        *("MIT AND GPL-3.0-only", "MIT OR (Zlib AND ISC)", UNKNOWN),
+        *("MIT AND GPL-3.0-only", "MIT OR (Zlib AND ISC)", UNKNOWN_LICENCE),
     )
     policy = LicencePolicy(deny=deny)
 
