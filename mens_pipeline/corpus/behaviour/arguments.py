@@ -7,25 +7,7 @@ from itertools import combinations
 from random import Random
 from typing import Final
 
-from mens_pipeline.language.ast import (
-    DecimalLit,
-    DecimalType,
-    FloatLit,
-    GenericType,
-    IntLit,
-    LiteralPattern,
-    Module,
-    NamedType,
-    ObjectField,
-    Param,
-    StringLit,
-    Table,
-    Type,
-    TypeDef,
-    Url,
-    walk,
-)
-from mens_pipeline.language.ast import Variant as VariantSyntax
+from mens_pipeline.language import ast
 from mens_pipeline.language.interpreter import NONE, Value, Variant, error, ok, some
 
 _INTS: Final = (0, 1, 2, 3, 4, 5, 7, 10, 12, -1, -2, -5)
@@ -61,17 +43,18 @@ class UndrawableError(Exception):
 class Drawing:
     """Draws argument lists for functions of one program."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: ast.Module) -> None:
         """Read the types and the literals of the program."""
-        self._structs = {d.name: d.fields for d in module.declarations if isinstance(d, TypeDef | Table) and d.fields}
-        self._sums = {d.name: d.variants for d in module.declarations if isinstance(d, TypeDef | Url) and d.variants}
+        declared = module.declarations
+        self._structs = {d.name: d.fields for d in declared if isinstance(d, ast.TypeDef | ast.Table) and d.fields}
+        self._sums = {d.name: d.variants for d in declared if isinstance(d, ast.TypeDef | ast.Url) and d.variants}
         self._heights = self._find_heights()
         self.literal_share = 1 / 2
         """Of the numbers and strings, how many are taken from the code, where it has any."""
         self._deck: list[int] = []
         self._ints, self._floats, self._decimals, self._strings = _literals(module)
 
-    def lists(self, params: Sequence[Param], generics: Sequence[str], seed: str) -> Iterator[tuple[Value, ...]]:
+    def lists(self, params: Sequence[ast.Param], generics: Sequence[str], seed: str) -> Iterator[tuple[Value, ...]]:
         """Yield argument lists without end, the smallest first; the same seed gives the same ones.
 
         Ints are drawn for type parameters, `generics`.
@@ -103,16 +86,16 @@ class Drawing:
                 return heights
             heights = found
 
-    def _is_drawable(self, annotation: Type) -> bool:
+    def _is_drawable(self, annotation: ast.Type) -> bool:
         """Return whether there are values, and for lists and options more than the empty one."""
-        if isinstance(annotation, GenericType) and annotation.name in _EMPTY_NAMES:
+        if isinstance(annotation, ast.GenericType) and annotation.name in _EMPTY_NAMES:
             return len(annotation.arguments) == 1 and self._is_drawable(annotation.arguments[0])
         return _height(annotation, self._heights) < math.inf
 
-    def _draw(self, annotation: Type, random: Random, level: int) -> Value:
-        if isinstance(annotation, DecimalType):
+    def _draw(self, annotation: ast.Type, random: Random, level: int) -> Value:
+        if isinstance(annotation, ast.DecimalType):
             return self._number(_DECIMALS, self._decimals, random)
-        if isinstance(annotation, GenericType):
+        if isinstance(annotation, ast.GenericType):
             return self._drawn_generic(annotation, random, level)
         name = getattr(annotation, "name", "")
         if name == "bool":
@@ -123,7 +106,7 @@ class Drawing:
             return self._int(random) if name == "int" else self._string(random)
         if name in self._structs:
             return {field.name: self._draw(field.type, random, level + 1) for field in self._structs[name]}
-        variants: Sequence[VariantSyntax] = self._sums[name]
+        variants: Sequence[ast.Variant] = self._sums[name]
         if level >= _MOST_LEVELS:
             least = min(_variant_height(variant, self._heights) for variant in variants)
             variants = [variant for variant in variants if _variant_height(variant, self._heights) == least]
@@ -131,12 +114,12 @@ class Drawing:
         variant = random.choice(drawable)
         return Variant(variant.name, tuple(self._draw(field.type, random, level + 1) for field in variant.fields))
 
-    def _ends(self, inner: Type, level: int) -> bool:
+    def _ends(self, inner: ast.Type, level: int) -> bool:
         """Return whether a list or option is empty: nothing can be drawn for it, or a deep type would not end."""
-        goes_on = isinstance(inner, GenericType) or getattr(inner, "name", "") in self._heights
+        goes_on = isinstance(inner, ast.GenericType) or getattr(inner, "name", "") in self._heights
         return (level > _MOST_LEVELS and goes_on) or not self._is_drawable(inner)
 
-    def _drawn_generic(self, annotation: GenericType, random: Random, level: int) -> Value:
+    def _drawn_generic(self, annotation: ast.GenericType, random: Random, level: int) -> Value:
         name, inner = annotation.name, annotation.arguments[-1]
         if name in _LIST_NAMES:
             most = _MOST_ELEMENTS if level == 0 else 2
@@ -179,9 +162,9 @@ class Drawing:
         return random.choice((*forms, literal.upper(), literal[:-1]))
 
 
-def _height(annotation: Type, heights: Mapping[str, float]) -> float:
+def _height(annotation: ast.Type, heights: Mapping[str, float]) -> float:
     """Count the user types that are nested in the smallest value; infinity if no value can be drawn."""
-    if isinstance(annotation, GenericType):
+    if isinstance(annotation, ast.GenericType):
         inner = [_height(argument, heights) for argument in annotation.arguments]
         if annotation.name in _EMPTY_NAMES and len(inner) == 1:
             return 0
@@ -190,10 +173,10 @@ def _height(annotation: Type, heights: Mapping[str, float]) -> float:
         is_map = annotation.name in _MAP_NAMES and len(inner) == 2  # noqa: PLR2004 - key and value
         return inner[1] if is_map and type_key(annotation.arguments[0]) == "str" else math.inf
     name = getattr(annotation, "name", "")
-    return 0 if name in _PLAIN or isinstance(annotation, DecimalType) else heights.get(name, math.inf)
+    return 0 if name in _PLAIN or isinstance(annotation, ast.DecimalType) else heights.get(name, math.inf)
 
 
-def _variant_height(variant: VariantSyntax, heights: Mapping[str, float]) -> float:
+def _variant_height(variant: ast.Variant, heights: Mapping[str, float]) -> float:
     return max((_height(field.type, heights) for field in variant.fields), default=0)
 
 
@@ -207,25 +190,25 @@ class _First(Random):
         return 0
 
 
-def type_key(annotation: Type | None, generics: Sequence[str] = ()) -> str:
+def type_key(annotation: ast.Type | None, generics: Sequence[str] = ()) -> str:
     """Return a key for a type, equal for types that mean the same; type parameters count as ints."""
-    if isinstance(annotation, GenericType):
+    if isinstance(annotation, ast.GenericType):
         name = {"list": "List", "map": "Map"}.get(annotation.name, annotation.name)
         return f"{name}[{', '.join(type_key(argument, generics) for argument in annotation.arguments)}]"
-    if isinstance(annotation, NamedType):
+    if isinstance(annotation, ast.NamedType):
         return "int" if annotation.name in generics else annotation.name
-    return "dec" if isinstance(annotation, DecimalType) else "?"
+    return "dec" if isinstance(annotation, ast.DecimalType) else "?"
 
 
-def _concrete(annotation: Type | None, generics: Sequence[str]) -> Type:
+def _concrete(annotation: ast.Type | None, generics: Sequence[str]) -> ast.Type:
     """Return a type with `int` in place of the type parameters of its function."""
     if annotation is None:
         raise UndrawableError
-    if isinstance(annotation, NamedType) and annotation.name in generics:
-        return NamedType(annotation.start, annotation.end, "int")
-    if isinstance(annotation, GenericType):
+    if isinstance(annotation, ast.NamedType) and annotation.name in generics:
+        return ast.NamedType(annotation.start, annotation.end, "int")
+    if isinstance(annotation, ast.GenericType):
         arguments = tuple(_concrete(argument, generics) for argument in annotation.arguments)
-        return GenericType(annotation.start, annotation.end, annotation.name, arguments)
+        return ast.GenericType(annotation.start, annotation.end, annotation.name, arguments)
     return annotation
 
 
@@ -262,23 +245,23 @@ def _leaves(value: Value) -> Iterator[Value]:
         yield from _leaves(part)
 
 
-def _literals(module: Module) -> tuple[tuple[int, ...], tuple[float, ...], tuple[Decimal, ...], tuple[str, ...]]:
+def _literals(module: ast.Module) -> tuple[tuple[int, ...], tuple[float, ...], tuple[Decimal, ...], tuple[str, ...]]:
     """Collect the ints, floats, decimals and strings of a program, numbers with their neighbours."""
     ints: dict[int, None] = {}
     floats: dict[float, None] = {}
     decimals: dict[Decimal, None] = {}
     strings: dict[str, None] = {}
-    for node in walk(module):
-        if isinstance(node, IntLit | StringLit | LiteralPattern):
+    for node in ast.walk(module):
+        if isinstance(node, ast.IntLit | ast.StringLit | ast.LiteralPattern):
             if isinstance(node.value, int):
                 ints.setdefault(node.value)
             elif 0 < len(node.value) <= _MOST_STRING:
                 strings.setdefault(node.value)
-        elif isinstance(node, ObjectField):
+        elif isinstance(node, ast.ObjectField):
             strings.setdefault(node.key)
-        elif isinstance(node, FloatLit):
+        elif isinstance(node, ast.FloatLit):
             floats.setdefault(node.value)
-        elif isinstance(node, DecimalLit):
+        elif isinstance(node, ast.DecimalLit):
             decimals.setdefault(Decimal(node.text))
     some_ints = [value for value in ints if value <= _MOST_INT][:_MOST_LITERALS]
     near = dict.fromkeys(other for value in some_ints for other in (value, value - 1, value + 1, -value))

@@ -7,31 +7,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any, Final, TypeVar
 
-from mens_pipeline.language.ast import (
-    Argument,
-    Binary,
-    Block,
-    BoolLit,
-    Call,
-    DecimalLit,
-    Declaration,
-    ExprStatement,
-    FloatLit,
-    For,
-    Ident,
-    If,
-    IntLit,
-    LiteralPattern,
-    Loop,
-    Match,
-    MatchArm,
-    MethodCall,
-    Node,
-    Statement,
-    StringLit,
-    Unary,
-    While,
-)
+from mens_pipeline.language import ast
 
 PROBE: Final = "branch reached"
 """The name of the function that probes call; no program can write it."""
@@ -67,52 +43,52 @@ _METHODS: Final = {
 }
 """Methods that take and give the same kinds of value."""
 
-_Path = tuple[Any, Node, str, int | None] | None
+_Path = tuple[Any, ast.Node, str, int | None] | None
 """A position in the tree: path of the parent, the parent, its field, and the index in that field."""
 
 
-def mutants_of(declaration: Declaration, most: int, seed: str) -> tuple[Declaration, ...]:
+def mutants_of(declaration: ast.Declaration, most: int, seed: str) -> tuple[ast.Declaration, ...]:
     """Return copies of a function with one change each, of as many kinds as there are.
 
     The syntax tree is changed, not the text: nothing has to be parsed again.
     """
-    kinds: dict[type, list[tuple[_Path, Node]]] = {}
+    kinds: dict[type, list[tuple[_Path, ast.Node]]] = {}
     for path, node in _sites(declaration):
         for changed in _changes(node):
             kinds.setdefault(type(node), []).append((path, changed))
     random = Random(seed)  # noqa: S311 - a reproducible draw, no secret
     for sites in kinds.values():
         random.shuffle(sites)
-    chosen: list[tuple[_Path, Node]] = []
+    chosen: list[tuple[_Path, ast.Node]] = []
     while kinds and len(chosen) < most:
         chosen += [sites.pop() for sites in kinds.values()]
         kinds = {kind: sites for kind, sites in kinds.items() if sites}
     return tuple(_rebuild(path, changed) for path, changed in chosen[:most])
 
 
-def with_probes(declaration: Declaration) -> Declaration:
+def with_probes(declaration: ast.Declaration) -> ast.Declaration:
     """Return a copy of a function that calls `PROBE` with a number where a branch begins, and does the same."""
     return _Probes().inside(declaration)
 
 
-def _sites(declaration: Declaration) -> Iterator[tuple[_Path, Node]]:
+def _sites(declaration: ast.Declaration) -> Iterator[tuple[_Path, ast.Node]]:
     """Yield the function and each node of its body with its path."""
     function: Any = getattr(declaration, "function", declaration)
     root: _Path = None if function is declaration else (None, declaration, "function", None)
-    pending: list[tuple[_Path, Node]] = [((root, function, "body", i), s) for i, s in enumerate(function.body)]
+    pending: list[tuple[_Path, ast.Node]] = [((root, function, "body", i), s) for i, s in enumerate(function.body)]
     yield root, function
     while pending:
         path, node = pending.pop()
         yield path, node
         for name in _field_names(node):
             value = getattr(node, name)
-            if isinstance(value, Node):
+            if isinstance(value, ast.Node):
                 pending.append(((path, node, name, None), value))
             elif isinstance(value, tuple):
-                pending += [((path, node, name, i), item) for i, item in enumerate(value) if isinstance(item, Node)]
+                pending += [((path, node, name, i), item) for i, item in enumerate(value) if isinstance(item, ast.Node)]
 
 
-def _rebuild(path: _Path, node: Node) -> Any:
+def _rebuild(path: _Path, node: ast.Node) -> Any:
     while path is not None:
         above, parent, name, index = path
         value: object = node
@@ -129,14 +105,14 @@ _FIELD_NAMES: Final[dict[str, tuple[str, ...]]] = {}
 """Class of node -> its fields that may hold code; looked up once each."""
 
 
-def _field_names(node: Node) -> tuple[str, ...]:
+def _field_names(node: ast.Node) -> tuple[str, ...]:
     kind = type(node).__name__
     if kind not in _FIELD_NAMES:
         _FIELD_NAMES[kind] = tuple(field.name for field in fields(node) if field.name not in _NO_CODE)
     return _FIELD_NAMES[kind]
 
 
-def _changes(node: Any) -> Iterator[Node]:
+def _changes(node: Any) -> Iterator[ast.Node]:
     if (change := _CHANGES.get(type(node))) is not None:
         yield from change(node)
     for name in ("body", "then", "otherwise", "statements"):
@@ -146,21 +122,21 @@ def _changes(node: Any) -> Iterator[Node]:
                 yield replace(node, **{name: statements[:index] + statements[index + 1 :]})
 
 
-def _binary(node: Binary) -> Iterator[Node]:
-    if node.op == "Add" and (isinstance(node.left, StringLit) or isinstance(node.right, StringLit)):
+def _binary(node: ast.Binary) -> Iterator[ast.Node]:
+    if node.op == "Add" and (isinstance(node.left, ast.StringLit) or isinstance(node.right, ast.StringLit)):
         yield replace(node, left=node.right, right=node.left)
         return
     for op in _OPERATORS.get(node.op, ()):
         yield replace(node, op=op)
 
 
-def _number(node: Any) -> Iterator[Node]:
+def _number(node: Any) -> Iterator[ast.Node]:
     yield replace(node, value=node.value + 1)
     if node.value:
         yield replace(node, value=node.value - 1)
 
 
-def _if(node: If) -> Iterator[Node]:
+def _if(node: ast.If) -> Iterator[ast.Node]:
     """Yield mutants of an `if`: branches swapped, or the same branch taken in both cases."""
     yield replace(node, then=node.otherwise or (), otherwise=node.then)
     yield replace(node, then=node.otherwise or ())
@@ -168,7 +144,7 @@ def _if(node: If) -> Iterator[Node]:
         yield replace(node, otherwise=node.then)
 
 
-def _match(node: Match) -> Iterator[Node]:
+def _match(node: ast.Match) -> Iterator[ast.Node]:
     """Swap the results of two neighbouring arms."""
     for index in range(len(node.arms) - 1):
         first, second = node.arms[index : index + 2]
@@ -176,21 +152,21 @@ def _match(node: Match) -> Iterator[Node]:
         yield replace(node, arms=node.arms[:index] + swapped + node.arms[index + 2 :])
 
 
-_CHANGES: Final[dict[type, Callable[[Any], Iterable[Node]]]] = {
-    Binary: _binary,
-    IntLit: _number,
-    FloatLit: _number,
-    DecimalLit: lambda node: [replace(node, text=str(Decimal(node.text) + 1))],
-    StringLit: lambda node: [replace(node, value=node.value + "x")],
-    BoolLit: lambda node: [replace(node, value=not node.value)],
-    Unary: lambda node: [node.operand],
-    LiteralPattern: lambda node: [replace(node, value=node.value + (1 if isinstance(node.value, int) else "x"))],
-    If: _if,
-    Match: _match,
-    MethodCall: lambda node: [replace(node, method=_METHODS[node.method])] if node.method in _METHODS else [],
+_CHANGES: Final[dict[type, Callable[[Any], Iterable[ast.Node]]]] = {
+    ast.Binary: _binary,
+    ast.IntLit: _number,
+    ast.FloatLit: _number,
+    ast.DecimalLit: lambda node: [replace(node, text=str(Decimal(node.text) + 1))],
+    ast.StringLit: lambda node: [replace(node, value=node.value + "x")],
+    ast.BoolLit: lambda node: [replace(node, value=not node.value)],
+    ast.Unary: lambda node: [node.operand],
+    ast.LiteralPattern: lambda node: [replace(node, value=node.value + (1 if isinstance(node.value, int) else "x"))],
+    ast.If: _if,
+    ast.Match: _match,
+    ast.MethodCall: lambda node: [replace(node, method=_METHODS[node.method])] if node.method in _METHODS else [],
 }
 
-Syntax = TypeVar("Syntax", bound=Node)
+Syntax = TypeVar("Syntax", bound=ast.Node)
 
 
 class _Probes:
@@ -203,26 +179,27 @@ class _Probes:
         changed: dict[str, Any] = {}
         for name in _field_names(node):
             value: Any = getattr(node, name)
-            if isinstance(value, Node):
-                probe = self._probe(value) if name == "body" and isinstance(node, MatchArm | For) else None
+            if isinstance(value, ast.Node):
+                probe = self._probe(value) if name == "body" and isinstance(node, ast.MatchArm | ast.For) else None
                 new: Any = self.inside(value)
                 if probe is not None:
-                    changed[name] = Block(value.start, value.end, (probe, ExprStatement(value.start, value.end, new)))
+                    block = (probe, ast.ExprStatement(value.start, value.end, new))
+                    changed[name] = ast.Block(value.start, value.end, block)
                 elif new is not value:
                     changed[name] = new
-            elif isinstance(value, tuple) and value and isinstance(value[0], Node):
+            elif isinstance(value, tuple) and value and isinstance(value[0], ast.Node):
                 items = tuple(map(self.inside, value))
                 if any(map(operator.is_not, items, value)):
                     changed[name] = items
-        if isinstance(node, If):
+        if isinstance(node, ast.If):
             changed["then"] = (self._probe(node), *changed.get("then", node.then))
             changed["otherwise"] = (self._probe(node), *changed.get("otherwise", node.otherwise or ()))
-        elif isinstance(node, While | Loop):
+        elif isinstance(node, ast.While | ast.Loop):
             changed["body"] = (self._probe(node), *changed.get("body", node.body))
         return replace(node, **changed) if changed else node
 
-    def _probe(self, node: Node) -> Statement:
+    def _probe(self, node: ast.Node) -> ast.Statement:
         start, end = node.start, node.end
         self.number += 1
-        number = Argument(start, end, None, IntLit(start, end, self.number))
-        return ExprStatement(start, end, Call(start, end, Ident(start, end, PROBE), (number,)))
+        number = ast.Argument(start, end, None, ast.IntLit(start, end, self.number))
+        return ast.ExprStatement(start, end, ast.Call(start, end, ast.Ident(start, end, PROBE), (number,)))

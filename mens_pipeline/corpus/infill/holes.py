@@ -11,24 +11,7 @@ from random import Random
 from typing import Final
 
 from mens_pipeline.corpus.schema.training_pair import HoleKind
-from mens_pipeline.language import Token, tokenize
-from mens_pipeline.language.ast import (
-    Call,
-    Decorator,
-    Expr,
-    Field,
-    FormField,
-    MachineState,
-    MethodCall,
-    Module,
-    Node,
-    ReactiveMember,
-    StateField,
-    Statement,
-    Transition,
-    Variant,
-    walk,
-)
+from mens_pipeline.language import Token, ast, tokenize
 
 QUOTAS: Final[dict[HoleKind, float]] = {
     HoleKind.LINE: 0.46,
@@ -47,7 +30,15 @@ MAX_LINES: Final = 8
 
 _WITHIN_TOKEN: Final = 1 / 3
 _MOST_STATEMENTS: Final = 4
-_FIELDS: Final = (Field, FormField, MachineState, ReactiveMember, StateField, Transition, Variant)
+_FIELDS: Final = (
+    ast.Field,
+    ast.FormField,
+    ast.MachineState,
+    ast.ReactiveMember,
+    ast.StateField,
+    ast.Transition,
+    ast.Variant,
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -59,7 +50,7 @@ class Hole:
     kind: HoleKind
 
 
-def draw_holes(source: str, module: Module, number: int, random: Random) -> tuple[Hole, ...]:
+def draw_holes(source: str, module: ast.Module, number: int, random: Random) -> tuple[Hole, ...]:
     """Draw holes of a program, each kind by its quota; no two begin at the same character.
 
     Args:
@@ -111,7 +102,7 @@ class _Spans:
         return place if any(map(str.isalnum, self._source[place:end])) else start
 
 
-def _lines(source: str, _module: Module, tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
+def _lines(source: str, _module: ast.Module, tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
     """Yield the rest of each line from each of its tokens on, but for lines that end within a token."""
     begun: list[int] = []
     for token in tokens:
@@ -125,35 +116,35 @@ def _lines(source: str, _module: Module, tokens: tuple[Token, ...]) -> Iterator[
     yield from ((start, len(source)) for start in begun)
 
 
-def _decorators(_source: str, module: Module, tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
+def _decorators(_source: str, module: ast.Module, tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
     """Yield decorators of functions, and the words that make a declaration an endpoint, a table or a test."""
-    yield from ((node.start, node.end) for node in walk(module) if isinstance(node, Decorator))
+    yield from ((node.start, node.end) for node in ast.walk(module) if isinstance(node, ast.Decorator))
     line_end = {token.start: token.end for token in tokens if token.text.startswith("@")}
     yield from line_end.items()
 
 
-def _nodes_of(kinds: object) -> Callable[[str, Module, tuple[Token, ...]], Iterator[tuple[int, int]]]:
-    def find(_source: str, module: Module, _tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
-        return ((node.start, node.end) for node in walk(module) if isinstance(node, kinds))  # type: ignore[arg-type]
+def _nodes_of(kinds: object) -> Callable[[str, ast.Module, tuple[Token, ...]], Iterator[tuple[int, int]]]:
+    def find(_source: str, module: ast.Module, _tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
+        return ((node.start, node.end) for node in ast.walk(module) if isinstance(node, kinds))  # type: ignore[arg-type]
 
     return find
 
 
-def _arguments(_source: str, module: Module, _tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
-    for node in walk(module):
-        if isinstance(node, Call | MethodCall) and node.arguments:
+def _arguments(_source: str, module: ast.Module, _tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call | ast.MethodCall) and node.arguments:
             yield node.arguments[0].start, node.arguments[-1].end
 
 
-def _statement_lists(module: Module) -> Iterator[tuple[Node, ...]]:
-    for node in walk(module):
+def _statement_lists(module: ast.Module) -> Iterator[tuple[ast.Node, ...]]:
+    for node in ast.walk(module):
         for name in ("body", "then", "otherwise", "statements"):
             found = getattr(node, name, None)
             if isinstance(found, tuple) and found:
                 yield found
 
 
-def _runs(_source: str, module: Module, _tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
+def _runs(_source: str, module: ast.Module, _tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
     """Yield two and more statements in a row that are not all of their block."""
     for statements in _statement_lists(module):
         for first in range(len(statements)):
@@ -162,15 +153,15 @@ def _runs(_source: str, module: Module, _tokens: tuple[Token, ...]) -> Iterator[
                     yield statements[first].start, statements[last].end
 
 
-def _bodies(_source: str, module: Module, _tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
+def _bodies(_source: str, module: ast.Module, _tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
     return ((statements[0].start, statements[-1].end) for statements in _statement_lists(module))
 
 
-_FINDERS: Final[dict[HoleKind, Callable[[str, Module, tuple[Token, ...]], Iterator[tuple[int, int]]]]] = {
+_FINDERS: Final[dict[HoleKind, Callable[[str, ast.Module, tuple[Token, ...]], Iterator[tuple[int, int]]]]] = {
     HoleKind.LINE: _lines,
-    HoleKind.EXPRESSION: _nodes_of(Expr),
+    HoleKind.EXPRESSION: _nodes_of(ast.Expr),
     HoleKind.ARGUMENTS: _arguments,
-    HoleKind.STATEMENT: _nodes_of(Statement),
+    HoleKind.STATEMENT: _nodes_of(ast.Statement),
     HoleKind.STATEMENTS: _runs,
     HoleKind.BODY: _bodies,
     HoleKind.FIELD: _nodes_of(_FIELDS),

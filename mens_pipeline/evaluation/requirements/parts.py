@@ -6,44 +6,7 @@ from typing import Any, Final, get_args
 
 from mens_pipeline.corpus.curate.validate import words_of
 from mens_pipeline.errors import did_you_mean
-from mens_pipeline.language import EFFECTS, FUNCTION_DECORATORS
-from mens_pipeline.language.ast import (
-    Actor,
-    Attribute,
-    BackButton,
-    Binary,
-    Call,
-    Declaration,
-    Decorator,
-    DeepLink,
-    Expr,
-    Field,
-    FieldAccess,
-    Form,
-    FormField,
-    Function,
-    Ident,
-    MethodCall,
-    Node,
-    ObjectField,
-    Param,
-    Push,
-    ReactiveComponent,
-    ReactiveMember,
-    ReactiveModule,
-    Route,
-    Routes,
-    SelfClosingView,
-    StateMachine,
-    Statement,
-    Table,
-    Tokens,
-    TypeDef,
-    Unary,
-    Url,
-    View,
-    walk,
-)
+from mens_pipeline.language import EFFECTS, FUNCTION_DECORATORS, ast
 
 Spellings = tuple[str, ...]
 """The ways to ask for one part, from its name alone to all that is said of it."""
@@ -72,12 +35,12 @@ def normalise_spacing(text: str) -> str:
     return " ".join(words_of(text))
 
 
-def text_of(node: Node, source: str) -> str:
+def text_of(node: ast.Node, source: str) -> str:
     """Return the source text of a piece of syntax, on one line."""
     return " ".join(source[node.start : node.end].split())
 
 
-def format_param(param: Param, source: str) -> str:
+def format_param(param: ast.Param, source: str) -> str:
     """Format a parameter with its type and without its default: `count: int`."""
     return f"{param.name}: {text_of(param.type, source)}" if param.type is not None else param.name
 
@@ -87,7 +50,7 @@ def has_part(part: Part, construct: str) -> bool:
     return construct in _FORMS[part]
 
 
-def parts_of(part: Part, construct: str, declaration: Declaration, source: str) -> tuple[Spellings, ...]:
+def parts_of(part: Part, construct: str, declaration: ast.Declaration, source: str) -> tuple[Spellings, ...]:
     """Return the parts of one kind that a declaration has, in order.
 
     Declarations of the construct must be able to have them.
@@ -95,16 +58,16 @@ def parts_of(part: Part, construct: str, declaration: Declaration, source: str) 
     return tuple(_FORMS[part][construct](declaration, source))
 
 
-def _field(field: Field, source: str) -> Spellings:
+def _field(field: ast.Field, source: str) -> Spellings:
     plain = f"{field.name}: {text_of(field.type, source)}"
     return (field.name, plain, text_of(field, source))
 
 
-def _fields(declaration: TypeDef | Table, source: str) -> Iterator[Spellings]:
+def _fields(declaration: ast.TypeDef | ast.Table, source: str) -> Iterator[Spellings]:
     return (_field(field, source) for field in declaration.fields)
 
 
-def _form_entries(form: Form, source: str) -> Iterator[Spellings]:
+def _form_entries(form: ast.Form, source: str) -> Iterator[Spellings]:
     for field in form.fields:
         plain = f"{field.name}: {text_of(field.type, source)}"
         yield (field.name, plain, *(f"{plain} {modifier}" for modifier in _modifiers(field)))
@@ -114,44 +77,44 @@ def _form_entries(form: Form, source: str) -> Iterator[Spellings]:
             yield (clause, f"{clause}: {value}")
 
 
-def _modifiers(field: FormField) -> Iterator[str]:
+def _modifiers(field: ast.FormField) -> Iterator[str]:
     yield "required" if field.required else "optional"
     if field.hidden:
         yield "hidden"
     yield from (f"{word}({text})" for word, text in field.constraints)
 
 
-def _block_entries(block: BackButton | DeepLink | Push, _: str) -> Iterator[Spellings]:
+def _block_entries(block: ast.BackButton | ast.DeepLink | ast.Push, _: str) -> Iterator[Spellings]:
     return ((key, f"{key}: {value}") for key, value in block.entries)
 
 
-def _tokens(tokens: Tokens, _: str) -> Iterator[Spellings]:
+def _tokens(tokens: ast.Tokens, _: str) -> Iterator[Spellings]:
     for token in tokens.entries:
         plain = f"{token.category} {token.name}"
         yield (token.name, plain, " ".join((plain, *token.values)))
 
 
-def _variants(declaration: TypeDef | Url, source: str) -> Iterator[Spellings]:
+def _variants(declaration: ast.TypeDef | ast.Url, source: str) -> Iterator[Spellings]:
     for variant in declaration.variants:
         fields = ", ".join(text_of(field, source) for field in variant.fields)
         yield (variant.name, f"{variant.name}({fields})" if fields else variant.name)
 
 
-def _machine_states(machine: StateMachine, source: str) -> Iterator[Spellings]:
+def _machine_states(machine: ast.StateMachine, source: str) -> Iterator[Spellings]:
     for state in machine.states:
         fields = ", ".join(text_of(field, source) for field in state.fields)
         plain = (state.name, f"{state.name}({fields})") if fields else (state.name,)
         yield (*plain, *(f"terminal {text}" for text in plain)) if state.is_terminal else plain
 
 
-def _reactive_states(declaration: ReactiveComponent | ReactiveModule, source: str) -> Iterator[Spellings]:
+def _reactive_states(declaration: ast.ReactiveComponent | ast.ReactiveModule, source: str) -> Iterator[Spellings]:
     for member in declaration.members:
         if member.role == "state" and member.name is not None:
             whole = (f"{member.name}: {text_of(member.type, source)}",) if member.type is not None else ()
             yield (member.name, *whole)
 
 
-def _events(machine: StateMachine, _: str) -> Iterator[Spellings]:
+def _events(machine: ast.StateMachine, _: str) -> Iterator[Spellings]:
     for transition in machine.transitions:
         way = f"from {transition.source or 'any'} -> {transition.target}"
         params = ", ".join(transition.params)
@@ -159,15 +122,15 @@ def _events(machine: StateMachine, _: str) -> Iterator[Spellings]:
         yield (transition.event, f"{transition.event} {way}", *whole)
 
 
-def _handlers(actor: Actor, source: str) -> Iterator[Spellings]:
+def _handlers(actor: ast.Actor, source: str) -> Iterator[Spellings]:
     for handler in actor.handlers:
         called = f"{handler.event}({', '.join(format_param(param, source) for param in handler.params)})"
         returned = (f"{called} to {text_of(handler.return_type, source)}",) if handler.return_type is not None else ()
         yield (handler.event, called, *returned)
 
 
-def _routes(routes: Routes, _: str) -> Iterator[Spellings]:
-    for route in (node for node in walk(routes) if isinstance(node, Route)):
+def _routes(routes: ast.Routes, _: str) -> Iterator[Spellings]:
+    for route in (node for node in ast.walk(routes) if isinstance(node, ast.Route)):
         plain = f"{route.path} to {route.component}"
         yield (route.path, plain, *(f"{plain} with {kind}: {name}" for kind, name in route.handlers))
     for clause in ("not_found", "error"):
@@ -203,7 +166,7 @@ _FORMS: Final[Mapping[Part, Mapping[str, _Form]]] = {
 """Kind of part -> construct that has it -> how its parts are found."""
 
 
-KINDS: Final = frozenset(kind.__name__ for kind in (*get_args(Expr), *get_args(Statement)))
+KINDS: Final = frozenset(kind.__name__ for kind in (*get_args(ast.Expr), *get_args(ast.Statement)))
 """The kinds of expressions and statements, such as `Match` and `While`."""
 
 _OPERATORS: Final = frozenset(
@@ -226,7 +189,7 @@ _PREFIXES: Final[Mapping[str, frozenset[str] | None]] = {
 """What stands before the colon of a trait -> what may follow; None where any name may."""
 
 
-def traits_of(declaration: Declaration) -> frozenset[str]:
+def traits_of(declaration: ast.Declaration) -> frozenset[str]:
     """Return everything that a requirement may say a declaration contains.
 
     Returns:
@@ -234,7 +197,7 @@ def traits_of(declaration: Declaration) -> frozenset[str]:
         object), `attribute:href`, `member:derived`, `decorator:@pure`, `operator:Mod`, `uses:net`. A view counts as a
         call too, since a call without positional arguments is read as one (G41).
     """
-    return frozenset(trait for node in walk(declaration) for trait in _traits(node))
+    return frozenset(trait for node in ast.walk(declaration) for trait in _traits(node))
 
 
 def find_trait_error(trait: str) -> str | None:
@@ -255,7 +218,7 @@ def _unknown(found: str, what: str, known: Mapping[str, object] | frozenset[str]
     return f"found `{found}`, expected a known {what}. {advice}"
 
 
-def _traits(node: Node) -> Iterator[str]:
+def _traits(node: ast.Node) -> Iterator[str]:
     kind = type(node).__name__
     if kind in KINDS:
         yield kind
@@ -264,29 +227,29 @@ def _traits(node: Node) -> Iterator[str]:
             yield from traits(node)
 
 
-def _method_traits(call: MethodCall) -> tuple[str, ...]:
+def _method_traits(call: ast.MethodCall) -> tuple[str, ...]:
     path = _path(call.object)
     return (f"call:{call.method}", f"call:{path}.{call.method}") if path else (f"call:{call.method}",)
 
 
-def _path(node: Node) -> str | None:
+def _path(node: ast.Node) -> str | None:
     """Return the dotted name of what a method is called on: `db.Task`; None for anything but names."""
     names: list[str] = []
-    while isinstance(node, FieldAccess):
+    while isinstance(node, ast.FieldAccess):
         names.append(node.field)
         node = node.object
-    return ".".join([node.name, *reversed(names)]) if isinstance(node, Ident) else None
+    return ".".join([node.name, *reversed(names)]) if isinstance(node, ast.Ident) else None
 
 
 _TRAITS: Final[tuple[tuple[type | tuple[type, ...], Callable[[Any], tuple[str, ...]]], ...]] = (
-    (Call, lambda n: (f"call:{n.callee.name}",) if isinstance(n.callee, Ident) else ()),
-    (MethodCall, _method_traits),
-    ((View, SelfClosingView), lambda n: (f"view:{n.tag}", f"call:{n.tag}")),
-    (ObjectField, lambda n: (f"key:{n.key}",)),
-    (Attribute, lambda n: (f"attribute:{n.name}",)),
-    (ReactiveMember, lambda n: (f"member:{n.role}",)),
-    (Decorator, lambda n: (f"decorator:{n.name}",)),
-    ((Binary, Unary), lambda n: (f"operator:{n.op}",)),
-    (Function, lambda n: tuple(f"uses:{effect}" for effect in n.effects)),
+    (ast.Call, lambda n: (f"call:{n.callee.name}",) if isinstance(n.callee, ast.Ident) else ()),
+    (ast.MethodCall, _method_traits),
+    ((ast.View, ast.SelfClosingView), lambda n: (f"view:{n.tag}", f"call:{n.tag}")),
+    (ast.ObjectField, lambda n: (f"key:{n.key}",)),
+    (ast.Attribute, lambda n: (f"attribute:{n.name}",)),
+    (ast.ReactiveMember, lambda n: (f"member:{n.role}",)),
+    (ast.Decorator, lambda n: (f"decorator:{n.name}",)),
+    ((ast.Binary, ast.Unary), lambda n: (f"operator:{n.op}",)),
+    (ast.Function, lambda n: tuple(f"uses:{effect}" for effect in n.effects)),
 )
 """Kind of node -> what a requirement may call it, beside its kind."""

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from mens_pipeline.corpus.extract.extracted_corpus import (
-    FILES,
     KIND,
     RECORDS,
     REPORT,
@@ -23,6 +22,7 @@ from mens_pipeline.corpus.extract.extracted_corpus import (
     build_extracted_corpus,
 )
 from mens_pipeline.corpus.extract.sources import tree_fingerprint
+from mens_pipeline.corpus.schema.records import FILES
 from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.settings import PROJECT_ROOT

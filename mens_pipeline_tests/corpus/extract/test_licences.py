@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from mens_pipeline.corpus.extract.extracted_corpus import FILES, build_extracted_corpus
+from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
 from mens_pipeline.corpus.extract.licences import LicencePolicy, Licences, licence_files_above
 from mens_pipeline.corpus.extract.sources import SourceRoots
 from mens_pipeline.corpus.extract.workspace import carried_records, extract_workspace, page_records
 from mens_pipeline.corpus.schema.account import Unit
 from mens_pipeline.corpus.schema.reasons import DropReason, LeaveReason
-from mens_pipeline.corpus.schema.records import UNKNOWN_LICENCE
+from mens_pipeline.corpus.schema.records import FILES, UNKNOWN_LICENCE
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.every import every
 
