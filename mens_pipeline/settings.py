@@ -178,11 +178,6 @@ class Settings(BaseSettings):
         validation_alias="VOX_BENCHMARK_DIR",
         description="The folder of the held-out benchmark.",
     )
-    feedback: bool = Field(
-        default=False,
-        validation_alias="MENS_FEEDBACK",
-        description="`1`: the job `whole_graph` goes on with a round of learning from judged answers.",
-    )
     environment: Literal["dev", "prod"] = Field(
         default="dev",
         validation_alias="MENS_ENV",

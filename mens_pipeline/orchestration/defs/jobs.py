@@ -35,9 +35,7 @@ _DELIVERED: Final = dg.AssetSelection.assets("merged_model", "serving_handoff")
 """What follows a promotion: as large as the base, and of use only to whom it is handed."""
 
 _FEEDBACK: Final = dg.AssetSelection.groups("feedback")
-_ASIDE: Final = _DELIVERED | dg.AssetSelection.groups(
-    "scratch", "experiments", "replay", *(() if load_settings().feedback else ("feedback",))
-)
+_ASIDE: Final = _DELIVERED | _FEEDBACK | dg.AssetSelection.groups("scratch", "experiments", "replay")
 
 _ONE_PROCESS: Final = chosen_executor(dg.in_process_executor)
 """Steps run one after the other in the process of the run: with a process for each, most of the time of an unchanged
