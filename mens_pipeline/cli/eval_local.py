@@ -149,8 +149,8 @@ def _examine(
     options: EvalOptions, benchmark: "Benchmark | None", config: EvaluationConfig, conditions: "Conditions"
 ) -> None:
     """Let base and adapter take the eval suite, and write what came of it into the folder of the run."""
+    from mens_pipeline.evaluation.baselines import few_shot_of
     from mens_pipeline.evaluation.eval_results import eval_suite
-    from mens_pipeline.evaluation.few_shot import few_shot_of
     from mens_pipeline.evaluation.infill import infill_decoding, infill_suite
     from mens_pipeline.evaluation.run_folder import heldout_beside
     from mens_pipeline.inference.prepare import completion_fits
@@ -213,7 +213,7 @@ def _try(options: EvalOptions, benchmark: "Benchmark", conditions: "Conditions")
 
 def _try_endpoint(options: EvalOptions, url: str, benchmark: "Benchmark", config: EvaluationConfig) -> None:
     from mens_pipeline.corpus.evolution.requests import Ledger
-    from mens_pipeline.evaluation.few_shot import describe_language
+    from mens_pipeline.evaluation.baselines import describe_language
     from mens_pipeline.evaluation.trial import TRIAL, try_generator
     from mens_pipeline.inference.endpoint import Endpoint
 

@@ -11,6 +11,7 @@ from mens_pipeline.corpus.curate.heldout_split import FAMILIES
 from mens_pipeline.corpus.curate.overlap import refuse_trained_heldout
 from mens_pipeline.corpus.schema.training_pair import read_pairs
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.baselines import FewShot
 from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.evaluate import (
     EarlierChampion,
@@ -20,7 +21,6 @@ from mens_pipeline.evaluation.evaluate import (
     pass_at_k_report,
     with_sound_tests,
 )
-from mens_pipeline.evaluation.few_shot import FewShot
 from mens_pipeline.evaluation.infill import CHAMPION, INFILL, LINE_MODELS, InfillSuite, score_suite
 from mens_pipeline.evaluation.infill_results import INSERTS
 from mens_pipeline.evaluation.results import (

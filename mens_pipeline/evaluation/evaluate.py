@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from mens_pipeline.evaluation.baselines import FewShot
 from mens_pipeline.evaluation.best_of import best_of
-from mens_pipeline.evaluation.few_shot import FewShot
 from mens_pipeline.evaluation.infill_results import InfillResults
 from mens_pipeline.evaluation.judge import judge, prepend_given, run_hidden_tests
 from mens_pipeline.evaluation.results import (

@@ -14,9 +14,10 @@ from mens_pipeline.language.front_end import (
     DEEP_STACK, Analysis, analyze, analyze_bytes, analyze_uncached, collector_paused, verdict_record,
 )  # fmt: skip
 from mens_pipeline.language.lexer import Token, scan, tokenize
-from mens_pipeline.language.outline import DeclarationSpan, declaration_spans, name_of
+from mens_pipeline.language.outline import (
+    DeclarationSpan, Structure, declaration_spans, declaration_structures, name_of, structure_of,
+)  # fmt: skip
 from mens_pipeline.language.parser.modules import Mode, mode_of
-from mens_pipeline.language.structure import Structure, declaration_structures, structure_of
 from mens_pipeline.language.taxonomy import (
     CONSTRUCTS, DEFAULT_DIFFICULTY, Construct, construct_of, difficulty, histogram,
 )  # fmt: skip

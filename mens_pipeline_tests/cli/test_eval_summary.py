@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from mens_pipeline.cli.eval_local import summary_of, trial_summary_of
+from mens_pipeline.evaluation.baselines import FewShot
 from mens_pipeline.evaluation.evaluate import evaluate_completions
-from mens_pipeline.evaluation.few_shot import FewShot
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.evaluation.trial import Trial
 from mens_pipeline.inference.generation import Decoding, Syntax

@@ -13,9 +13,9 @@ from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.baselines import few_shot_of
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import STAGE, eval_suite
-from mens_pipeline.evaluation.few_shot import few_shot_of
 from mens_pipeline.evaluation.infill import infill_decoding, infill_suite
 from mens_pipeline.evaluation.infill_results import figures_of_infill
 from mens_pipeline.evaluation.results import KIND as EVALUATED

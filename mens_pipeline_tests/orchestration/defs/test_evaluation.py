@@ -10,8 +10,8 @@ import pytest
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
+from mens_pipeline.evaluation.baselines import FewShot
 from mens_pipeline.evaluation.evaluate import evaluate_completions
-from mens_pipeline.evaluation.few_shot import FewShot
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.models.adapter import KIND as ADAPTER

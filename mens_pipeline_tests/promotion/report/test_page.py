@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from mens_pipeline.evaluation.baselines import FewShot
 from mens_pipeline.evaluation.evaluate import Evaluation, evaluate_completions
-from mens_pipeline.evaluation.few_shot import FewShot
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.promotion.policy import GateName, load_gate_policy

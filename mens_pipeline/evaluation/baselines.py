@@ -1,6 +1,10 @@
-"""The baseline that a user has without training: the base with a description of the language and solved requests."""
+"""Baselines of an adapter: the base with a description of the language and solved requests, and an n-gram of tokens.
 
-from collections import Counter
+The first is what a user has without training; the other writes what followed the longest run of tokens that it has seen
+before, as an editor without a neural model would.
+"""
+
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -12,7 +16,7 @@ from mens_pipeline.corpus.schema.records import Lane
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.tasks import Task, sample_of
-from mens_pipeline.language import CONSTRUCTS, analyze, construct_of
+from mens_pipeline.language import CONSTRUCTS, analyze, construct_of, tokenize
 from mens_pipeline.language.ast import Declaration, Function, NamedType
 from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.store import digest_of
@@ -120,3 +124,43 @@ def _computes(declaration: Declaration) -> bool:
     returned = declaration.return_type
     is_unit = returned is None or (isinstance(returned, NamedType) and returned.name == "Unit")
     return bool(declaration.params and declaration.body) and not is_unit
+
+
+ORDER: Final = 12
+"""Tokens of a run at most, white space and the one that is written included; longer ones tell hardly more."""
+_MOST_TOKENS: Final = 64
+
+
+class NgramModel:
+    """Counts of what followed runs of tokens, white space and line ends included."""
+
+    def __init__(self, programs: Iterable[str]) -> None:
+        """Count the runs of some programs."""
+        self._next: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+        for program in programs:
+            texts = [token.text for token in tokenize(program)]
+            for place, text in enumerate(texts):
+                for length in range(min(ORDER - 1, place) + 1):
+                    self._next[tuple(texts[place - length : place])][text] += 1
+
+    def complete_line(self, prefix: str) -> str:
+        """Write the rest of the line that a text ends in; a token that the text breaks off in is written to its end."""
+        texts = [token.text for token in tokenize(prefix)]
+        begun = texts.pop() if texts and prefix[-1:].isalnum() else ""
+        written: list[str] = []
+        for _ in range(_MOST_TOKENS):
+            text = self._likeliest(texts[-ORDER + 1 :], "" if written else begun)
+            if text is None or "\n" in text:
+                break
+            written.append(text if written else text.removeprefix(begun))
+            texts.append(text)
+        return "".join(written)
+
+    def _likeliest(self, context: Sequence[str], begun: str) -> str | None:
+        """Return the most frequent token behind the longest known run that goes on from what was begun."""
+        for first in range(len(context) + 1):
+            counts = self._next.get(tuple(context[first:]))
+            fitting = [text for text in counts if text.startswith(begun)] if counts is not None else []
+            if counts is not None and fitting:
+                return max(fitting, key=lambda text: (counts[text], text))
+        return None

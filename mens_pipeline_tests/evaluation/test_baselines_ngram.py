@@ -1,6 +1,6 @@
 """The baseline of a completion writes what followed the same tokens before."""
 
-from mens_pipeline.evaluation.ngram import NgramModel
+from mens_pipeline.evaluation.baselines import NgramModel
 
 _SEEN = ("fn area(w: int) to int {\n    return w * 2\n}\n", "fn edge(w: int) to str {\n    return w + 1\n}\n")
 

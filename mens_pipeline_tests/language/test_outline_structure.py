@@ -4,7 +4,7 @@ import pytest
 
 from mens_pipeline.language import analyze
 from mens_pipeline.language.ast.declarations import Module
-from mens_pipeline.language.structure import declaration_structures, structure_of
+from mens_pipeline.language.outline import declaration_structures, structure_of
 from mens_pipeline_tests.language.examples import golden_programs
 
 _PROGRAM = """

@@ -8,7 +8,7 @@ import pytest
 
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.evaluation.few_shot import examples_among, few_shot_of, few_shot_prompt
+from mens_pipeline.evaluation.baselines import examples_among, few_shot_of, few_shot_prompt
 from mens_pipeline.evaluation.tasks import sample_of
 from mens_pipeline.language import analyze
 from mens_pipeline.settings import FEW_SHOT
