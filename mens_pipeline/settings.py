@@ -112,7 +112,7 @@ class Settings(BaseSettings):
         default=None,
         pattern=r"\{folder\}.*\{port\}|\{port\}.*\{folder\}",
         validation_alias="MENS_ENGINE",
-        description="A command that serves the model in {folder} at {port}, such as vLLM; it writes free answers.",
+        description="A command that serves the model in {folder} at {port}, such as vLLM; it writes free completions.",
     )
     num_engines: int = Field(
         default=1,

@@ -27,20 +27,20 @@ _WIDEST: Final = 24
 def compare(
     *,
     names: list[str] = argument(
-        "Recipes that were run, or ids of runs; files of trial answers, or folders that hold one.", metavar="A B..."
+        "Recipes that were run, or ids of runs; files of trial completions, or folders that hold one.", metavar="A B..."
     ),
     output: Path = option(Path("compare.html"), "Where the page goes.", "-o", "--output", metavar="FILE"),
     as_json: bool = switch("Print the table as one JSON document.", "--json"),
 ) -> None:
-    """Lay what recipes or models came to side by side: scores, paired differences, and every answer on a page.
+    """Lay what recipes or models came to side by side: scores, paired differences, and every completion on a page.
 
     Of a recipe, the newest run that evaluated an adapter counts, of `mens run` or of the UI. A path stands for the
-    judged answers of a trial or of the folder of a run: trial_answers.jsonl or judged_answers.jsonl.
+    scored completions of a trial or of the folder of a run: trial_answers.jsonl or judged_answers.jsonl.
 
     All figures are over the prompts that all were asked in the same words, and differences are those to the first, with
     the exact paired test of the gate's report; the others stand by pass@1, the best first. What adapters write freely
-    counts; beside the answers of a file, as `mens eval-local --trial` or --endpoint writes one, they count as they are
-    served.
+    counts; beside those of a file, as `mens eval-local --trial` or --endpoint writes one, they count as
+    they are served.
 
     Exit code 0: compared. 1: nothing is there to compare. 2: the command was misused.
     """

@@ -46,14 +46,14 @@ def merge(
     *,
     run_dir: Path | None = option(None, "The folder of a run of `mens train` [default: the champion].", metavar="DIR"),
     output: Path | None = option(None, "A folder that stands alone, to copy.", "--output", "-o", metavar="FOLDER"),
-    dtype: Dtype | None = option(None, "Of the weights [default: what it was judged in, which keeps every token]."),
+    dtype: Dtype | None = option(None, "Of the weights [default: what it was evaluated in, which keeps every token]."),
     gguf: Gguf | None = option(None, "Write it for llama.cpp and Ollama as well."),
     prompts: int | None = option(None, "Held-out prompts that are compared [default: 12].", ge=1, metavar="N"),
-    heldout: Path | None = option(None, "Held-out pairs [default: those that it was judged by].", metavar="FILE"),
+    heldout: Path | None = option(None, "Held-out pairs [default: those that it was evaluated by].", metavar="FILE"),
     device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place."),
     as_json: bool = switch("Print external_serving_handoff_v1.json.", "--json"),
 ) -> None:
-    """Merge an adapter into its base, and prove that what comes out is the model that was judged.
+    """Merge an adapter into its base, and prove that what comes out is the model that was evaluated.
 
     The adapter is added to the four-bit weights restored, on which it was trained and evaluated. The folder is loaded
     again as any program would, and must write the same tokens to held-out prompts (99.9 %) with the same share of Vox

@@ -44,7 +44,7 @@ def summary_of(results: "EvalResults", page: Path) -> str:
     return "\n".join(
         [
             *align_columns(table.lines_by_suite()),
-            f"constructs in accepted answers: {found}",
+            f"constructs in accepted completions: {found}",
             *(f"at the cursor: {name} {text}" for name, text in pieces.items()),
             f"report {page}",
         ]
@@ -62,7 +62,7 @@ def trial_summary_of(trial: "Trial", completions: Path) -> str:
     return "\n".join([*align_columns(lines), f"answers {completions}", "a trial: no verdict rests on it"])
 
 
-_KEPT: Final = "run the same command again, finished answers are kept"
+_KEPT: Final = "run the same command again, finished completions are kept"
 
 
 class EvalOptions(Options):
@@ -81,14 +81,14 @@ class EvalOptions(Options):
     device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place.")
     samples: int | None = option(None, "Answers to each prompt; k of pass@k, n of best-of-n.", field="num_samples")
     temperature: float | None = option(None, "0: always the most likely token.", field="temperature")
-    max_tokens: int | None = option(None, "Tokens of an answer at most.", field="max_new_tokens")
+    max_tokens: int | None = option(None, "Tokens of a completion at most.", field="max_new_tokens")
     seed_base: int | None = option(None, "Start of sampling.", field="seed")
     holes: int | None = option(
         None, "Holes in held-out programs that the adapter fills; 0: none.", metavar="N", field="infill_holes"
     )
     decoding: Syntax | None = option(
         None,
-        "constrained: only what can still become a program is written; fallback: where an answer is none.",
+        "constrained: only what can still become a program is written; fallback: where a completion is none.",
         field="syntax",
     )
     names: bool | None = option(
@@ -107,20 +107,20 @@ class EvalOptions(Options):
 
 @take_options(EvalOptions)
 def eval_local(options: EvalOptions) -> None:
-    """Let base and adapter answer held-out prompts and a benchmark, and judge every answer.
+    """Let base and adapter complete held-out prompts and a benchmark, and score every completion.
 
-    An answer is Vox when the front end accepts it; it passes when it is complete, and declares what was asked for under
-    the name that was asked for. Writes eval_results.json, eval_local_report.json, benchmark_passatk.json,
+    A completion is Vox when the front end accepts it; it passes when it is complete, and declares what was asked
+    for under the name that was asked for. Writes eval_results.json, eval_local_report.json, benchmark_passatk.json,
     judged_answers.jsonl and report.html into the folder of the run, and takes a verdict on an earlier evaluation away.
     Completions are kept: no prompt is completed twice in the same way. With other held-out pairs than those beside the
     train set a run is evaluated, but not promoted. Beside the eval suite the base completes a sample of it with a
     description of the language and examples in its prompt, and the adapter synthetic tasks, as config/evaluation.yaml
     says. An adapter that was shown holes in programs fills some of held-out ones (`infill_completions.jsonl`).
 
-    With --endpoint another model answers the benchmark, over HTTP with the key in MENS_EVOL_API_KEY; its replies are
+    With --endpoint another model completes the benchmark, over HTTP with the key in MENS_EVOL_API_KEY; its replies are
     kept in build/endpoint, so that a command that was cut short pays for nothing twice.
 
-    Exit code 0: judged. 1: a model could not answer. 2: the command was misused. 130: interrupted.
+    Exit code 0: evaluated. 1: a model could not be asked. 2: the command was misused. 130: interrupted.
     """
     from mens_pipeline.evaluation.benchmark import load_benchmark
     from mens_pipeline.inference.prepare import Conditions
@@ -195,7 +195,7 @@ def _examine(
     results = results_in(run_dir)
     _print(results.model_dump_json(indent=2) if options.as_json else None, summary_of(results, run_dir / PAGE))
     if reused:
-        log_line("nothing has changed since this was judged before")
+        log_line("nothing has changed since this was evaluated before")
 
 
 def _try(options: EvalOptions, benchmark: "Benchmark", conditions: "Conditions") -> None:

@@ -35,7 +35,7 @@ def score(
     completions: Path = argument("Completions of tasks of a benchmark, one JSON a line.", metavar="FILE"),
     bench: _BENCH = None,
 ) -> None:
-    """Judge answers that another program let a model write, and run their hidden tests in the sandbox.
+    """Judge completions that another program let a model write, and run their hidden tests in the sandbox.
 
     A line is {"task": ID, "text": TEXT, "stopped": BOOL}: the id of the task in the manifest, all that was written, and
     whether the model ended its turn. Prints a line of JSON for each, in order, and how many pass.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @declare_options
 def gate(
     *,
-    run_dir: Path = option(Path("runs/latest"), "A run that `mens eval-local` has judged.", metavar="DIR"),
+    run_dir: Path = option(Path("runs/latest"), "A run that `mens eval-local` has evaluated.", metavar="DIR"),
     policy: str | None = option(None, "Of config/gates.yaml [default: VOX_EVAL_POLICY, else ci].", metavar="NAME"),
     as_json: bool = switch("Print gate_receipt.json.", "--json"),
 ) -> None:
@@ -86,7 +86,7 @@ def _lines(receipt: "Receipt") -> str:
     return "\n".join([*lines, f"policy {receipt.policy}: {words[receipt.status]}{tried}"])
 
 
-RunDir = Annotated[Path, typer.Option(metavar="DIR", help="A run that `mens gate` has judged.")]
+RunDir = Annotated[Path, typer.Option(metavar="DIR", help="A run that `mens gate` has decided on.")]
 
 
 @declare_options

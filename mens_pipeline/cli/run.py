@@ -191,8 +191,8 @@ def run(
     is printed before anything is trained, and at the end beside what each stage took. The same command on the same data
     keeps its plan.
 
-    Of several recipes each is trained and judged, in a run of its own; then the best by pass@1 of those that passed is
-    promoted.
+    Of several recipes each is trained and evaluated, in a run of its own; then the best by pass@1 of those that passed
+    is promoted.
 
     Exit code 0: the adapter is promoted, with --no-promote it passed (of several one did), or with --no-train every
     check passed. 1: a gate or a check refused, or a step failed. 2: the command was misused. 130: interrupted; run the
@@ -359,18 +359,18 @@ def improve(
     *,
     rounds: int = option(1, "How many, one after the other.", metavar="N", ge=1),
     minutes: float | None = option(
-        None, "Answering and training of a round [default: config/feedback.yaml].", metavar="M", ge=0.01
+        None, "Sampling and training of a round [default: config/feedback.yaml].", metavar="M", ge=0.01
     ),
     control: bool = switch("Beside each round: as many minutes on rows of the train set alone."),
     seed: int | None = option(None, "Of prompts, draws and order [default: config/feedback.yaml].", metavar="N", ge=0),
     as_json: bool = switch("Print the rounds as one JSON document.", "--json"),
 ) -> None:
-    """Let the newest adapter answer prompts of its train set, train it on what passes, and judge what comes of it.
+    """Let the newest adapter complete prompts of its train set, train it on what passes, and evaluate what comes of it.
 
-    Each round asks other prompts, several answers to each; parser, names and hidden tests say what they are worth.
-    What is trained on them is judged, gated and promoted as any adapter. A round that is worse than the one before, by
-    the paired test and the p value of config/gates.yaml, is not taken: the next one begins where it began. A round that
-    is done is not run again, and what was interrupted goes on.
+    Each round asks other prompts, several completions to each; parser, names and hidden tests say what they are worth.
+    What is trained on them is evaluated, gated and promoted as any adapter. A round that is worse than the one before,
+    by the paired test and the p value of config/gates.yaml, is not taken: the next one begins where it began. A round
+    that is done is not run again, and what was interrupted goes on.
 
     Exit code 0: what the last round made is taken. 1: it is not, or something was refused. 2: the command was misused.
     130: interrupted; run the same command to go on.

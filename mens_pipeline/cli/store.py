@@ -46,11 +46,11 @@ def prune(
 @app.command()
 @declare_options
 def leaderboard() -> None:
-    """Print the adapters that were judged as a table in Markdown, the best first: recipe, minutes, figures, commit.
+    """Print the adapters that were evaluated as a table in Markdown, the best first: recipe, minutes, figures, commit.
 
     The best passes the hidden tests of most tasks; then counts how many of its completions parse.
 
-    Exit code 0: printed. 1: nothing was judged yet. 2: the command was misused.
+    Exit code 0: printed. 1: nothing was evaluated yet. 2: the command was misused.
     """
     from mens_pipeline.promotion.leaderboard import leaderboard_of
 

@@ -28,12 +28,12 @@ class Demand(Strict):
 
 
 class Agreement(Strict, Renamed):
-    """Differences between two models. An answer that differs at one token counts as different from there on."""
+    """Differences between two models. A completion that differs at one token counts as different from there on."""
 
     former_names: ClassVar[Mapping[str, str]] = {"num_same_answers": "num_same_completions"}
 
     num_prompts: int = Field(ge=0)
-    num_tokens: int = Field(ge=0, description="Of the longer answer of each pair.")
+    num_tokens: int = Field(ge=0, description="Of the longer completion of each pair.")
     num_same_tokens: int = Field(ge=0, description="The same at the same place.")
     num_led_tokens: int = Field(ge=0, description="Most likely to both, teacher-forced along what the reference wrote.")
     num_reference_tokens: int = Field(ge=0, description="That the reference wrote.")
@@ -43,7 +43,7 @@ class Agreement(Strict, Renamed):
     led_agreement: float = Field(ge=0, le=1)
     reference_parse_rate: Rate
     candidate_parse_rate: Rate
-    largest_logit_difference: float = Field(ge=0, description="Of the first token of an answer.")
+    largest_logit_difference: float = Field(ge=0, description="Of the first token of a completion.")
 
     @property
     def parse_difference(self) -> float:
@@ -171,7 +171,7 @@ class MergeManifest(Document, Versioned, Renamed):
 
 
 class MergeReport(Document, Versioned):
-    """Whether a merged folder answers as the judged model does."""
+    """Whether a merged folder writes as the evaluated model does."""
 
     schema_: Literal["mens_merge_report_v1"] = Field(default="mens_merge_report_v1", alias="schema")
     reference: str = Field(description="What it is compared with.")

@@ -96,7 +96,7 @@ DEMANDS: Final[dict[GgufType, Demand]] = {
 
 
 class GgufReport(Document, Versioned):
-    """Whether a GGUF file answers as the merged model does."""
+    """Whether a GGUF file writes as the merged model does."""
 
     schema_: Literal["mens_gguf_report_v1"] = Field(default="mens_gguf_report_v1", alias="schema")
     file_name: str = Field(pattern=GGUF_NAME)

@@ -180,7 +180,7 @@ def prompts_of(
     path = named if named is not None else _heldout_of(source, store)
     tasks = tuple(task for task in heldout_tasks(read_pairs(path)) if fits(task.reference))
     if not tasks:
-        raise RefusedError(f"{path}: no held-out code whose answer fits. Name another file with --heldout FILE.")
+        raise RefusedError(f"{path}: no held-out code whose completion fits. Name another file with --heldout FILE.")
     return Prompts(spread(tasks, number), digest_of(path))
 
 
@@ -196,7 +196,7 @@ def _heldout_of(source: MergeSource, store: ArtifactStore) -> Path:
     for path in (beside, *splits):
         if path.is_file() and digest_of(path) == subject.heldout_sha256:
             return path
-    found = f"no {HELDOUT} with SHA-256 {subject.heldout_sha256[:12]}, which it was judged by"
+    found = f"no {HELDOUT} with SHA-256 {subject.heldout_sha256[:12]}, which it was evaluated by"
     raise RefusedError(f"{beside.parent}, {store.root / SPLIT}: {found}. Name the file with --heldout FILE.")
 
 

@@ -165,7 +165,7 @@ def _report(prepared: PreparedMerge, found: Agreement) -> MergeReport:
     demand = ROUNDED if is_finer or reference.held == "nf4" else STRICT
     reasons = reasons_against(found, demand)
     return MergeReport(
-        reference=f"base in {reference.quantization} {_HOW[reference.held]}, {reference.compute_dtype}, as judged",
+        reference=f"base in {reference.quantization} {_HOW[reference.held]}, {reference.compute_dtype}, as evaluated",
         candidate=f"merged folder as transformers loads it, {prepared.job.dtype}",
         adapter_sha256=prepared.source.adapter.digest,
         heldout_sha256=prepared.prompts.heldout_sha256,

@@ -58,7 +58,9 @@ class MensPart(Document):
     is_promoted: bool = Field(description="Whether this adapter was promoted, and not taken out of use since.")
     verdict_sha256: str | None = Field(pattern=_SHA256, description="Of the verdict of the gate; null without one.")
     verdict_passed: bool | None = Field(description="What it says; null without one.")
-    merge_report_sha256: str = Field(pattern=_SHA256, description="Of the proof that it is the model that was judged.")
+    merge_report_sha256: str = Field(
+        pattern=_SHA256, description="Of the proof that it is the model that was evaluated."
+    )
     token_agreement: float = Field(ge=0, le=1, description="Of that proof.")
     system_prompt: str = Field(description="What precedes every request; the template adds it.")
     chat_template: str = Field(description="Jinja, as in the folder.")

@@ -74,10 +74,10 @@ class TaskSpec(_Strict):
     description: str = Field(min_length=1, max_length=MAX_TEXT, description="The prompt that the model is given.")
     file: FilePath | None = Field(default=None, description="A file that the prompt is about.")
     context_files: tuple[FilePath, ...] = Field(default=(), description="Files that stand beside it.")
-    semantic_expected_contains: tuple[str, ...] = Field(default=(), description="Substrings of a right answer.")
+    semantic_expected_contains: tuple[str, ...] = Field(default=(), description="Substrings of a right completion.")
     difficulty: Difficulty = Field(default=Difficulty.MEDIUM, description="How hard it is meant to be.")
-    mode: Mode = Field(default=Mode.SOURCE, description="How an answer is read.")
-    requires: tuple[Requirement, ...] = Field(default=(), description="What an answer must declare.")
+    mode: Mode = Field(default=Mode.SOURCE, description="How a completion is read.")
+    requires: tuple[Requirement, ...] = Field(default=(), description="What a completion must declare.")
     tests: FilePath | None = Field(default=None, description="A file with `@test` functions that no model sees.")
     never_train: bool = Field(
         default=False,
@@ -85,7 +85,7 @@ class TaskSpec(_Strict):
     )
     provenance: str = Field(min_length=1, description="Who wrote it, and after what.")
     solution: FilePath = Field(description="The file with the reference solution.")
-    wrong: tuple[FilePath, ...] = Field(default=(), description="Files with answers that the hidden tests refuse.")
+    wrong: tuple[FilePath, ...] = Field(default=(), description="Files with completions that the hidden tests refuse.")
 
     def files(self) -> tuple[str, ...]:
         """Return the files it names, as they stand in the manifest."""
@@ -236,7 +236,7 @@ def find_solution_errors(spec: TaskSpec, solution: str, tests: str | None) -> It
         A sentence for each mistake: where, what was found, what was expected, what to do.
     """
     if not spec.requires and tests is None:
-        yield "found neither `requires` nor `tests`, expected what tells a right answer from a wrong one. Add some."
+        yield "found neither `requires` nor `tests`, expected what tells a right completion from a wrong one. Add some."
     if (mode_of(spec.solution) is Mode.UI) != (spec.mode is Mode.UI):
         suffix = ".vox.ui" if spec.mode is Mode.UI else ".vox"
         yield f"{spec.solution}: found mode `{spec.mode}`, which expects a file name with `{suffix}`. Rename the file."

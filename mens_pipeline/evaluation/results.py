@@ -37,12 +37,12 @@ class ScoredCompletion(Document, Renamed, Versioned):
     prompt: str
     asked: str = Field(description="The construct.")
     difficulty: str
-    reference: str = Field(description="An answer that is good.")
+    reference: str = Field(description="A completion that is good.")
     score: Score
 
 
 class Subject(Document):
-    """Hashes of everything that was judged."""
+    """Hashes of everything that was evaluated."""
 
     adapter_sha256: str = Field(min_length=64, max_length=64, description="Of the adapter's weights.")
     base_sha256: str = Field(min_length=64, max_length=64, description="Of the base model's folder.")
@@ -73,7 +73,7 @@ class Progress(Document):
 
 
 class Comparison(Document):
-    """Another model beside the adapter that is judged, over the same prompts; differences are of first samples."""
+    """Another model beside the adapter that is evaluated, over the same prompts; differences are of first samples."""
 
     scores: ModelScores
     parse_difference: Paired = Field(description="The other model first, the adapter second.")
@@ -113,26 +113,26 @@ class FallbackComparison(Document):
 
 
 class BestOfScores(Document):
-    """Figures over answers that were chosen, one to each prompt."""
+    """Figures over completions that were chosen, one to each prompt."""
 
     num_tasks: int = Field(ge=0)
     parse_rate: Rate
     resolve_rate: Rate = Field(description="It parses, and nothing is known to be wrong with its names and types.")
-    pass_rate: Rate = Field(description="Best-of-n: the chosen answer passes. Never to be called pass@1.")
+    pass_rate: Rate = Field(description="Best-of-n: the chosen completion passes. Never to be called pass@1.")
     test_rate: Rate = Field(description="All hidden tests pass; over tasks that have any.")
 
 
 class BestOf(Document):
-    """Of several answers to each prompt the one chosen by parser, names, stated examples, outputs and likelihood.
+    """Of several completions to each prompt the one chosen by parser, names, stated examples, outputs and likelihood.
 
-    The answers are those that are served; hidden tests have no part in the choice.
+    The completions are those that are served; hidden tests have no part in the choice.
     """
 
     n: int = Field(ge=2, description="Completions of each prompt.")
     overall: BestOfScores
     suites: dict[str, BestOfScores]
     steps: dict[str, int] = Field(
-        description="`parser`, `names`, `examples`, `outputs`, `likelihood` -> prompts whose answer was chosen by it."
+        description="`parser`, `names`, `examples`, `outputs`, `likelihood` -> prompts whose completion it chose."
     )
     chosen: dict[str, int] = Field(description="Prompt -> the sample that was chosen.")
     pass_difference: Paired = Field(description="The first sample first, the chosen one second.")
@@ -144,7 +144,7 @@ class EvalResults(Document, Versioned):
 
     schema_: Literal["mens_eval_results_v1"] = Field(default="mens_eval_results_v1", alias="schema")
     run_id: str
-    measured: Literal["model"] = Field(default="model", description="Not data: answers of the models.")
+    measured: Literal["model"] = Field(default="model", description="Not data: completions of the models.")
     total_samples: int = Field(ge=0)
     format_validity: float = Field(ge=0, le=1, description="Completions of the adapter that are not empty.")
     safety_rejection_rate: float = Field(ge=0, le=1, description="Completions that are refusals.")
@@ -157,11 +157,11 @@ class EvalResults(Document, Versioned):
     decoding: Decoding
     progress: Progress
     num_too_long: int = Field(
-        ge=0, description="Tasks that were not asked because not even their reference fits into an answer."
+        ge=0, description="Tasks that were not asked because not even their reference fits into a completion."
     )
     num_tests_dropped: int = Field(
         ge=0,
-        description="Prompts whose hidden tests their own reference fails: held-out ones are judged without these, "
+        description="Prompts whose hidden tests their own reference fails: held-out ones are evaluated without these, "
         "synthetic ones are not asked.",
     )
     base: ModelScores
@@ -219,12 +219,12 @@ class LocalReport(Document, Versioned):
     passed_at_k: int
     pass_rate_at_1: float = Field(ge=0, le=1)
     pass_rate_at_k: float = Field(ge=0, le=1, description="Tasks with a passing sample; not the unbiased estimate.")
-    semantic_task_success: int = Field(description="Tasks whose first answer meets all requirements.")
-    anti_stub_task_success: int = Field(description="Tasks whose first answer is no stub.")
+    semantic_task_success: int = Field(description="Tasks whose first completion meets all requirements.")
+    anti_stub_task_success: int = Field(description="Tasks whose first completion is no stub.")
     placeholder_event_rate: float = Field(ge=0, le=1)
     trivial_placeholder_event_rate: float = Field(ge=0, le=1, description="Completions that are empty.")
     construct_richness_mean: float = Field(
-        ge=0, le=1, description="Different constructs of an answer over those asked."
+        ge=0, le=1, description="Different constructs of a completion over those asked."
     )
     category_stats: tuple[CategoryStats, ...]
     results: tuple[TaskResult, ...]

@@ -18,7 +18,7 @@ _USUAL: Final = (1, 5, 10, 20, 50, 100)
 
 
 class Execution(Strict):
-    """Result of the hidden tests of a task on one answer."""
+    """Result of the hidden tests of a task on one completion."""
 
     num_tests: int = Field(ge=0, description="Tests that were run.")
     num_passed: int = Field(ge=0)
@@ -41,7 +41,7 @@ class Score(Strict):
 
     task: str
     sample: int
-    program: str = Field(description="What was judged: the fenced block of the answer, or all of it.")
+    program: str = Field(description="What was evaluated: the fenced block of the completion, or all of it.")
     num_tokens: int
     stopped: bool = Field(description="The model ended its turn.")
     empty: bool
@@ -54,13 +54,13 @@ class Score(Strict):
     error_code: str | None
     resolves: bool = Field(description="It parses, and nothing is known to be wrong with its names and types.")
     semantic_error: str | None = Field(
-        description="The first error in names and types of an accepted answer, beside what the task has already."
+        description="The first error in names and types of an accepted completion, beside what the task has already."
     )
     semantic_code: str | None
-    constructs: dict[str, int] = Field(description="Construct -> declarations, of an accepted answer.")
+    constructs: dict[str, int] = Field(description="Construct -> declarations, of an accepted completion.")
     has_construct: bool = Field(description="It declares what was asked for.")
     has_name: bool | None = Field(description="That has the name that was asked for; None where none was.")
-    unmet: tuple[str, ...] = Field(description="What the task requires and the answer lacks, a sentence each.")
+    unmet: tuple[str, ...] = Field(description="What the task requires and the completion lacks, a sentence each.")
     has_tests: bool = Field(description="The task has hidden tests.")
     execution: Execution | None = Field(
         default=None, description="What its hidden tests gave; null without tests, or where nothing parses."
@@ -83,7 +83,7 @@ class Score(Strict):
 
 
 class Coverage(Strict):
-    """Constructs of the parser that the accepted answers show."""
+    """Constructs of the parser that the accepted completions show."""
 
     present: tuple[str, ...]
     missing: tuple[str, ...]
@@ -98,7 +98,7 @@ class Scores(Strict):
     parse_rate: Rate = Field(description="The front end accepts the answer, and it declares something.")
     resolve_rate: Rate = Field(description="It parses, and nothing is known to be wrong with its names and types.")
     stop_rate: Rate = Field(description="The model ended its turn.")
-    construct_rate: Rate = Field(description="The answer declares the construct that was asked for.")
+    construct_rate: Rate = Field(description="The completion declares the construct that was asked for.")
     name_rate: Rate = Field(description="It has the name that was asked for; over tasks that ask for one.")
     pass_at_1: Rate = Field(description="Complete Vox of that construct and name that meets all requirements.")
     pass_at_k: Rate = Field(description="The chance that one of `k` samples is that, without bias.")
@@ -110,15 +110,15 @@ class Scores(Strict):
     empty_rate: Rate
     refusal_rate: Rate
     stub_rate: Rate = Field(description="A placeholder stands where code should.")
-    duplicate_rate: Rate = Field(description="The program was also the answer to another prompt.")
-    mean_tokens: float = Field(ge=0, description="Tokens of an answer.")
+    duplicate_rate: Rate = Field(description="The program was also the completion to another prompt.")
+    mean_tokens: float = Field(ge=0, description="Tokens of a completion.")
     coverage: Coverage
     errors: dict[str, int] = Field(description="Code of the first error -> answers.")
     semantic_errors: dict[str, int] = Field(
-        description="Code of the first error in names and types -> accepted answers."
+        description="Code of the first error in names and types -> accepted completions."
     )
     execution_errors: dict[str, int] = Field(
-        description="parse, unsupported, runtime, wrong_answer, timeout -> answers to tasks with tests."
+        description="parse, unsupported, runtime, wrong_answer, timeout -> completions to tasks with tests."
     )
 
 

@@ -26,20 +26,23 @@ class FeedbackConfig(Strict):
     temperature: float = Field(default=0.7, gt=0, le=2, description="At which they are drawn.")
     top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability that is sampled from.")
     max_new_tokens: int = Field(
-        default=128, ge=16, le=8_192, description="Tokens of an answer; prompts with a longer reference are not asked."
+        default=128,
+        ge=16,
+        le=8_192,
+        description="Tokens of a completion; prompts with a longer reference are not asked.",
     )
     prompts_at_once: int = Field(
         default=24, ge=1, description="Prompts that one process is asked; what an interruption loses at most."
     )
     sampling_minutes: float = Field(default=4.0, gt=0, description="Minutes after which no further prompt is asked.")
-    per_prompt: int = Field(default=2, ge=1, description="Accepted answers of a prompt at most.")
-    least_rows: int = Field(default=8, ge=0, description="Accepted answers without which nothing is trained.")
+    per_prompt: int = Field(default=2, ge=1, description="Accepted completions of a prompt at most.")
+    least_rows: int = Field(default=8, ge=0, description="Accepted completions without which nothing is trained.")
     training_minutes: float = Field(default=4.0, gt=0, description="Minutes of training.")
     raft_learning_rate: float = Field(default=3e-4, gt=0, le=1, description="Of raft and control, at its highest.")
     token_shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
         default={"feedback": 0.25, "task": 0.45, "observed": 0.15},
-        description="Kind of row -> share of the tokens shown by raft; `feedback` are accepted answers. The control "
-        "shows the other kinds in the same proportion.",
+        description="Kind of row -> share of the tokens shown by raft; `feedback` are accepted completions. The "
+        "control shows the other kinds in the same proportion.",
     )
     seed: int = Field(
         default=1337, ge=0, lt=2**31, description="Decides which prompts are asked, the draws, and the order."

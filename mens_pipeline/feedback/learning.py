@@ -136,7 +136,7 @@ def prepare_feedback(
         num_accepted, required = PairsDetails.of(learning.pairs).num_accepted, learning.config.least_rows
         if num_accepted < required:
             advice = "Ask for longer (sampling_minutes of config/feedback.yaml), or train the adapter further first."
-            few = f"{num_accepted} accepted answers, {required} are needed to learn from"
+            few = f"{num_accepted} accepted completions, {required} are needed to learn from"
             raise RefusedError(f"{learning.pairs.path}: {few}. {advice}")
     resolved = _recipe(manifest, learning)
     # Other rows than those it was trained on: their order begins again.

@@ -50,7 +50,7 @@ class Round(Strict):
 
     number: int = Field(ge=1)
     start: str = Field(description="The key of the adapter that answered.")
-    completions: dict[str, Any] = Field(description="What came of its answers to training prompts.")
+    completions: dict[str, Any] = Field(description="What came of its completions to training prompts.")
     before: dict[str, str] = Field(description="Its figures, on what never trained.")
     arms: tuple[Arm, ...] = Field(min_length=1, description="The method first, the control behind it, if there is one.")
     worse: str | None = Field(description="Why what the method made is not taken; null where it is.")
@@ -149,9 +149,11 @@ def lines_of(done: Round) -> Iterator[str]:
     yield f"round {done.number}: {details['num_prompts']} training prompts, {details['num_samples']} answers"
     tiers = ", ".join(f"{name} {count}" for name, count in details["tiers"].items())
     yield f"  answers    {tiers}; mean reward {details['mean_reward']:.3f}, ended {100 * details['stop_rate']:.0f} %"
-    by = f"first answer {details['num_solved_by_first']}, best-of-{details['num_samples'] // details['num_prompts']}"
+    by = (
+        f"first completion {details['num_solved_by_first']}, best-of-{details['num_samples'] // details['num_prompts']}"
+    )
     yield f"  prompts    solved by the {by} {details['num_solved_by_chosen']}, any {details['num_solved']}"
-    yield f"  learnt     {details['num_accepted']} accepted answers"
+    yield f"  learnt     {details['num_accepted']} accepted completions"
     columns = [("before", done.before), *((str(arm.method), arm.figures) for arm in done.arms)]
     yield "  " + f"{'':<28}" + "".join(f"{name:<20}" for name, _ in columns).rstrip()
     for figure in done.before:

@@ -52,7 +52,7 @@ class Sample(Strict):
     prompt: str
     adapter_sha256: str = Field(description="Of the adapter that wrote it.")
     text: str
-    program: str = Field(description="What was judged: the fenced block of the text, or all of it.")
+    program: str = Field(description="What was evaluated: the fenced block of the text, or all of it.")
     structure: str | None = Field(description="SHA-256 of the program without its names and literals; null for no Vox.")
     num_tokens: int = Field(ge=0, description="Tokens written.")
     stopped: bool = Field(description="It ended by itself.")
@@ -137,7 +137,7 @@ def prompts_of(train: Path, config: FeedbackConfig, fits: Callable[[str], bool])
         advice = (
             "Extract functions with a behaviour, synthesise tasks, or raise max_new_tokens of config/feedback.yaml."
         )
-        raise RefusedError(f"{train}: no row with hidden tests that an answer of this length can pass. {advice}")
+        raise RefusedError(f"{train}: no row with hidden tests that a completion of this length can pass. {advice}")
     return chosen
 
 

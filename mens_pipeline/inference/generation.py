@@ -35,7 +35,7 @@ class Syntax(StrEnum):
 class Decoding(Strict):
     """Decoding options of a model."""
 
-    max_new_tokens: int = Field(default=256, ge=1, le=8_192, description="Tokens of an answer at most.")
+    max_new_tokens: int = Field(default=256, ge=1, le=8_192, description="Tokens of a completion at most.")
     num_samples: int = Field(
         default=1, ge=1, le=1_000, description="Answers to each request; `k` of pass@k, `n` of best-of-n."
     )
@@ -128,7 +128,7 @@ class Completion(Strict):
     constrained: bool = Field(default=False, description="Whether the parser steered what was written.")
     forced: bool = Field(default=False, description="Whether it was ended by the shortest way to a program.")
     likelihood: float | None = Field(
-        default=None, le=0, description="Mean log-probability of its tokens; null where one answer was drawn."
+        default=None, le=0, description="Mean log-probability of its tokens; null where one completion was drawn."
     )
 
 
@@ -168,7 +168,9 @@ class GenerationJob(EvaluatedModel, Job):
     system_prompt: str
     decoding: Decoding
     requests: tuple[Request, ...]
-    engine: ForeignEngine | None = Field(default=None, description="What writes free answers; None for our own loop.")
+    engine: ForeignEngine | None = Field(
+        default=None, description="What writes free completions; None for our own loop."
+    )
     then: tuple[Path, ...] = Field(
         default=(), description="Jobs of the same model, done next without loading it again."
     )

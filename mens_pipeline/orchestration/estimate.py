@@ -79,7 +79,7 @@ class Suite(NamedTuple):
     has_champion: bool = False
 
     def take_share(self, share: float) -> SuiteSize:
-        """Return a part of it: up to 1 grows what is judged by, up to 2 what stands beside it, up to 3 the reserve."""
+        """Return a part: up to 1 grows what the gates rest on, up to 2 what stands beside it, up to 3 the reserve."""
         main, side, reserve = (min(1.0, max(0.0, share - start)) for start in (0.0, 1.0, 2.0))
         config, (first, every) = self.config, self.heldout
         base, few = config.base_tasks or first + self.benchmark, config.few_shot_tasks

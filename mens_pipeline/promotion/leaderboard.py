@@ -1,4 +1,4 @@
-"""The judged adapters of a store, the best first, as a table in Markdown: recipe, minutes, figures, commit."""
+"""The evaluated adapters of a store, the best first, as a table in Markdown: recipe, minutes, figures, commit."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -68,12 +68,12 @@ def leaderboard_of(store: ArtifactStore) -> str:
     """Return the table of a store; what has no figures, or those of another version, is counted below it.
 
     Raises:
-        RefusedError: Nothing was judged yet.
+        RefusedError: Nothing was evaluated yet.
     """
     keys = sorted(path.parent.name for path in (store.root / KIND).glob(f"*/{STORE_MANIFEST}"))
     gates = [gate for key in keys if (gate := store.get(KIND, key)) is not None]
     if not gates:
-        raise RefusedError(f"{store.root}: no adapter was judged yet. Run `mens run`.")
+        raise RefusedError(f"{store.root}: no adapter was evaluated yet. Run `mens run`.")
     newest: dict[str, Entry] = {}
     num_without = 0
     for gate in gates:

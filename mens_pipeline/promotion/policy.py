@@ -64,7 +64,7 @@ class Thresholds(Strict, Renamed):
     min_heldout_tasks: int = Field(ge=1, description="Held-out prompts that must be asked.")
     min_heldout_files: int = Field(ge=2, description="Source files that those must come from.")
     min_parse_rate: float = Field(
-        ge=0, le=1, description="Share of its answers to held-out prompts that the front end must accept."
+        ge=0, le=1, description="Share of its completions to held-out prompts that the front end must accept."
     )
     min_fallback_parse_rate: float = Field(
         ge=0,
@@ -75,12 +75,12 @@ class Thresholds(Strict, Renamed):
         ge=0, le=1, description="Below this the true rate must not be, with `confidence`; `min_parse_rate` at most."
     )
     min_resolve_rate: float = Field(
-        ge=0, le=1, description="Share of those answers that must parse without an error in names and types."
+        ge=0, le=1, description="Share of those completions that must parse without an error in names and types."
     )
     resolve_rate_floor: float = Field(
         ge=0, le=1, description="Below this the true rate must not be, with `confidence`; `min_resolve_rate` at most."
     )
-    min_coverage: float = Field(ge=0, le=1, description="Share of the constructs that accepted answers must show.")
+    min_coverage: float = Field(ge=0, le=1, description="Share of the constructs that accepted completions must show.")
     min_benchmark: float = Field(ge=0, le=1, description="Share of the benchmark that must pass at the first try.")
     min_test_rate: float = Field(
         ge=0, le=1, description="Share of the tasks with hidden tests whose tests must all pass; 0 asks for none."
@@ -94,8 +94,10 @@ class Thresholds(Strict, Renamed):
     needs_test_gain: bool = Field(
         description="Whether it must pass more hidden tests than the base, beyond chance, over both suites."
     )
-    max_stub_rate: float = Field(ge=0, le=1, description="Share of answers with a placeholder where code should be.")
-    min_stop_rate: float = Field(ge=0, le=1, description="Share of answers that end by themselves.")
+    max_stub_rate: float = Field(
+        ge=0, le=1, description="Share of completions with a placeholder where code should be."
+    )
+    min_stop_rate: float = Field(ge=0, le=1, description="Share of completions that end by themselves.")
     min_infill_parse_rate: float = Field(
         default=1.0,
         ge=0,

@@ -45,14 +45,14 @@ class Receipt(Document, Versioned):
 
     schema_: Literal["vox_mens_gate_receipt_v1"] = Field(default="vox_mens_gate_receipt_v1", alias="schema")
     timestamp_unix: int = Field(ge=0)
-    run_dir: str = Field(description="Where what was judged lies.")
+    run_dir: str = Field(description="Where what was evaluated lies.")
     policy: str
     overall_passed: bool
     attempt: int | None = Field(
         description="Evaluations on this eval suite since its last promotion, this one included; null when unknown."
     )
     gates: tuple[GateOutcome, ...]
-    subject: Subject | None = Field(description="What was judged, by hash; null when the results cannot be read.")
+    subject: Subject | None = Field(description="What was evaluated, by hash; null when the results cannot be read.")
     thresholds: Thresholds
     champion_key: str | None = Field(description="The adapter that was in use.")
     is_benchmark_asked: bool

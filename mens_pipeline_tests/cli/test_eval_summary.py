@@ -46,7 +46,7 @@ def test_every_figure_of_a_suite_is_shown_beside_that_of_the_base() -> None:
         ["", "hidden tests", "0/1", "0.17/1"],
         ["", "best-of-6", "-", "1/1"],
         ["", "best-of-6, hidden tests", "-", "1/1"],
-        ["constructs in accepted answers: 1/30"],
+        ["constructs in accepted completions: 1/30"],
         ["report report.html"],
     ]
 

@@ -148,7 +148,7 @@ def test_requests_are_those_that_it_was_judged_by(trained: Path, tmp_path: Path)
     assert [task.id for task in found.tasks] == ["heldout/0000", "heldout/0002"]
     assert prompts_of(elsewhere, None, store, _fits, 2) == found
     (split / HELDOUT).unlink()
-    with pytest.raises(RefusedError, match=r"which it was judged by.*--heldout FILE"):
+    with pytest.raises(RefusedError, match=r"which it was evaluated by.*--heldout FILE"):
         prompts_of(elsewhere, None, store, _fits, 2)
 
 
@@ -161,7 +161,7 @@ def test_requests_may_be_named(trained: Path, tmp_path: Path) -> None:
     assert len(prompts_of(lost, named, ArtifactStore(tmp_path), _fits, 9).tasks) == 4
     with pytest.raises(RefusedError, match=r"no held-out pairs beside the train set\. Name them with --heldout"):
         prompts_of(lost, None, ArtifactStore(tmp_path), _fits, 9)
-    with pytest.raises(RefusedError, match="no held-out code whose answer fits"):
+    with pytest.raises(RefusedError, match="no held-out code whose completion fits"):
         prompts_of(lost, named, ArtifactStore(tmp_path), lambda _text: False, 9)
 
 

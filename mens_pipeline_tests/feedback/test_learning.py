@@ -180,7 +180,7 @@ def test_too_little_to_learn_from_is_refused(trained: Path, tmp_path: Path) -> N
     """With how much there is and what helps; a control needs none of it."""
     samples = [sample(0, Tier.PASSED, structure="a")]
     learning, store = _learning(Method.RAFT, trained, tmp_path, samples)
-    with pytest.raises(RefusedError, match=r"1 accepted answers, 2 are needed to learn from\. Ask for longer"):
+    with pytest.raises(RefusedError, match=r"1 accepted completions, 2 are needed to learn from\. Ask for longer"):
         _prepared(learning, store, tmp_path / "cache")
     learning, store = _learning(Method.CONTROL, trained, tmp_path, samples)
     resolved, run = _prepared(learning, store, tmp_path / "cache")

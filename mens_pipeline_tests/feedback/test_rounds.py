@@ -63,8 +63,8 @@ def test_all_arms_stand_side_by_side(tmp_path: Path) -> None:
 
     assert lines[0] == "round 1: 3 training prompts, 6 answers"
     assert lines[1] == "  answers    nothing 5, passed 1; mean reward 0.200, ended 50 %"
-    assert lines[2] == "  prompts    solved by the first answer 1, best-of-2 2, any 3"
-    assert lines[3] == "  learnt     1 accepted answers"
+    assert lines[2] == "  prompts    solved by the first completion 1, best-of-2 2, any 3"
+    assert lines[3] == "  learnt     1 accepted completions"
     assert lines[4].split() == ["before", "raft", "control"]
     (row,) = (line for line in lines if line.startswith("  parse rate"))
     assert row.split("  ")[1:] != []

@@ -56,7 +56,7 @@ def _train(folder: Path, weights: str) -> dict[str, Any]:
 
 def test_verdicts_without_figures_are_counted(store: ArtifactStore, tmp_path: Path) -> None:
     """Another version wrote what they rest on, or it is gone; without any verdict there is no table."""
-    with pytest.raises(RefusedError, match=r"no adapter was judged yet\. Run `mens run`"):
+    with pytest.raises(RefusedError, match=r"no adapter was evaluated yet\. Run `mens run`"):
         leaderboard_of(store)
     gates = [verdict_of(trained(tmp_path / name, name), store) for name in ("one", "two", "three")]
     (gates[0].path / RESULTS).write_text("{}")

@@ -51,7 +51,7 @@ class SplitPolicy(Strict):
     min_heldout_files: int = Field(default=0, ge=0, description="Source files that those come from, likewise.")
     max_heldout_share: float = Field(default=1.0, gt=0, le=1, description="Share of files that judge, at most.")
     seed: int = Field(ge=0, description="Another seed holds out other files.")
-    max_overlap: float = Field(gt=0, le=1, description="Share of the eight-word runs of a held-out answer.")
+    max_overlap: float = Field(gt=0, le=1, description="Share of the eight-word runs of a held-out completion.")
     min_nodes: int = Field(ge=1, description="Syntax nodes below which pieces are alike by chance.")
     num_family_tasks: int = Field(default=0, ge=0, description="Synthetic tasks of each group that judge beside those.")
 

@@ -50,7 +50,7 @@ _Texts = tuple[str, ...]
 
 
 class Requirement(BaseModel):
-    """Declarations that an answer must hold: at least one of the construct that has everything said here."""
+    """Declarations that a completion must hold: at least one of the construct that has everything said here."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True)
 

@@ -34,7 +34,7 @@ class MergeConfig(dg.Config):
     """Run configuration of `merged_model`."""
 
     dtype: Literal["as_judged", "float32", "bfloat16"] = Field(
-        default="as_judged", description="Of the weights; what the adapter was judged in keeps every token."
+        default="as_judged", description="Of the weights; what the adapter was evaluated in keeps every token."
     )
     gguf: Literal["none", "f32", "f16", "q8_0"] = Field(
         default="none", description="Write it for llama.cpp and Ollama as well."
@@ -59,9 +59,9 @@ def merged_model(
     merger: Generator,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
-    """Merge the adapter in use into the four-bit weights it was judged on, restored; write it as GGUF if asked for.
+    """Merge the adapter in use into the four-bit weights it was evaluated on, restored; write it as GGUF if asked for.
 
-    The folder is loaded as any program would, and compared with what was judged on held-out prompts.
+    The folder is loaded as any program would, and compared with what was evaluated on held-out prompts.
     """
     settings, opened = load_settings(), store.open()
     source = merge_source(None, opened)
@@ -96,7 +96,7 @@ def merged_model(
 
 @dg.asset_check(asset=merged_model, blocking=True)
 def writes_what_was_evaluated(merged_model: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Check that the merged folder writes the judged model's tokens (99.9 %), at its parse rate (0.2 points)."""
+    """Check that the merged folder writes the evaluated model's tokens (99.9 %), at its parse rate (0.2 points)."""
     report = report_in(store.artifact(merged_model.of(MERGED)).path)
     return dg.AssetCheckResult(
         passed=report.passed,
@@ -115,8 +115,8 @@ def serving_handoff(
 ) -> dg.MaterializeResult[Any]:
     """Describe the model for a serving system: files with their hashes, template, stop tokens, verdict; card besides.
 
-    Refused when the merged model is not what was judged, also when it is materialised alone. Publishes the adapter on
-    the Hub where that is asked for.
+    Refused when the merged model is not what was evaluated, also when it is materialised alone. Publishes the adapter
+    on the Hub where that is asked for.
     """
     settings, opened = load_settings(), store.open()
     merged = store.artifact(merged_model.of(MERGED))

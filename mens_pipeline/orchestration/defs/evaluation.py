@@ -77,7 +77,7 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
 
     The prompts are those that were held out of its own training. Where the gates cannot tell yet, more files are
     asked, as config/gates.yaml says. Completions are kept: the base is asked the same prompts once, not every night.
-    In a run that makes a `feedback_adapter` that is judged, in all others `qlora_adapter`.
+    In a run that makes a `feedback_adapter` that is evaluated, in all others `qlora_adapter`.
     """
     settings, candidate = load_settings(), made_in_run(context, "feedback_adapter") or qlora_adapter
     benchmark = load_benchmark(settings.benchmark_dir) if settings.benchmark else None
@@ -201,7 +201,7 @@ def figures_of(results: EvalResults) -> dict[str, Any]:
     if results.fallback is not None:
         again, passes = results.fallback, results.fallback.pass_difference
         found = f"pass@1 {points(passes.difference)} ({p_text(passes.p_value)})"
-        written = f"{again.num_constrained} answers once more, constrained; {found}"
+        written = f"{again.num_constrained} completions once more, constrained; {found}"
         figures["fallback: parse rate"] = f"{again.scores.overall.parse_rate.short}, {written}"
         figures["fallback: resolve rate"] = str(again.scores.overall.resolve_rate)
     if results.infill is not None:

@@ -37,7 +37,7 @@ class RoundConfig(dg.Config):
     """Run configuration of a round."""
 
     minutes: float | None = Field(
-        default=None, gt=0, description="Of answering and training together; else as config/feedback.yaml says."
+        default=None, gt=0, description="Of sampling and training together; else as config/feedback.yaml says."
     )
     number: int = Field(default=1, ge=1, description="Another round asks other prompts.")
     seed: int | None = Field(default=None, ge=0, lt=2**31, description="Else as config/feedback.yaml says.")
@@ -50,7 +50,7 @@ class SamplesConfig(RoundConfig):
 
 
 class LearningConfig(RoundConfig):
-    """Run configuration of the training on judged answers."""
+    """Run configuration of the training on scored completions."""
 
     method: Literal["raft", "control"] = Field(default="raft", description="raft, or control to compare with.")
 
@@ -64,7 +64,7 @@ def feedback_samples(  # noqa: PLR0913, PLR0917 - what Dagster injects
     generator: Generator,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
-    """Ask an adapter prompts of its train set that can be run, each several times, and judge and reward the answers.
+    """Ask an adapter prompts of its train set that can be run, each several times, and reward the completions.
 
     Interrupted, it goes on where it was. Nothing that is held out is asked.
     """
@@ -109,7 +109,7 @@ def feedback_samples(  # noqa: PLR0913, PLR0917 - what Dagster injects
 
 @declare_asset(_GROUP, "json", version=version_with_config(PAIRS_STAGE, FEEDBACK))
 def feedback_pairs(feedback_samples: ArtifactRef, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
-    """Choose what is learnt: accepted answers, no two of a prompt alike."""
+    """Choose what is learnt: accepted completions, no two of a prompt alike."""
     pairs, reused = build_feedback_pairs(
         store.artifact(feedback_samples),
         store.artifact(feedback_samples.of(MIXED)).path / TRAIN,
@@ -134,9 +134,9 @@ def feedback_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     trainer: Trainer,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
-    """Train the adapter that answered further, on what was learnt; then it is judged as any other.
+    """Train the adapter that completed them further, on what was learnt; then it is evaluated as any other.
 
-    As a control it trains on rows of the train set alone, for as long as answering took besides.
+    As a control it trains on rows of the train set alone, for as long as sampling took besides.
     """
     settings, opened = load_settings(), store.open()
     chosen, mixed, method = _config_for(config), feedback_pairs.of(MIXED), Method(config.method)

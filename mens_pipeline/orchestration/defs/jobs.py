@@ -51,19 +51,19 @@ whole_graph = dg.define_asset_job(
 improve = dg.define_asset_job(
     "improve",
     selection=_FEEDBACK | dg.AssetSelection.assets("eval_results", "benchmark_gate", "promoted_adapter"),
-    description="A round of learning from judged answers: the newest adapter is asked and trained, the next one gated.",
+    description="Learning from scored completions: the newest adapter is asked and trained, the next one gated.",
 )
 
 improve_control = dg.define_asset_job(
     "improve_control",
     selection=dg.AssetSelection.assets("feedback_adapter", "eval_results", "benchmark_gate"),
-    description="What stands beside a round: the same minutes on rows of the train set alone; judged, never promoted.",
+    description="Beside a round: the same minutes on rows of the train set alone; evaluated, never promoted.",
 )
 
 deliver = dg.define_asset_job(
     "deliver",
     selection=_DELIVERED,
-    description="Merges the adapter in use, proves that it is the model that was judged, and hands it on.",
+    description="Merges the adapter in use, proves that it is the model that was evaluated, and hands it on.",
 )
 
 train_set = dg.define_asset_job(
@@ -84,8 +84,8 @@ experiments = dg.define_asset_job(
     selection=dg.AssetSelection.assets(
         "base_model", "qlora_adapter", "eval_results", "benchmark_gate", "recipe_scores"
     ),
-    description="Trains and judges recipes of config/recipes.yaml, a partition each, on the train set that is there. "
-    "Nothing is promoted.",
+    description="Trains and evaluates recipes of config/recipes.yaml, a partition each, on the train set that is there."
+    " Nothing is promoted.",
 )
 
 replay = dg.define_asset_job(
@@ -100,5 +100,5 @@ promote_best = dg.define_asset_job(
     selection=dg.AssetSelection.assets("promoted_adapter"),
     executor_def=_ONE_PROCESS,
     config={"ops": {"promoted_adapter": {"config": {"best_of": list(load_recipes(RECIPES))}}}},
-    description="Promotes the best of the recipes that were judged and passed, as after `experiments`; trains nothing.",
+    description="Promotes the best of the recipes that were evaluated and passed, as after `experiments`; no training.",
 )

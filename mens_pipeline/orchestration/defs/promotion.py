@@ -65,11 +65,11 @@ class GateConfig(dg.Config):
 class PromotionConfig(dg.Config):
     """Run configuration of the promotion."""
 
-    promote: bool = Field(default=True, description="False judges, and leaves the adapter in use as it is.")
+    promote: bool = Field(default=True, description="False evaluates, and leaves the adapter in use as it is.")
     best_of: list[str] = Field(
         default=[],
-        description="Recipes, or ids of runs, that were judged: the best of those that passed is promoted. Left out, "
-        "the adapter whose verdict is handed over.",
+        description="Recipes, or ids of runs, that were evaluated: the best of those that passed is promoted. Left "
+        "out, the adapter whose verdict is handed over.",
     )
 
 
@@ -188,7 +188,8 @@ def promoted_adapter(
     """Promote the adapter: write an atomic pointer to it, its verdict, and the history of all changes.
 
     Without a verdict that passed and is about this very adapter it refuses, also when it is materialised alone.
-    One that a rollback took out of use is not promoted again. Of several recipes that were judged it promotes the best.
+    One that a rollback took out of use is not promoted again. Of several recipes that were evaluated it promotes the
+    best.
     """
     promoted = _promote(context, config, benchmark_gate, store)
     if promoted is not None:
