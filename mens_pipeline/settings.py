@@ -74,6 +74,11 @@ class Settings(BaseSettings):
         validation_alias="MENS_LAUNCHER",
         description="What trains: processes here, a Ray cluster, or, in a run of Dagster, one that KubeRay starts.",
     )
+    ray_address: str | None = Field(
+        default=None,
+        validation_alias="RAY_ADDRESS",
+        description="The cluster that this machine is a node of; with MENS_LAUNCHER=ray it also extracts and judges.",
+    )
     store_pages: str | None = Field(
         default=None,
         pattern=r"^https?://[^/\s]",

@@ -23,6 +23,7 @@ import pytest
 from mens_pipeline.jobs.environment import own_environment
 
 _WORKER: Final = b"ray::RayTrainWorker"
+_STARTED: Final = "Ray runtime started."
 _PATIENCE_SECONDS: Final = 90.0
 _TOKEN: Final = secrets.token_hex(16)
 """Of every head that this process starts, one after another, as a process reads its token once. It stands in the
@@ -41,7 +42,11 @@ class RayHead:
 
     def workers(self) -> list[int]:
         """Ids of the live processes that train on it."""
-        return [number for number, command in _started() if command.startswith(_WORKER)]
+        return self.find(_WORKER)
+
+    def find(self, name: bytes) -> list[int]:
+        """Return the ids of its live processes whose name begins so."""
+        return [number for number, command in _started() if command.startswith(name)]
 
 
 def _started() -> list[tuple[int, bytes]]:
@@ -56,8 +61,8 @@ def _started() -> list[tuple[int, bytes]]:
     return sorted(found)
 
 
-def ray_head() -> Iterator[RayHead]:
-    """Start a head with two CPUs; it is gone in the end."""
+def ray_head(num_others: int = 0) -> Iterator[RayHead]:
+    """Start a head with two CPUs, and other nodes with as many, on this machine; they are gone in the end."""
     if find_spec("ray") is None:  # imported, it would look for its token too early
         pytest.skip("Ray is not installed; it comes with the extra `cluster`")
     with ExitStack() as stack:
@@ -73,16 +78,25 @@ def ray_head() -> Iterator[RayHead]:
             "OMP_NUM_THREADS": "1",
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{own_environment().get('PATH', '')}",
         }
-        command = [str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--num-cpus=2"]
-        command += [f"--port={port}", f"--dashboard-port={dashboard}", "--dashboard-host=127.0.0.1"]
+        start = [str(Path(sys.executable).with_name("ray")), "start", "--block", "--num-cpus=2"]
+        start += ["--node-ip-address=127.0.0.1", "--object-store-memory=100000000"]
+        command = [*start, "--head", f"--port={port}", f"--dashboard-port={dashboard}", "--dashboard-host=127.0.0.1"]
         # What takes jobs listens as well: on one port by default, which a head beside this one may have.
         command += [f"--dashboard-agent-listen-port={_free_port()}", f"--dashboard-agent-grpc-port={_free_port()}"]
-        command += ["--node-ip-address=127.0.0.1", f"--temp-dir={folder}", "--object-store-memory=100000000"]
+        command += [f"--temp-dir={folder}"]
         log = stack.enter_context((folder / "head.log").open("wb"))
         head = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        stack.callback(_end, head)
+        nodes = [head]
+        stack.callback(_end, nodes)
         for number in (port, dashboard):
             _wait_for(number, head, folder / "head.log")
+        for _ in range(num_others):
+            join = [*start, f"--address=127.0.0.1:{port}", f"--dashboard-agent-listen-port={_free_port()}"]
+            nodes.append(subprocess.Popen(join, env=environment, stdout=log, stderr=log))
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while (folder / "head.log").read_text().count(_STARTED) < len(nodes):
+            assert time.monotonic() < deadline, (folder / "head.log").read_text()[-2000:]
+            time.sleep(0.1)
         variables = {
             "RAY_ADDRESS": f"127.0.0.1:{port}",
             "RAY_API_SERVER_ADDRESS": f"http://127.0.0.1:{dashboard}",
@@ -94,15 +108,17 @@ def ray_head() -> Iterator[RayHead]:
         gc.collect()  # sockets that Ray's client left open, before a later test is blamed for them
 
 
-def _end(head: "subprocess.Popen[bytes]") -> None:
-    """End what the head started, which is not all in its group, and itself; asked to stop, it takes half a minute."""
+def _end(nodes: "list[subprocess.Popen[bytes]]") -> None:
+    """End what nodes started, which is not all in their groups, and themselves; by a request it takes half a minute."""
     while started := _started():
         for number, _ in started:
             with suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
-        head.poll()
+        for node in nodes:
+            node.poll()
         time.sleep(0.1)
-    head.wait()
+    for node in nodes:
+        node.wait()
 
 
 def _free_port() -> int:

@@ -2,18 +2,35 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
-from typing import Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 BATCH_BYTES: Final = 512 * 1024
 """How much a process is handed at once: half a second of work, and little to keep in memory."""
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
+
+
+def _new_local_pool(workers: int) -> Executor:
+    # A forked copy of a process with threads may hang.
+    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+
+
+class Pools:
+    """Where batches are worked on: in processes of this machine; `jobs.cluster` has nodes of a cluster do it.
+
+    Attributes:
+        new: Makes a pool of so many processes.
+        at_once: Processes of every pool in place of the number that is asked for.
+    """
+
+    new: ClassVar[Callable[[int], Executor]] = staticmethod(_new_local_pool)
+    at_once: ClassVar[int | None] = None
 
 
 @dataclass
@@ -42,14 +59,14 @@ def in_batches(
     only when there is work for more than one batch.
     """
     waiting: deque[_Batch[Job, Result]] = deque()
+    workers = Pools.at_once or workers
     with ExitStack() as stack:
-        pool: ProcessPoolExecutor | None = None
+        pool: Executor | None = None
         for batch in _batches(items, batch_bytes):
             waiting.append(batch)
             busy = [waited for waited in waiting if waited.jobs and waited.future is None]
             if pool is None and workers > 1 and len(busy) > 1:
-                # A forked copy of a process with threads may hang.
-                pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+                pool = Pools.new(workers)
                 stack.push(partial(_end, pool))
             if pool is not None:
                 for waited in busy:
@@ -60,7 +77,7 @@ def in_batches(
             yield from waiting.popleft().results(work)
 
 
-def _end(pool: ProcessPoolExecutor, kind: type[BaseException] | None, *_: object) -> None:
+def _end(pool: Executor, kind: type[BaseException] | None, *_: object) -> None:
     """End a pool; without waiting where not all was done, as then the pool's own thread may be what cleans up."""
     pool.shutdown(wait=kind is None, cancel_futures=True)
 

@@ -17,7 +17,7 @@ from mens_pipeline.language.interpreter.running import (
     GIVEN_END, given_module, hidden_module, put_below, run_tests, run_with_tests, with_given, without_tests,
 )  # fmt: skip
 from mens_pipeline.language.interpreter.sandbox import (
-    Sandbox, WorkerPool, WorkerStoppedError, report_record, worker_command,
+    Sandbox, WorkerPool, WorkerProcess, WorkerStoppedError, report_record, worker_command,
 )  # fmt: skip
 from mens_pipeline.language.interpreter.values import (
     MOST_LEVELS, NONE, UNIT, Native, Value, Variant, equal, error, literal_of, ok, some,

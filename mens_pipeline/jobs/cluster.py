@@ -1,0 +1,133 @@
+"""Work of the corpus and of evaluation on the nodes of a Ray cluster, in place of processes of this machine.
+
+Batches of files and of synthetic tasks become tasks of Ray. A worker that runs programs is started by an actor, as a
+process beside it, confined as it would be here; what programs get to see is the same. A node that is lost is replaced
+by Ray, which repeats what it was doing. Results are those of one process: they come in order, and depend on their
+inputs alone. Every node sees the workspace at the same path.
+"""
+
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from typing import Any, Final
+
+from mens_pipeline.corpus.extract.batches import Pools
+from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.jobs.environment import ray_environment
+from mens_pipeline.language.interpreter import LimitKind, Limits, WorkerPool, WorkerProcess, WorkerStoppedError
+
+_RESTARTS: Final = 3
+"""Nodes that may be lost under one actor or task."""
+_PATIENCE_SECONDS: Final = 10.0
+_PASSED: Final = ("OMP_NUM_THREADS", "PYTHONPATH", "PYTHONSAFEPATH")
+
+
+def work_on_cluster(address: str) -> None:
+    """Let every pool of this process work on the nodes of a Ray cluster, on as many CPUs as it has.
+
+    Raises:
+        ConfigurationError: There is no cluster at the address, or this machine is none of its nodes.
+    """
+    try:
+        import ray
+
+        if not ray.is_initialized():
+            _join(address)
+    except (ImportError, OSError, RuntimeError, ValueError) as error:
+        advice = 'Install the extra "cluster", start Ray with `ray start --head`, and join with `ray start --address`.'
+        raise ConfigurationError(f"RAY_ADDRESS={address}: no cluster to work on ({error}). {advice}") from error
+    num_processes = max(1, int(ray.cluster_resources().get("CPU", 1)))
+    Pools.new, Pools.at_once = ClusterExecutor, num_processes
+    WorkerPool.launch, WorkerPool.at_once = ClusterWorker, num_processes
+
+
+def _join(address: str) -> None:
+    """Connect to a cluster; SIGTERM goes on to end this process as it did, for which Ray has a handler of its own."""
+    import ray
+
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdecimal():  # Ray itself tries for minutes
+        socket.create_connection((host, int(port)), _PATIENCE_SECONDS).close()
+    variables = {name: value for name, value in ray_environment().items() if name in _PASSED}
+    handler = signal.getsignal(signal.SIGTERM)
+    ray.init(address, runtime_env={"env_vars": variables}, log_to_driver=False, configure_logging=False)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
+
+
+class ClusterExecutor(Executor):
+    """Has functions called by tasks of Ray, spread over its nodes."""
+
+    def __init__(self, _: int) -> None:
+        """Start nothing: Ray has its processes, as many as it has CPUs."""
+        import ray
+
+        options = {"num_cpus": 1, "scheduling_strategy": "SPREAD", "max_retries": _RESTARTS}
+        self._call = ray.remote(**options)(_call)
+        self._running: list[tuple[Any, Future[Any]]] = []
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Have a function called, which a node can import."""
+        self._running = [(ref, future) for ref, future in self._running if not future.done()]
+        ref = self._call.remote(work, args, kwargs)
+        future: Future[Any] = ref.future()
+        self._running.append((ref, future))
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - its name
+        """Cancel what has not ended, where that is asked for; or wait for it."""
+        import ray
+
+        for ref, future in self._running:
+            if cancel_futures and not future.done():
+                ray.cancel(ref)
+            if wait:
+                future.exception()
+
+
+def _call(work: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return work(*args, **kwargs)
+
+
+class ClusterWorker(WorkerProcess):
+    """A process that answers requests, on a node of the cluster."""
+
+    def __init__(self, command: Sequence[str], limits: Limits) -> None:
+        """Have a node start it; a node that is lost is replaced, and asked once more."""
+        import ray
+
+        # Of no CPU: two pools of a stage, each with as many processes as there are CPUs, would wait for each other.
+        options = {"num_cpus": 0, "scheduling_strategy": "SPREAD"}
+        options |= {"max_restarts": _RESTARTS, "max_task_retries": _RESTARTS}
+        self._actor: Any = ray.remote(**options)(_Host).remote(command[1:], limits)
+
+    def exchange(self, request: object, seconds: float) -> Any:
+        """Send a request and return the answer, as `WorkerProcess` does."""
+        import ray
+
+        reply, stopped = ray.get(self._actor.exchange.remote(request, seconds))
+        if stopped is not None:
+            raise WorkerStoppedError(*stopped)
+        return reply
+
+    def end(self) -> None:
+        """End it, and what started it."""
+        import ray
+
+        ray.kill(self._actor)
+
+
+class _Host:
+    """Starts a worker on its node, and passes on requests and replies."""
+
+    def __init__(self, words: Sequence[str], limits: Limits) -> None:
+        self._worker = WorkerProcess((sys.executable, *words), limits)
+
+    def exchange(self, request: object, seconds: float) -> tuple[Any, tuple[LimitKind, str] | None]:
+        try:
+            return self._worker.exchange(request, seconds), None
+        except WorkerStoppedError as error:
+            return None, (error.limit, error.message)
