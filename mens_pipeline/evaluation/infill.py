@@ -125,7 +125,7 @@ class InfillSuite:
         tasks: All holes; `lines` are those that models without a suffix are asked for.
         window: Tokens around a cursor that are shown, as in training.
         decoding: How pieces are written; the adapter alone gets a second try.
-        ngram: What an n-gram over the train set writes.
+        ngram: What an n-gram over the train set writes on all line holes, as it costs next to nothing.
     """
 
     tasks: tuple[InfillTask, ...]
@@ -181,7 +181,7 @@ def suite_of(
     manifest: TrainingManifest,
     config: EvaluationConfig,
 ) -> InfillSuite:
-    """Build a suite of some holes for an adapter that was taught; `lines` are those that an n-gram completes as well.
+    """Build a suite of some holes for an adapter that was taught; `lines` are for models without a suffix.
 
     Raises:
         RefusedError: The train set is gone or changed.
@@ -193,7 +193,7 @@ def suite_of(
         advice = "Restore it, or set infill_holes: 0 in config/evaluation.yaml."
         raise RefusedError(f"{train}: the train set of this run is {found}; the n-gram is made of it. {advice}")
     model = NgramModel(dict.fromkeys(pair.response for pair in read_pairs(train) if pair.infill is None))
-    texts = ((task, model.complete_line(task.prefix)) for task in lines)
+    texts = ((task, model.complete_line(task.prefix)) for task in tasks if task.kind is HoleKind.LINE)
     ngram = tuple(Completion(task=task.id, sample=0, text=text, num_tokens=1, stopped=True) for task, text in texts)
     return InfillSuite(tasks, lines, window, infill_decoding(config), ngram)
 
@@ -219,7 +219,7 @@ def score_suite(
     scores: dict[InfillModel, list[InsertScore]] = {
         "adapter": score_inserts("adapter", suite.tasks, [each for each in own if not each.constrained]),
         "served": [each for each in score_inserts("served", suite.tasks, as_served(own)) if each.parses],
-        "ngram": score_inserts("ngram", suite.lines, suite.ngram),
+        "ngram": score_inserts("ngram", suite.tasks, suite.ngram),
     }
     for model, name in LINE_MODELS.items():
         scores[model] = score_inserts(model, suite.lines, completions.get(name, ()))
