@@ -171,6 +171,9 @@ _TABLES = """@table type Note { title: str, done: bool }
     assert(db.Note.update(1, { done: true }) is Ok(Unit) and db.Note.update(9, { done: true }).is_err())
     assert(db.Note.find(1).unwrap() is { title: "a", done: true, _id: 1 })
     assert(db.Note.filter({ done: true }).count() is 2 and len(db.Note.all()?) is 2)
+    let rows = db.Note.filter({ done: true })
+    let all = rows.all()?
+    assert(rows.count() is 2 and all.count() is 2 and all[1].title is "b")
     assert(db.Note.delete(1) is Ok(Unit) and db.Note.delete(1).is_err())
     assert(db.Note.get(1) is None and db.Note.find(2).unwrap().title is "b")
 }"""
@@ -190,6 +193,8 @@ def test_tables_in_memory() -> None:
         ("db.Note.where({ a: 1 })", "unsupported:db"),
         ("db.Note.find(1).count()", "unsupported:db"),
         ("db.Note.all().map(n => n).count()", "error:UnknownMethod"),
+        ("{ let rows = db.Note.all() let n = rows.limit(1) n }", "unsupported:db"),
+        ("{ let titles = [1] let n = titles.count() n }", "error:UnknownMethod"),
         ("[1]?", "pass"),
         ("1?", "error:TypeError"),
         ("db.Note.filter({ a: 1 }).limit(1)", "unsupported:db"),
@@ -199,7 +204,7 @@ def test_tables_in_memory() -> None:
     ],
 )
 def test_what_tables_do_not_do(expression: str, expected: str) -> None:
-    """Most chains are refused, mistakes are errors; `?` of rows is the rows (U5)."""
+    """Most chains are refused, also under a name, mistakes are errors; `?` of rows is the rows (U5)."""
     source = f"@table type Note {{ title: str }}\n@test fn t() {{ let x = {expression} }}"
 
     assert verdict(only_result(source, features=Features(database=True))) == expected

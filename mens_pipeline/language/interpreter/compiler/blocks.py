@@ -1,6 +1,7 @@
 """Patterns, blocks and statements (3.1 and 3.3 of the run-time rules)."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from mens_pipeline.language import ast
@@ -150,7 +151,10 @@ def let(node: ast.Let, scope: Scope) -> Code:
     """`let`: the value first, so that `let x = x + 1` means the outer `x` (B2)."""
     value = scope.code(node.value)
     machine = scope.module.machine
+    has_rows = scope.gives_rows(node.value)
     matches = matcher(node.pattern, scope, mutable=node.mutable)
+    if has_rows and isinstance(node.pattern, ast.IdentPattern) and node.pattern.name in scope.bindings:
+        scope.bindings[node.pattern.name] = replace(scope.bindings[node.pattern.name], has_rows=True)
 
     def run(frame: Frame) -> Value:
         found = value(frame)

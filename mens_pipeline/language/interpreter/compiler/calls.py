@@ -255,12 +255,16 @@ def method_call(node: ast.MethodCall, scope: Scope) -> Code:
     target, machine, name = scope.code(node.object), scope.module.machine, node.method
     codes = scope.codes([argument.value for argument in node.arguments])
     names = _names_of(node.arguments)
+    has_rows = scope.gives_rows(node.object)
+    of_rows = ROWS_METHODS.get(name) if has_rows else None
 
     def run(frame: Frame) -> Value:
         receiver = target(frame)
         arguments = [code(frame) for code in codes]
         try:
-            method = _METHODS.get((type(receiver), name))
+            method = _METHODS.get((type(receiver), name)) or (of_rows if type(receiver) is list else None)
+            if method is None and has_rows:
+                raise Refused(Refusal.DATABASE, f"rows.{name}").fault()
             if method is None or names:
                 return _special(machine, receiver, node, arguments, names)
             method.check(len(arguments))
@@ -288,16 +292,6 @@ def _special(machine: Machine, receiver: Value, node: ast.MethodCall, arguments:
     else:
         function, where = _METHODS.get((type(receiver), node.method)), ""
     if function is None:
-        inner = node.object
-        if (
-            isinstance(inner, ast.MethodCall)
-            and isinstance(inner.object, ast.FieldAccess)
-            and is_name(inner.object.object, ("db",))
-        ):
-            function = ROWS_METHODS.get(node.method) if type(receiver) is list else None
-            if function is None:
-                raise Refused(Refusal.DATABASE, f".{inner.method}(…).{node.method}").fault()
-            return function.invoke(machine, [receiver, *arguments])
         raise VoxError(ErrorKind.UNKNOWN_METHOD, f"{kind_name(receiver)} has no method `{node.method}`")
     if type(function) not in CALLABLE:
         raise VoxError(ErrorKind.NOT_CALLABLE, f"`{where}` cannot be called")

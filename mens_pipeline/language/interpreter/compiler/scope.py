@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mens_pipeline.language import ast
 from mens_pipeline.language.interpreter.values import Value
 
 if TYPE_CHECKING:
-    from mens_pipeline.language import ast
     from mens_pipeline.language.interpreter.machine import Machine
     from mens_pipeline.language.interpreter.results import Features, TextName, VoxError
 
@@ -49,10 +49,11 @@ class ModuleScope:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A local name: its place in the frame, and whether it may be assigned to."""
+    """A local name: its place in the frame, and whether it may be assigned to or stands for what a table gave (U5)."""
 
     slot: int
     mutable: bool
+    has_rows: bool = False
 
 
 @dataclass(slots=True)
@@ -110,6 +111,19 @@ class Scope:
                 return binding
             scope = scope.parent
         return None
+
+    def gives_rows(self, node: ast.Expr) -> bool:
+        """Say whether an expression is a call of a table of `db`, or a name for what one gave (U5)."""
+        if isinstance(node, ast.Try):
+            return self.gives_rows(node.operand)
+        if isinstance(node, ast.Ident):
+            binding = self.find(node.name)
+            return binding is not None and binding.has_rows
+        if not isinstance(node, ast.MethodCall):
+            return False
+        table = node.object.object if isinstance(node.object, ast.FieldAccess) else None
+        is_of_table = isinstance(table, ast.Ident) and table.name == "db"
+        return is_of_table or (node.method == "all" and self.gives_rows(node.object))
 
     def code(self, node: ast.Expr) -> Code:
         """Compile an expression; it counts as a step of the stretch it stands in (R1)."""

@@ -259,5 +259,8 @@ TABLE_METHODS: Final[dict[str, Native]] = by_name(
     *map(_refused_method, ("where", "order_by", "limit", "select", "first")),
 )
 
-ROWS_METHODS: Final[dict[str, Native]] = by_name(Native("count", lambda _machine, rows: len(rows), 1, 1))
+ROWS_METHODS: Final[dict[str, Native]] = by_name(
+    Native("count", lambda _machine, rows: len(rows), 0, 0),
+    Native("all", lambda _machine, rows: rows, 0, 0),
+)
 """Methods that only the rows of a query have, and only directly behind that query."""
