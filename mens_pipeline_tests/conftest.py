@@ -111,6 +111,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def cuda() -> None:
+    """Leave a test out where there is no GPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("this machine has no CUDA device")
+
+
+@pytest.fixture
 def jobs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do the jobs of commands and assets in this process."""
     from mens_pipeline_tests.jobs.processes import do_here  # noqa: PLC0415 - most tests need none of it

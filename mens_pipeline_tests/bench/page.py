@@ -1,7 +1,8 @@
 """One page about a GPU that somebody has and the project has not: what the tests and benches said there.
 
-`pytest -m gpu` and `make bench DEVICE=cuda` each write their part of `build/gpu-report.md`, to be attached to an issue.
-`python -m mens_pipeline_tests.bench.page TITLE MODULE ...` runs a module and keeps what it prints.
+Each part of `make gpu-check` writes its own into `build/gpu-report.md`, to be attached to an issue.
+`python -m mens_pipeline_tests.bench.page TITLE MODULE ...` runs a module and keeps what it prints, to the end or until
+it is interrupted.
 """
 
 import re
@@ -26,9 +27,12 @@ def main() -> None:
     title, *command = sys.argv[1:]
     done = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True)
     lines: list[str] = []
-    for line in done.stdout or ():
-        print(line, end="", flush=True)
-        lines.append(line)
+    try:
+        for line in done.stdout or ():
+            print(line, end="", flush=True)
+            lines.append(line)
+    except KeyboardInterrupt:
+        done.terminate()
     code = done.wait()
     ending = f"\nended with exit code {code}\n" if code else ""
     write_part(PAGE, title, f"```text\n{''.join(lines)}{ending}```\n")

@@ -2,33 +2,37 @@
 
 `python -m mens_pipeline_tests.bench.random_base qwen3-4b FOLDER`, then name the folder with `--base` to the benches of
 training and generation, and `--device cuda`. What such a model writes means nothing; it costs what the real one costs.
+The tokenizer is that of the CPU default, or of a third argument, a folder.
 """
 
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
 from mens_pipeline.settings import load_settings
+from mens_pipeline_tests.training.tiny_base import TINY_HYBRID
 
-_QWEN3: Final = {"head_dim": 128, "tie_word_embeddings": True}
+_QWEN2: Final = {"model_type": "qwen2", "vocab_size": 151_936, "tie_word_embeddings": True}
+_QWEN3: Final = _QWEN2 | {"model_type": "qwen3", "head_dim": 128}
 _SHAPES: Final[dict[str, dict[str, Any]]] = {
-    "qwen2.5-coder-0.5b": {
+    "qwen2.5-coder-0.5b": _QWEN2
+    | {
         "hidden_size": 896,
         "intermediate_size": 4864,
         "num_hidden_layers": 24,
         "num_attention_heads": 14,
         "num_key_value_heads": 2,
-        "tie_word_embeddings": True,
     },
-    "qwen2.5-coder-1.5b": {
+    "qwen2.5-coder-1.5b": _QWEN2
+    | {
         "hidden_size": 1536,
         "intermediate_size": 8960,
         "num_hidden_layers": 28,
         "num_attention_heads": 12,
         "num_key_value_heads": 2,
-        "tie_word_embeddings": True,
     },
     "qwen3-0.6b": _QWEN3
     | {
@@ -55,36 +59,57 @@ _SHAPES: Final[dict[str, dict[str, Any]]] = {
         "num_key_value_heads": 8,
         "tie_word_embeddings": False,
     },
+    # Three layers of linear attention to each of full attention; what is not named is the default of its configuration.
+    "qwen3.5-4b": {
+        "model_type": "qwen3_5_text",
+        "hidden_size": 2560,
+        "intermediate_size": 9216,
+        "tie_word_embeddings": True,
+    },
+    "tiny-hybrid": {**TINY_HYBRID, "model_type": "qwen3_5_text", "vocab_size": 49_152, "tie_word_embeddings": True},
 }
-"""Name -> its configuration, as the published models have it; 151,936 tokens for all."""
+"""Name -> its configuration, as the published models have it; the last is one to try a bench on a CPU with."""
+_OF_A_TOKENIZER: Final = ("tokenizer*.json", "special_tokens_map.json", "*.jinja")
 
 
-def main(shape: str, folder: Path) -> None:
-    """Write the model, with the tokenizer of the CPU default.
+def main(shape: str, folder: Path, tokenizer: Path | None = None) -> None:
+    """Write the model and a tokenizer.
 
     Args:
         shape: A name of the table above.
         folder: Where; made again.
+        tokenizer: A folder that holds one; None for that of the CPU default.
     """
     import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     if shape not in _SHAPES:
         sys.exit(f"{shape}: choose one of {', '.join(_SHAPES)}.")
-    torch.manual_seed(0)
-    with torch.device("cpu"):
-        fields = {"vocab_size": 151_936, "dtype": "bfloat16", **_SHAPES[shape]}
-        is_old = shape.startswith("qwen2")
-        model = Qwen2ForCausalLM(Qwen2Config(**fields)) if is_old else Qwen3ForCausalLM(Qwen3Config(**fields))
-        model = model.to(torch.bfloat16)
     shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for file in tokenizer_files(tokenizer):
+        shutil.copy2(file, folder / file.name)
+    known = AutoTokenizer.from_pretrained(folder)
+    ends = {"eos_token_id": known.eos_token_id, "pad_token_id": known.pad_token_id}
+    torch.manual_seed(0)
+    # On a GPU, where there is one: billions of random values take minutes on a CPU.
+    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**_SHAPES[shape], **ends), dtype=torch.bfloat16)
     model.save_pretrained(folder)
-    base = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models")
-    for pattern in ("tokenizer*.json", "special_tokens_map.json", "*.jinja"):
-        for file in base.path.glob(pattern):
-            shutil.copy2(file, folder / file.name)
     print(f"{sum(p.numel() for p in model.parameters()):,} values in {folder}")
 
 
+def tokenizer_files(folder: Path | None = None) -> Iterator[Path]:
+    """Yield the files of the tokenizer of a folder.
+
+    Args:
+        folder: None for that of the CPU default, which is found as a training finds it.
+    """
+    if folder is None:
+        folder = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models").path
+    for pattern in _OF_A_TOKENIZER:
+        yield from folder.glob(pattern)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(sys.argv[1], *map(Path, sys.argv[2:]))

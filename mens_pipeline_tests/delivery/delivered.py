@@ -3,9 +3,9 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.store import ArtifactStore, digest_of
 from mens_pipeline.training.qlora_adapter import finish_run
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote, scored
@@ -14,19 +14,27 @@ from mens_pipeline_tests.training.runs import pairs, prepared, resolved
 from mens_pipeline_tests.training.small_folder import Encoder
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tokenizers import Tokenizer
+
+    from mens_pipeline.storage.remote import Remote
+
 HELDOUT = "heldout.jsonl"
 
 
-def trained_run(folder: Path) -> Path:
-    """Train an adapter on a base of two layers whose tokenizer merges bytes as that of SmolLM2 does.
+def trained_run(folder: Path, write_base: "Callable[[Path, Tokenizer], Path]" = write_tiny_base) -> Path:
+    """Train an adapter on a tiny base whose tokenizer merges bytes as that of SmolLM2 does.
 
     Args:
         folder: Where base, train set and run go.
+        write_base: Writes the base with that tokenizer.
 
     Returns:
         The folder of the run.
     """
-    base = write_tiny_base(folder / "base", Encoder().inner)
+    base = write_base(folder / "base", Encoder().inner)
     write_jsonl(folder / HELDOUT, pairs(12)[8:])
     run = prepared(base, folder, number=8)
     code = do_here(run.job_path)
@@ -34,7 +42,7 @@ def trained_run(folder: Path) -> Path:
     return folder / "run"
 
 
-def promoted_run(trained: Path, folder: Path, remote: Remote | None = None) -> tuple[Path, ArtifactStore]:
+def promoted_run(trained: Path, folder: Path, remote: "Remote | None" = None) -> tuple[Path, ArtifactStore]:
     """A copy of a run, with a verdict that passed, and a store in which it is the champion.
 
     Args:

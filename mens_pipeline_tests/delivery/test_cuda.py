@@ -13,14 +13,24 @@ from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline_tests.delivery.delivered import HELDOUT
+from mens_pipeline_tests.delivery.delivered import HELDOUT, trained_run
+from mens_pipeline_tests.training.tiny_base import write_tiny_hybrid
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda")]
+
+
+@pytest.fixture(params=["llama", "hybrid"])
+def run_dir(request: pytest.FixtureRequest, tmp_path: Path, cuda: None) -> Path:  # noqa: ARG001 - before what takes a minute
+    """A trained run on a tiny base of that kind."""
+    if request.param == "hybrid":
+        return trained_run(tmp_path / "trained", write_tiny_hybrid)
+    found: Path = request.getfixturevalue("trained")
+    return found
 
 
 @pytest.mark.parametrize("is_small", [False, True], ids=["dense", "in four bits"])
 def test_what_a_card_judged_is_what_is_handed_on(
-    request: pytest.FixtureRequest,
+    run_dir: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     record_property: Callable[[str, object], None],
@@ -28,17 +38,12 @@ def test_what_a_card_judged_is_what_is_handed_on(
     is_small: bool,
 ) -> None:
     """Merged as it was judged, dense or, where that would not fit, in four bits; the proof holds."""
-    import torch
-
-    if not torch.cuda.is_available():
-        pytest.skip("this machine has no CUDA device")
-    trained: Path = request.getfixturevalue("trained")  # takes a minute to make
     if is_small:
         monkeypatch.setattr(prepare, "fits_dense", lambda *_: False)
     store = ArtifactStore(tmp_path / "store")
-    source = merge_source(trained, store)
+    source = merge_source(run_dir, store)
     conditions = Conditions(Decoding(max_new_tokens=64), resolve_device(DeviceChoice.CUDA), tmp_path / "lock")
-    prompts = prompts_of(source, trained.parent / HELDOUT, store, lambda _text: True, 4)
+    prompts = prompts_of(source, run_dir.parent / HELDOUT, store, lambda _text: True, 4)
     prepared = prepare_merge(source, prompts, conditions, None, store.root / "work")
 
     def launch(job_path: Path) -> int:

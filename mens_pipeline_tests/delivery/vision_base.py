@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mens_pipeline_tests.training.tiny_base import write_tiny_base
+from mens_pipeline_tests.training.tiny_base import TINY_HYBRID, write_tiny_base
 
 
 def write_vision_base(folder: Path) -> Path:
@@ -16,18 +16,8 @@ def write_vision_base(folder: Path) -> Path:
 
     tokenizer = AutoTokenizer.from_pretrained(write_tiny_base(folder.with_name(f"{folder.name}-tokenizer")))
     text = {
+        **TINY_HYBRID,
         "vocab_size": len(tokenizer),
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 16,
-        "linear_num_value_heads": 4,
-        "linear_num_key_heads": 2,
-        "linear_key_head_dim": 16,
-        "linear_value_head_dim": 16,
-        "max_position_embeddings": 512,
         "tie_word_embeddings": True,
         "eos_token_id": tokenizer.eos_token_id,
     }

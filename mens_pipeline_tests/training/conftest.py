@@ -15,15 +15,6 @@ def watched_closely(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def cuda() -> None:
-    """Leave a test out where there is no GPU."""
-    import torch
-
-    if not torch.cuda.is_available():
-        pytest.skip("this machine has no CUDA device")
-
-
-@pytest.fixture
 def own_signals() -> Iterator[None]:
     """Gives the handlers of signals back that a run in this process takes."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -14,7 +14,7 @@ from mens_pipeline.models.adapter import ADAPTER
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.training.runs import left_by, prepared
-from mens_pipeline_tests.training.tiny_base import write_tiny_base
+from mens_pipeline_tests.training.tiny_base import write_tiny_base, write_tiny_hybrid
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda")]
 
@@ -24,10 +24,13 @@ _HIDDEN: Final = 2048
 _RECIPE: Final[dict[str, Any]] = {"lora_r": 32, "lora_alpha": 64, "num_train_epochs": 2, "save_steps": 2}
 
 
-@pytest.fixture(scope="module")
-def wide_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A base of two wide layers."""
-    return write_tiny_base(tmp_path_factory.mktemp("wide") / "base", hidden=_HIDDEN)
+@pytest.fixture(scope="module", params=["llama", "hybrid"])
+def wide_base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base of wide layers: two of a Llama, or four of a Qwen3.5, three of them with linear attention."""
+    folder = tmp_path_factory.mktemp("wide") / "base"
+    if request.param == "llama":
+        return write_tiny_base(folder, hidden=_HIDDEN)
+    return write_tiny_hybrid(folder, hidden_size=_HIDDEN, intermediate_size=2 * _HIDDEN)
 
 
 def _train(run: PreparedRun, stop_at: int | None = None) -> int:
@@ -118,11 +121,23 @@ def test_a_run_on_a_card_goes_on_where_it_was_killed(wide_base: Path, tmp_path: 
     assert losses[1] == pytest.approx(losses[0], rel=5e-3)
 
 
+def _llama_1b(folder: Path) -> Path:
+    return write_tiny_base(folder, hidden=2048, inner=8192, layers=4, heads=32, positions=2048)
+
+
+def _qwen_4b(folder: Path) -> Path:
+    heads = {"num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 256}
+    linear = {"linear_num_value_heads": 32, "linear_num_key_heads": 16}
+    widths = {"linear_key_head_dim": 128, "linear_value_head_dim": 128, "max_position_embeddings": 2048}
+    return write_tiny_hybrid(folder, hidden_size=2560, intermediate_size=9216, **heads, **linear, **widths)
+
+
+@pytest.mark.parametrize("write_base", [_llama_1b, _qwen_4b], ids=["Llama-3.2-1B", "Qwen3.5-4B"])
 def test_a_card_needs_the_memory_that_was_estimated(
-    tmp_path: Path, record_property: Callable[[str, object], None]
+    tmp_path: Path, write_base: Callable[[Path], Path], record_property: Callable[[str, object], None]
 ) -> None:
-    """Four layers of Llama-3.2-1B, 8,192 tokens at once: no more than the estimate, and no less than half of it."""
-    base = write_tiny_base(tmp_path / "base", hidden=2048, inner=8192, layers=4, heads=32, positions=2048)
+    """Four layers as wide as those, 8,192 tokens at once: no more than the estimate, and no less than half of it."""
+    base = write_base(tmp_path / "base")
     fields = {**_RECIPE, "max_length": 2048, "max_tokens_per_batch": 8192, "per_device_train_batch_size": 256}
     run = prepared(base, tmp_path, 400, DeviceChoice.CUDA, max_steps=3, bnb_4bit_compute_dtype="auto", **fields)
     assert _train(run) == ExitCode.DONE, (run.job.run_dir / "child.log").read_text()[-2000:]

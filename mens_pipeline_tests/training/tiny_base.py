@@ -1,7 +1,7 @@
 """A base model small enough to train in seconds: two layers with random weights, and a tokenizer of single bytes."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from mens_pipeline.models.chat import IM_END, IM_START, TEMPLATE
 
@@ -11,6 +11,20 @@ if TYPE_CHECKING:
 HIDDEN = 64
 LAYERS = 2
 HEADS = 4
+TINY_HYBRID: Final = {
+    "hidden_size": HIDDEN,
+    "intermediate_size": 2 * HIDDEN,
+    "num_hidden_layers": 4,
+    "num_attention_heads": HEADS,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "linear_num_value_heads": 4,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+    "max_position_embeddings": 512,
+}
+"""Of a text model of Qwen3.5: three layers of linear attention, and one of full attention."""
 
 
 def write_tiny_base(  # noqa: PLR0913 - the sizes of a model
@@ -34,26 +48,46 @@ def write_tiny_base(  # noqa: PLR0913 - the sizes of a model
         heads: Of the attention.
         positions: At most.
     """
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-    chosen = tokenizer if tokenizer is not None else _of_bytes()
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=chosen, eos_token=IM_END, pad_token=IM_END)
-    wrapped.chat_template = TEMPLATE
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(wrapped),
+    return _write(
+        folder,
+        tokenizer,
+        model_type="llama",
         hidden_size=hidden,
         intermediate_size=inner or 2 * hidden,
         num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=2,
         max_position_embeddings=positions,
+    )
+
+
+def write_tiny_hybrid(folder: Path, tokenizer: "Tokenizer | None" = None, **sizes: int) -> Path:
+    """A text model of Qwen3.5 with layers of linear and of full attention; random weights, the same each time.
+
+    Args:
+        folder: Where it goes.
+        tokenizer: One that knows the control tokens of ChatML; None for one of single bytes.
+        sizes: What differs from the tiny one.
+    """
+    return _write(folder, tokenizer, model_type="qwen3_5_text", **{**TINY_HYBRID, **sizes})
+
+
+def _write(folder: Path, tokenizer: "Tokenizer | None", **fields: Any) -> Path:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+    chosen = tokenizer if tokenizer is not None else _of_bytes()
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=chosen, eos_token=IM_END, pad_token=IM_END)
+    wrapped.chat_template = TEMPLATE
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(
+        vocab_size=len(wrapped),
         tie_word_embeddings=True,
         eos_token_id=wrapped.eos_token_id,
         pad_token_id=wrapped.pad_token_id,
+        **fields,
     )
-    LlamaForCausalLM(config).save_pretrained(folder)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     wrapped.save_pretrained(folder)
     return folder
 

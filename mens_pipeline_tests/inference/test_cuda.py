@@ -1,0 +1,22 @@
+"""Completion on a GPU; skipped where there is none."""
+
+from collections.abc import Callable
+
+import pytest
+
+from mens_pipeline.inference.engine import complete_plainly, complete_staggered, random_prompts, tiny_model
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda")]
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3_5_text"])
+def test_a_card_writes_what_the_processor_writes(kind: str, record_property: Callable[[str, object], None]) -> None:
+    """Many completions at once that come and go, in float32, token by token; with linear attention as well."""
+    model = tiny_model(kind)
+    prompts = random_prompts(model)
+    processor = [complete_plainly(model, prompt, 20) for prompt in prompts]
+    card = complete_staggered(model.to("cuda"), prompts, 20)
+    same = sum(ours == theirs for ours, theirs in zip(card, processor, strict=True))
+    record_property("same", f"{same} of {len(prompts)}")
+
+    assert card == processor
