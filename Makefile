@@ -1,5 +1,5 @@
 # One command each: `make demo`, `make test`, `make quick`, `make check`, `make run`, `make ui`, `make bench`, `make soak`, `make month`,
-# `make docs`. All of them install first.
+# `make docs`. All of them install first. `make gpu-check` does not have to.
 
 PYTHON ?= python3
 VENV := .venv
@@ -18,8 +18,8 @@ TIMED := $(PYTEST) --durations-table mens_pipeline_tests/durations.tsv
 # What `make quick` looks at: the language with its interpreter, and the store; without what needs an engine or a server.
 QUICK := $(addprefix mens_pipeline_tests/,language storage) $(addprefix --ignore=mens_pipeline_tests/, \
 	language/test_grammar_export.py storage/test_remote.py storage/test_remote_documents.py storage/test_signing.py)
-# On a GPU, benches of models are kept in build/gpu-report.md.
-KEPT = $(if $(filter cuda,$(DEVICE)),mens_pipeline_tests.bench.page $(1))
+# A machine that reaches nothing has its own Python beside what the bundle brings.
+GPU_PYTHON = $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export DAGSTER_DISABLE_TELEMETRY := 1
@@ -28,10 +28,10 @@ export PYTHONDONTWRITEBYTECODE :=
 export DAGSTER_HOME ?= $(CURDIR)/data/dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help install test quick check format demo run ui bench soak month docs lock clean
+.PHONY: help install test quick check format demo run ui bench gpu-bundle gpu-check soak month docs lock clean
 
 help:  ## Show this list.
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
 
 install: $(VENV)/.installed-$(EXTRAS)  ## Create .venv and install the pinned packages.
 
@@ -86,9 +86,16 @@ bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (a
 	$(BIN)/python -m mens_pipeline_tests.bench.corpus $(SOURCE)
 	$(BIN)/python -m mens_pipeline_tests.bench.scale --share 0.1
 	@test -f build/train.jsonl || echo "No build/train.jsonl: training is not measured. See docs/data.md."
-	@test ! -f build/train.jsonl || $(BIN)/python -m $(call KEPT,Training) mens_pipeline_tests.bench.training build/train.jsonl --steps 8 $(if $(BASE),--base $(BASE)) $(if $(DEVICE),--device $(DEVICE))
-	@test ! -f build/heldout.jsonl || $(BIN)/python -m $(call KEPT,Generation) mens_pipeline_tests.bench.generation build/heldout.jsonl $(if $(RUN),--run $(RUN)) $(if $(DEVICE),--device $(DEVICE))
+	@test ! -f build/train.jsonl || $(BIN)/python -m mens_pipeline_tests.bench.training build/train.jsonl --steps 8 $(if $(BASE),--base $(BASE)) $(if $(DEVICE),--device $(DEVICE))
+	@test ! -f build/heldout.jsonl || $(BIN)/python -m mens_pipeline_tests.bench.generation build/heldout.jsonl $(if $(RUN),--run $(RUN)) $(if $(DEVICE),--device $(DEVICE))
 	@test -z "$(CHECK)" || $(BIN)/python -m mens_pipeline_tests.bench.ratios
+
+gpu-bundle: install  ## Pack what a GPU machine that reaches nothing lacks into build/gpu-bundle.tar; GPU_MACHINE="--python 3.11 --cuda 128".
+	$(BIN)/mens run --no-train
+	$(BIN)/python -m mens_pipeline_tests.gpu.bundle $(GPU_MACHINE)
+
+gpu-check: $(if $(wildcard build/gpu-bundle),,gpu-bundle)  ## Ask a GPU everything, on one page; PART=tests, training, generation, serving or bench.
+	$(GPU_PYTHON) -m mens_pipeline_tests.gpu.check $(PART) $(if $(DEVICE),--device $(DEVICE))
 
 soak: install  ## Kill, fill disks, and send noise for MINUTES=60, and write docs/reliability.md.
 	OMP_NUM_THREADS=1 $(BIN)/python -m mens_pipeline_tests.soak --minutes $(MINUTES)

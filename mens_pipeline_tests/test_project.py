@@ -105,7 +105,21 @@ def test_the_makefile_lists_its_targets() -> None:
 
     documents = "".join((PROJECT_ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CONTRIBUTING.md"))
 
-    for target in ("test", "quick", "check", "format", "run", "ui", "bench", "soak", "month", "docs", "lock"):
+    for target in (
+        "test",
+        "quick",
+        "check",
+        "format",
+        "run",
+        "ui",
+        "bench",
+        "gpu-check",
+        "gpu-bundle",
+        "soak",
+        "month",
+        "docs",
+        "lock",
+    ):
         assert re.search(rf"^{target} ", listing, re.MULTILINE)
         assert f"make {target}" in documents
 

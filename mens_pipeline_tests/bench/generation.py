@@ -35,9 +35,8 @@ from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
 from mens_pipeline.settings import load_settings
 from mens_pipeline.training.qlora import load_base
 from mens_pipeline.training.recipe import Recipe
-from mens_pipeline_tests.bench.machine import machine_name
+from mens_pipeline_tests.bench.machine import machine_name, peak_of_products
 from mens_pipeline_tests.bench.ratios import note
-from mens_pipeline_tests.bench.training import peak_of_products
 
 _MOST_SHARE: Final = 0.05
 """Of the time, that letting the parser steer may cost."""

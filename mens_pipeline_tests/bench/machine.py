@@ -1,7 +1,15 @@
-"""The machine a figure was measured on."""
+"""The machine a figure was measured on, and how fast it can multiply at most."""
 
 import platform
 from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+_SIDES: Final = (1_024, 2_048, 4_096, 8_192, 16_384)
+"""Of matrices whose product is timed, until a larger one is no faster."""
+_RISE: Final = 1.03
+_PRODUCTS_SECONDS: Final = 0.02
+"""So long products follow each other before one waits for them: launching and waiting is not their work."""
 
 
 def machine_name() -> str:
@@ -16,3 +24,42 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
+
+
+def peak_of_products(device: str) -> dict[str, float]:
+    """Measure the speed of matrix products, with larger ones until the speed no longer rises.
+
+    Args:
+        device: `cpu` or `cuda`.
+
+    Returns:
+        `float32` and `bfloat16` -> billions of operations a second.
+    """
+    peak = {}
+    for dtype in ("float32", "bfloat16"):
+        peak[dtype] = 0.0
+        for side in _SIDES:
+            rate, best = _rate_of_products(device, dtype, side), peak[dtype]
+            peak[dtype] = max(rate, best)
+            if rate < _RISE * best:
+                break
+    return peak
+
+
+def _rate_of_products(device: str, dtype: str, side: int) -> float:
+    """Return billions of operations a second of products of square matrices; the fastest of three rows of them."""
+    import torch
+
+    left, right = (torch.randn(side, side, device=device).to(getattr(torch, dtype)) for _ in range(2))
+
+    def seconds_of(number: int) -> float:
+        started = perf_counter()
+        for _ in range(number):
+            left @ right
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return (perf_counter() - started) / number
+
+    seconds_of(1)  # which also loads what computes them
+    number = max(1, round(_PRODUCTS_SECONDS / seconds_of(1)))
+    return float(2 * side**3 / min(seconds_of(number) for _ in range(3)) / 1e9)

@@ -60,7 +60,7 @@ def main() -> None:
         end = time.monotonic() + options.seconds
         print(f"== {part}", flush=True)
         for command in commands(part, options.device):
-            codes[part] = _run([sys.executable, "-m", *command], variables, end)
+            codes[part] = run([sys.executable, "-m", *command], variables, end)
             if codes[part]:
                 break
     failed = [part for part, code in codes.items() if code]
@@ -143,8 +143,17 @@ def commands(part: str, device: str) -> Iterator[list[str]]:
     yield [f"{_BENCH}.page", title, module, *arguments]
 
 
-def _run(command: list[str], variables: dict[str, str], end: float) -> int:
-    """Run a command until its time is over; it is then interrupted, so that it writes what it has, and ended."""
+def run(command: list[str], variables: dict[str, str], end: float) -> int:
+    """Run a command until its time is over; it is then interrupted, so that it writes what it has, and ended.
+
+    Args:
+        command: Of a process, which gets a session of its own.
+        variables: Of its environment, beside those of this process.
+        end: When, on the monotonic clock.
+
+    Returns:
+        Its exit code; 1 where its time was over.
+    """
     child = subprocess.Popen(command, cwd=_ROOT, env={**own_environment(), **variables}, start_new_session=True)
     try:
         return child.wait(max(1.0, end - time.monotonic()))

@@ -1,0 +1,137 @@
+"""What a GPU machine is given and asked, as far as that can be told without one."""
+
+import importlib.metadata
+import json
+import sys
+import time
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline_tests.gpu import bundle, check, serving, training
+from mens_pipeline_tests.serving.talkative import write_run, write_talkative, write_taught_run
+from mens_pipeline_tests.training.runs import pairs
+
+
+def _wheel(folder: Path, name: str, *files: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w") as wheel:
+        for file in (*files, f"{name}.dist-info/METADATA"):
+            wheel.writestr(file, name)
+    return folder / f"{name}-py3-none-any.whl"
+
+
+def test_all_that_is_taken_along_is_pinned() -> None:
+    """Torch stays at home, and with it what is built for it."""
+    names = [pin.split("==")[0] for pin in bundle.pins()]
+
+    assert len(names) == len(set(names)) > 30
+    assert not {"torch", "triton", "accelerate", "numpy"} & set(names)
+
+
+def test_libraries_of_another_cuda_stay_at_home(tmp_path: Path) -> None:
+    """Everything else of the wheel is there; a CUDA that it does not have is named."""
+    files = [f"bnb/lib_{name}.so" for name in ("cuda128", "cuda130", "cpu")]
+    wheel = _wheel(tmp_path, "bnb-1.0", "bnb/__init__.py", *files)
+    bundle.keep_libraries(wheel, ("_cuda130.so", "_cpu.so"))
+
+    assert set(zipfile.ZipFile(wheel).namelist()) == {"bnb/__init__.py", *files[1:], "bnb-1.0.dist-info/METADATA"}
+    with pytest.raises(SystemExit, match=r"bnb-1\.0-py3-none-any\.whl: no library _cuda999\.so"):
+        bundle.keep_libraries(wheel, ("_cuda999.so",))
+
+
+@pytest.mark.parametrize(("triton", "is_there"), [("3.6.0", False), ("3.7.0", False), ("3.7.1", True), ("3.3.1", True)])
+def test_kernels_that_raise_are_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, triton: str, *, is_there: bool
+) -> None:
+    """By the Triton of the machine; all others are unpacked, and what is there already is left alone."""
+    monkeypatch.setattr(importlib.metadata, "version", lambda _name: triton)
+    _wheel(tmp_path / "wheels", "flash_linear_attention-0.6.0", "fla/__init__.py")
+    _wheel(tmp_path / "wheels", "trl-1.0", "trl/__init__.py")
+    target = tmp_path / "site-packages"
+    check.unpack(tmp_path / "wheels", target)
+    (target / "trl" / "__init__.py").write_text("mine")
+    check.unpack(tmp_path / "wheels", target)
+
+    assert (target / "fla").is_dir() == is_there
+    assert (target / "trl" / "__init__.py").read_text() == "mine"
+
+
+def test_a_machine_without_packages_is_told_where_to_get_them(tmp_path: Path) -> None:
+    """In one line."""
+    with pytest.raises(SystemExit, match="wheels: no packages"):
+        check.unpack(tmp_path / "wheels", tmp_path / "site-packages")
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_every_part_runs_modules_that_there_are(device: str) -> None:
+    """And the tests are those that need a GPU."""
+    found = [list(check.commands(part, device)) for part in ("tests", "training", "generation", "serving", "bench")]
+    modules = [
+        word for part in found for command in part for word in command if word.startswith("mens_pipeline_tests.")
+    ]
+
+    assert all(find_spec(module) for module in modules)
+    assert {module.rsplit(".", 1)[-1] for module in modules} >= {"page", "training", "generation", "serving"}
+    assert len([word for word in found[0][0] if word.endswith("test_cuda.py")]) == 4
+
+
+def test_a_part_ends_when_its_time_is_over(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Interrupted first, so that it writes what it has; its own processes end with it."""
+    script = tmp_path / "part.py"
+    script.write_text(
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen(['sleep', '60'])\n"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))\n"
+        "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('what it has', flush=True)\n"
+    )
+    begin = time.monotonic()
+    code = check.run([sys.executable, str(script)], {}, begin + 3)
+
+    assert code == 1
+    assert time.monotonic() - begin < 30
+    assert "its time is over\nwhat it has" in capfd.readouterr().out
+    while _is_alive((tmp_path / "pid").read_text()):  # the system takes a moment
+        assert time.monotonic() - begin < 30
+    assert check.run([sys.executable, "-c", "raise SystemExit(3)"], {}, time.monotonic() + 60) == 3
+
+
+def _is_alive(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_figures_of_a_training_are_those_of_its_log(trained: Path) -> None:
+    """Speed, memory beside its estimate, and every loss."""
+    lines = training.figures("tiny", trained, 9.6)
+    estimate = json.loads((trained / "training-preflight.json").read_text())["memory_mb"]["total"]
+
+    assert lines[0] == "tiny: 2 steps, 10 s with loading"
+    assert lines[1].endswith(" tokens/s, the median of all steps but the first 2")
+    assert lines[2].endswith(f" MB at most, {estimate:.0f} estimated")
+    assert len(lines[3].split()) == 3
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+def test_a_server_is_asked_at_a_cursor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model that was never shown a hole is no proof of completion at a cursor, and is refused."""
+    merged = write_talkative(tmp_path / "tiny")
+    write_jsonl(tmp_path / "heldout.jsonl", pairs(2))
+    arguments = ["serving", str(tmp_path / "heldout.jsonl"), str(write_taught_run(tmp_path / "taught", merged))]
+    monkeypatch.setattr(sys, "argv", [*arguments, "--device", "cpu"])
+    serving.main()
+    lines = capsys.readouterr().out.splitlines()
+    monkeypatch.setattr(sys, "argv", [*arguments[:2], str(write_run(tmp_path / "other", merged)), "--device", "cpu"])
+
+    assert [line.split(":")[0] for line in lines[2::3]] == ["at a cursor", "answers"]
+    assert all(line.endswith(" tokens/s") for line in lines[4::3])
+    with pytest.raises(SystemExit, match="was not trained for a suffix"):
+        serving.main()
