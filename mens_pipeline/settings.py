@@ -31,6 +31,7 @@ EVALUATION: Final = _CONFIG / "evaluation.yaml"
 FEW_SHOT: Final = _CONFIG / "few_shot.md"
 FEEDBACK: Final = _CONFIG / "feedback.yaml"
 RETENTION: Final = _CONFIG / "retention.yaml"
+KUBERAY: Final = _CONFIG / "kuberay.yaml"
 
 
 _RECIPE: Final = "MENS_TRAIN_"

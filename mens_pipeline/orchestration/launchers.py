@@ -1,5 +1,6 @@
 """Resources that have jobs done: on this machine, or training by a Ray cluster, with progress in the log of the run."""
 
+import json
 import shlex
 import sys
 import time
@@ -12,6 +13,7 @@ import dagster as dg
 from pydantic import Field
 
 from mens_pipeline.delivery.trackers import Trackers
+from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import progress_of
 from mens_pipeline.jobs.environment import ray_environment
 from mens_pipeline.jobs.local import run_job
@@ -20,7 +22,8 @@ from mens_pipeline.jobs.protocol import LOG, STOP, ExitCode, exit_code_of
 from mens_pipeline.language import visible_text
 from mens_pipeline.orchestration.metadata import stop_if_canceled
 from mens_pipeline.scratch.run import PreparedScratch
-from mens_pipeline.settings import load_settings
+from mens_pipeline.settings import KUBERAY, load_settings
+from mens_pipeline.storage.yaml_file import load_yaml
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.recipe import TrainingJob
 from mens_pipeline.training.telemetry_log import format_plan, step_of
@@ -31,6 +34,8 @@ HEADLESS: Final = "headless"
 
 _STATUS_SECONDS: Final = 2.0
 """Between two looks at the status of a run whose child is at work."""
+_IMAGE_TAG: Final = "dagster/image"
+_GPU: Final = "nvidia.com/gpu"
 _POLL_SECONDS: Final = 0.5
 """Between two looks at a job of Ray."""
 
@@ -82,7 +87,11 @@ class Trainer(dg.ConfigurableResource[None]):
                 num_ranks = prepared.job.recipe.devices
                 code = run_in_child(context, prepared.job_path, self.grace_seconds, watch, num_ranks)
             else:
-                code = run_on_ray(context, prepared.job_path, watch, launcher)
+                ray_job = None
+                if launcher == "kuberay":
+                    image, is_cuda = context.run.tags.get(_IMAGE_TAG), prepared.job.device == "cuda"
+                    ray_job = read_ray_job(KUBERAY, prepared.job.recipe.devices, image, is_cuda=is_cuda)
+                code = run_on_ray(context, prepared.job_path, watch, ray_job)
         finally:
             trackers.end(code)
         return code
@@ -161,11 +170,12 @@ def run_on_ray(
     context: dg.AssetExecutionContext,
     job_path: Path,
     watch: Callable[[dict[str, Any]], None],
-    cluster: Literal["ray", "kuberay"],
+    ray_job: Mapping[str, Any] | None = None,
 ) -> int:
     """Run a training as a job of a Ray cluster; whatever ends the run, ends the job.
 
-    The client of dagster-ray submits it, from a folder that all nodes see at the same path.
+    The client of dagster-ray submits it, from a folder that all nodes see at the same path. With `ray_job` KubeRay
+    starts a cluster for it, else `RAY_API_SERVER_ADDRESS` names one.
 
     Returns:
         What the job came to; see `ExitCode`.
@@ -180,7 +190,7 @@ def run_on_ray(
             (run_dir / STOP).touch()
 
     variables = {name: value for name, value in ray_environment().items() if name.startswith(("HF_", "OMP_"))}
-    submitted = {
+    submitted: dict[str, Any] = {
         "entrypoint": shlex.join(["python", "-P", "-m", "mens_pipeline.jobs", str(job_path), "--ray"]),
         "runtime_env": {"env_vars": variables},
     }
@@ -189,7 +199,16 @@ def run_on_ray(
         with poll_in_thread(poll, _POLL_SECONDS), warnings.catch_warnings():
             # Dagster 1.13.27 warns of a parameter of its own in every session.
             warnings.simplefilter("ignore", dg.PreviewWarning)
-            _ray_client(cluster).run(context=context, submit_job_params=submitted)
+            if ray_job is None:
+                from dagster_ray.core.pipes import PipesRayJobClient  # noqa: PLC0415 - of an extra
+
+                client: Any = PipesRayJobClient(poll_interval=_POLL_SECONDS)
+                client.run(context=context, submit_job_params=submitted)
+            else:
+                from dagster_ray.kuberay import PipesKubeRayJobClient  # noqa: PLC0415 - asks for a Kubernetes cluster
+
+                client = PipesKubeRayJobClient(poll_interval=_POLL_SECONDS)
+                client.run(context=context, submit_job_params=submitted, ray_job=dict(ray_job))
     except RuntimeError as error:  # in these words, that the job did not end well; its files say how
         (run_dir / LOG).write_text(f"{error}\n", encoding="utf-8")
     except BaseException:
@@ -199,11 +218,37 @@ def run_on_ray(
     return exit_code_of(run_dir)
 
 
-def _ray_client(cluster: str) -> Any:
-    if cluster == "kuberay":
-        from dagster_ray.kuberay import PipesKubeRayJobClient  # noqa: PLC0415 - asks for a Kubernetes cluster
+def read_ray_job(path: Path, num_workers: int, image: str | None, *, is_cuda: bool) -> dict[str, Any]:
+    """Read the RayJob that KubeRay starts, and fill in what a training asks for.
 
-        return PipesKubeRayJobClient()
-    from dagster_ray.core.pipes import PipesRayJobClient  # noqa: PLC0415 - of an extra
+    Args:
+        path: A RayJob in YAML, with a head and one group of workers.
+        num_workers: One for each device of the recipe.
+        image: Of containers that name none.
+        is_cuda: Whether each worker gets a GPU.
 
-    return PipesRayJobClient(poll_interval=_POLL_SECONDS)
+    Raises:
+        ConfigurationError: It is no such RayJob, or there is no image.
+    """
+    content = load_yaml(path)
+    try:
+        ray_job: dict[str, Any] = json.loads(json.dumps(content))  # what is anchored in the file is one object there
+        cluster = ray_job["spec"]["rayClusterSpec"]
+        (workers,) = cluster["workerGroupSpecs"]
+        head, worker = (group["template"]["spec"]["containers"][0] for group in (cluster["headGroupSpec"], workers))
+        namespace = str(ray_job["metadata"]["namespace"])
+        limits = worker.setdefault("resources", {}).setdefault("limits", {})
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+        wanted = "a RayJob with metadata.namespace, a head and one group of workers"
+        raise ConfigurationError(f"{path}: expected {wanted} ({error!r}). Correct the file.") from error
+    if namespace.isupper():
+        raise ConfigurationError(f"{path}: metadata.namespace is {namespace}. Name the namespace of the runs.")
+    if image is None and not (head.get("image") and worker.get("image")):
+        raise ConfigurationError(f"{path}: a container has no image, nor has the run the tag {_IMAGE_TAG}. Name one.")
+    for container in (head, worker):
+        container["image"] = container.get("image") or image
+    workers.update(dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), num_workers))
+    limits.pop(_GPU, None)
+    if is_cuda:
+        limits[_GPU] = "1"
+    return ray_job
