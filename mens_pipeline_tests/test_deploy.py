@@ -17,6 +17,7 @@ import typer
 import yaml
 
 from mens_pipeline.cli.main import app
+from mens_pipeline.definitions import defs
 from mens_pipeline.settings import PROJECT_ROOT, Settings
 
 _DEPLOY: Final = PROJECT_ROOT / "config" / "deploy"
@@ -34,6 +35,9 @@ _OF_A_DEPLOYMENT: Final = frozenset(
         *("volumeMounts", "securityContext"),
     )
 )
+
+
+_SHARED: Final = "/dev/shm"  # noqa: S108 - of containers
 
 
 def _values() -> dict[str, Any]:
@@ -71,8 +75,47 @@ def test_variables_of_pods_are_ours_or_of_a_library() -> None:
     assert settings.store_url == "s3://BUCKET/mens"
     assert settings.launcher == "local"
     mounts = {Path(mount["mountPath"]) for mount in _deployment()["volumeMounts"]}
-    assert {settings.store_root, settings.cache_root, settings.source_root} == mounts
+    assert {settings.store_root, settings.cache_root, settings.source_root, Path(_SHARED)} == mounts
     assert {v["name"] for v in _deployment()["volumes"]} == {m["name"] for m in _deployment()["volumeMounts"]}
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("dagster_k8s") is None, reason="dagster-k8s, of the extra cluster, is missing"
+)
+def test_a_step_gets_a_gpu_where_it_uses_one() -> None:
+    """In the pod that the executor of the values builds for it, beside what all pods ask for; other steps get none."""
+    from dagster_k8s import k8s_job_executor  # noqa: PLC0415 - of an extra
+    from dagster_k8s.job import DagsterK8sJobConfig, construct_dagster_k8s_job, get_user_defined_k8s_config  # noqa: PLC0415
+
+    executor = next(entry["value"] for entry in _deployment()["env"] if entry["name"] == "MENS_EXECUTOR")
+    launcher = _values()["runLauncher"]["config"]["k8sRunLauncher"]
+    limits: dict[str, dict[str, str] | None] = {}
+    for node in (node for job in defs().resolve_all_job_defs() for node in job.nodes):
+        asked = get_user_defined_k8s_config(node.tags)
+        config = DagsterK8sJobConfig(job_image="image", dagster_home="/home")
+        pod = construct_dagster_k8s_job(config, ["dagster"], "step", asked).spec.template.spec
+        resources = pod.containers[0].resources
+        limits[node.name] = resources.limits if resources is not None else None
+
+    assert executor == f"dagster_k8s:{k8s_job_executor.name}_job_executor"
+    assert "limits" not in launcher["resources"]
+    assert {name for name, asked in limits.items() if asked == {"nvidia.com/gpu": "1"}} == {
+        *("qlora_adapter", "eval_results", "history_replay", "feedback_samples", "feedback_adapter"),
+        *("scratch_model", "merged_model"),
+    }
+    assert {name for name, asked in limits.items() if asked is None} >= {
+        "extracted_corpus",
+        "mixed_train_set",
+        "store_retention",
+    }
+
+
+def test_what_processes_share_lies_in_memory() -> None:
+    """NCCL needs more than the 64 MiB that a container has by itself."""
+    (volume,) = [volume for volume in _deployment()["volumes"] if volume["name"] == "shm"]
+
+    assert {"name": "shm", "mountPath": _SHARED} in _deployment()["volumeMounts"]
+    assert volume["emptyDir"]["medium"] == "Memory"
 
 
 def test_monitoring_and_retries_are_those_of_one_machine() -> None:

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from mens_pipeline.errors import MensError
 from mens_pipeline.models.adapter import TrainingManifest
+from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import digest_of, key_of
 
@@ -84,6 +85,9 @@ RECIPE_TAG: Final = "mens/recipe"
 GPU_TAGS: Final = {"mens/device": "gpu"}
 """Of steps that want a GPU, for launchers that choose a machine by the tags of a step."""
 
+_GPU_POD: Final = {"container_config": {"resources": {"limits": {"nvidia.com/gpu": "1"}}}}
+"""What `dagster_k8s:k8s_job_executor` asks for their pods, those of other steps get no GPU."""
+
 
 def declare_asset(
     group: str, *kinds: str, version: str, rows: type[BaseModel] | None = None, on_gpu: bool = False, **more: Any
@@ -101,7 +105,8 @@ def declare_asset(
     if rows is not None:
         more["metadata"] = columns_of(rows)
     if on_gpu:
-        more |= {"pool": "gpu", "op_tags": GPU_TAGS, "tags": GPU_TAGS}
+        pod = {} if load_settings().backend == "cpu" else {"dagster-k8s/config": _GPU_POD}
+        more |= {"pool": "gpu", "op_tags": {**GPU_TAGS, **pod}, "tags": GPU_TAGS}
 
     def declare(make: Callable[..., Any]) -> dg.AssetsDefinition:
         declared = dg.asset(group_name=group, kinds=set(kinds), owners=OWNERS, code_version=version, **more)

@@ -51,7 +51,7 @@ class HandoffConfig(dg.Config):
     revision: str = Field(default=MAIN, description="The branch there.")
 
 
-@declare_asset("delivery", "huggingface", version=MERGING.code_version, deps=[promoted_adapter], pool="gpu")
+@declare_asset("delivery", "huggingface", version=MERGING.code_version, deps=[promoted_adapter], on_gpu=True)
 def merged_model(
     context: dg.AssetExecutionContext,
     config: MergeConfig,
