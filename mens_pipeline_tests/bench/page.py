@@ -30,7 +30,7 @@ def main() -> None:
     try:
         for line in done.stdout or ():
             print(line, end="", flush=True)
-            lines.append(line)
+            lines.append(line.replace(str(PROJECT_ROOT), "."))  # what is attached to an issue names no folder
     except KeyboardInterrupt:
         done.terminate()
     code = done.wait()

@@ -37,7 +37,8 @@ def main() -> None:
         places = ["--data-dir", str(options.data), "--output-dir", str(folder), "--model", options.base]
         what = ["--preset", preset, "--device", options.device, "--max-steps", str(options.steps), "--force-restart"]
         begin = time.monotonic()
-        done = subprocess.run([sys.executable, "-m", "mens_pipeline.cli", "train", *places, *what], check=False)
+        command = [sys.executable, "-m", "mens_pipeline.cli", "train", *places, *what]
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, check=False)  # progress goes to stderr
         if done.returncode:
             sys.exit(f"{preset}: mens train ended with exit code {done.returncode}")
         print("\n".join(figures(preset, folder, time.monotonic() - begin)), flush=True)

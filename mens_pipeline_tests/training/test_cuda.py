@@ -129,7 +129,7 @@ def _qwen_4b(folder: Path) -> Path:
     heads = {"num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 256}
     linear = {"linear_num_value_heads": 32, "linear_num_key_heads": 16}
     widths = {"linear_key_head_dim": 128, "linear_value_head_dim": 128, "max_position_embeddings": 2048}
-    return write_tiny_hybrid(folder, hidden_size=2560, intermediate_size=9216, **heads, **linear, **widths)
+    return write_tiny_hybrid(folder, None, hidden_size=2560, intermediate_size=9216, **heads, **linear, **widths)
 
 
 @pytest.mark.parametrize("write_base", [_llama_1b, _qwen_4b], ids=["Llama-3.2-1B", "Qwen3.5-4B"])
