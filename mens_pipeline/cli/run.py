@@ -213,7 +213,7 @@ def run(
         raise typer.BadParameter("--no-train: recipes say how to train. Leave one of the two out.")
     if minutes is not None and (len(chosen) > 1 or not with_training):
         raise typer.BadParameter("--minutes plans the training of one recipe. Name one, without --no-train.")
-    overrides = {} if infill_share is None else {"infill_share": str(infill_share)}
+    overrides = {} if infill_share is None else {"infill_share": infill_share}
     for choice in chosen if with_training else ():
         resolve_choices(settings, Compute().resolve(), overrides=overrides, **choice)
     show_progress(PROGRESS_LOGGER)

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final
+from types import UnionType
+from typing import Any, Final, Literal, get_args, get_origin
 
 import dagster as dg
 from dagster._core.storage.tags import PARTITION_NAME_TAG
-from pydantic import Field
+from pydantic import BaseModel, Field, create_model
 
 from mens_pipeline.configured import thresholds_of
 from mens_pipeline.errors import ConfigurationError
@@ -26,6 +26,7 @@ from mens_pipeline.training.presets import (
     look_up,
     resolve_recipe,
 )
+from mens_pipeline.training.recipe import Recipe
 
 _OF_BASE: Final = ("model_name_or_path", "model_revision")
 
@@ -46,7 +47,7 @@ def resolve_choices(  # noqa: PLR0913 - what a run can be told
     recipe: str = DEFAULT,
     preset: str | None = None,
     domain: str | None = None,
-    overrides: Mapping[str, str],
+    overrides: Mapping[str, Any],
     benchmark_min_pass_rate: float | None = None,
 ) -> Choices:
     """Read everything that decides how a run trains and evaluates; without preset or domain, those of the recipe hold.
@@ -100,53 +101,77 @@ def required_thresholds(settings: Settings, benchmark_min_pass_rate: float | Non
 
 _TRAINING: Final = "qlora_adapter"
 
-Preset = StrEnum("Preset", {name: name for name in (AUTO, *load_named(PRESETS))})  # type: ignore[misc] # of a file
-"""The presets there were when the code location was loaded; the launchpad refuses others before a run begins."""
+OF_RECIPE: Final = "of_recipe"
+"""In the place of a preset or a domain: the one that the recipe names."""
 
-Recipe = StrEnum("Recipe", {name: name for name in load_recipes(RECIPES)})  # type: ignore[misc] # of a file
-"""Likewise the recipes."""
+# What there was when the code location was loaded. Dagster calls such a type by its values: so the launchpad offers
+# them, and whatever else is written there is refused with all of them before a run begins.
+_Recipe = Literal[tuple(load_recipes(RECIPES))]  # type: ignore[valid-type] # of a file, as the next two
+_Preset = Literal[(OF_RECIPE, AUTO, *load_named(PRESETS))]  # type: ignore[valid-type]
+_Domain = Literal[(OF_RECIPE, *load_named(DOMAINS))]  # type: ignore[valid-type]
 
-Domain = StrEnum("Domain", {name: name for name in load_named(DOMAINS)})  # type: ignore[misc] # of a file
-"""Likewise the domains."""
+
+def overrides_of(recipe: type[BaseModel], *left_out: str) -> type[dg.Config]:
+    """Return the run configuration in which each field of a recipe may be given; those that are not are None."""
+    fields: dict[str, Any] = {
+        name: (_written_type(field.annotation) | None, Field(default=None, description=field.description))
+        for name, field in recipe.model_fields.items()
+        if name not in left_out
+    }
+    return create_model(f"{recipe.__name__}Overrides", __base__=dg.Config, **fields)
+
+
+def _written_type(annotation: Any) -> Any:
+    """Return the type that a person writes for a field: a number is one, lists and shares are texts with commas."""
+    kinds = [type(value) for value in get_args(annotation)] if get_origin(annotation) is Literal else [annotation]
+    kinds = [*get_args(annotation)] if isinstance(annotation, UnionType) else kinds
+    return next((kind for kind in (bool, int, float) if kind in kinds), str)
+
+
+def given(overrides: dg.Config) -> dict[str, Any]:
+    """Return the fields of a recipe that a run gives."""
+    return overrides.model_dump(exclude_none=True)
+
+
+_Overrides = overrides_of(Recipe, *_OF_BASE)
 
 
 class TrainConfig(dg.Config):
     """Run configuration of the training."""
 
-    recipe: Recipe | None = Field(
-        default=None, description="A recipe of config/recipes.yaml; left out, the partition of the run, else `default`."
+    recipe: _Recipe = Field(
+        default=DEFAULT, description="Of config/recipes.yaml; in a partitioned run `default` is its partition."
     )
-    preset: Preset | None = Field(
-        default=None, description="Of config/presets.yaml, `auto` by memory; left out, that of the recipe."
-    )
-    domain: Domain | None = Field(default=None, description="Which rows; config/domains.yaml.")
-    overrides: dict[str, str] = Field(default={}, description="Fields of the recipe.")
+    preset: _Preset = Field(default=OF_RECIPE, description="Of config/presets.yaml; `auto` picks by memory.")
+    domain: _Domain = Field(default=OF_RECIPE, description="Which rows; config/domains.yaml.")
+    overrides: _Overrides = Field(default=_Overrides(), description="Fields of the recipe.")  # type: ignore[valid-type]
     devices: int | None = Field(default=None, description="GPUs that share each step; else what the preset says.")
-    more_minutes: list[float] = Field(
-        default=[], description="Minutes by which the same run goes on after its end, each with a schedule of its own."
+    more_minutes: list[float] | None = Field(
+        default=None,
+        description="Minutes by which the same run goes on after its end, each with a schedule of its own.",
     )
     force_train: bool = Field(default=False, description="Train although nothing has changed.")
-    native_train: bool = Field(default=True, description="There is one trainer; false is a refusal.")
+    native_train: bool | None = Field(default=None, description="There is one trainer; false is a refusal.")
 
-    def flags(self) -> dict[str, str]:
-        """Return the fields of the recipe, as a person writes them."""
-        return self.overrides if self.devices is None else {**self.overrides, "devices": str(self.devices)}
+    def flags(self) -> dict[str, Any]:
+        """Return the fields of the recipe that the run gives."""
+        devices = {} if self.devices is None else {"devices": self.devices}
+        return {**given(self.overrides), **devices}
+
+    def named(self) -> dict[str, str]:
+        """Return preset and domain where they are not those of the recipe."""
+        chosen = {"preset": self.preset, "domain": self.domain}
+        return {name: value for name, value in chosen.items() if value != OF_RECIPE}
 
     def choice(self) -> dict[str, Any]:
         """Return what `resolve_choices` takes of it."""
-        return {
-            "recipe": str(self.recipe or DEFAULT),  # tags and metadata take no enum of ours
-            "preset": None if self.preset is None else str(self.preset),
-            "domain": None if self.domain is None else str(self.domain),
-            "overrides": self.flags(),
-        }
+        return {"recipe": self.recipe, **self.named(), "overrides": self.flags()}
 
     def label(self) -> str:
         """Name the recipe, with all that the run changes of it: `wide`, `default, preset tiny, lora_r 8`."""
-        changes = {"preset": self.preset, "domain": self.domain, **self.flags()}
-        details = [f"{name} {value}" for name, value in changes.items() if value is not None]
-        details += [f"{minutes:g} min more" for minutes in self.more_minutes]
-        return ", ".join([str(self.recipe or DEFAULT), *details])
+        details = [f"{name} {value}" for name, value in {**self.named(), **self.flags()}.items()]
+        details += [f"{minutes:g} min more" for minutes in self.more_minutes or ()]
+        return ", ".join([self.recipe, *details])
 
 
 def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
@@ -157,17 +182,17 @@ def training_of(context: dg.AssetExecutionContext) -> TrainConfig:
             retried.
     """
     config = TrainConfig(**config_of(context.run, _TRAINING))
-    if not config.native_train:
+    if config.native_train is False:
         advice = "Leave native_train out. Run: mens train --backend qlora --data-dir DIR --output-dir DIR --preset auto"
         message = f"native_train is false, and there is no other trainer than the QLoRA one of this project. {advice}"
         raise dg.Failure(message, allow_retries=False)
-    if not all(0 < minutes < math.inf for minutes in config.more_minutes):
+    if not all(0 < minutes < math.inf for minutes in config.more_minutes or ()):
         raise dg.Failure(f"more_minutes is {config.more_minutes}. Write minutes above 0.", allow_retries=False)
     partition = context.run.tags.get(PARTITION_NAME_TAG)
-    if partition is not None and config.recipe not in {None, partition}:
+    if partition is not None and config.recipe not in {DEFAULT, partition}:
         message = f"the run is of the partition {partition}, and its configuration names the recipe {config.recipe}."
         raise dg.Failure(f"{message} Leave one of them out.", allow_retries=False)
-    return config if partition is None else config.model_copy(update={"recipe": Recipe(partition)})
+    return config if partition is None else config.model_copy(update={"recipe": partition})
 
 
 def choices_of(context: dg.AssetExecutionContext, device: Device) -> Choices:

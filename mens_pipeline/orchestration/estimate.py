@@ -151,9 +151,9 @@ class Dial(Strict):
     num_train_epochs: int = Field(ge=1)
     suite: SuiteSize
 
-    def fields(self) -> dict[str, str]:
-        """Return the fields of the recipe that it sets, as text."""
-        return {name: str(value) for name, value in self.model_dump(exclude={"suite"}).items()}
+    def fields(self) -> dict[str, float]:
+        """Return the fields of the recipe that it sets."""
+        return self.model_dump(exclude={"suite"})
 
 
 def turn_dial(  # noqa: PLR0913, PLR0917 - all that a run can be cut by

@@ -139,7 +139,7 @@ class Planner:
     launch: Callable[[Path], int]
     log_line: Callable[[str], None]
     choice: Mapping[str, str]
-    overrides: Mapping[str, str]
+    overrides: Mapping[str, Any]
     minutes: float | None
     began: float
     made_in: float | None = None

@@ -71,20 +71,20 @@ def test_minutes_are_of_one_recipe_that_trains(tmp_path: Path, places: dict[str,
 
 
 def test_a_run_is_told_its_plan_and_keeps_what_it_took(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Fields of the recipe as text, the preset that the minutes chose, the part of the suite; then all by stage."""
+    """Fields of the recipe, the preset that the minutes chose, the part of the suite; then all by stage."""
     size = Suite((100, 149), 86, 0.4, EvaluationConfig()).take_share(1.0)
     dial = Dial(max_minutes=400.25, max_steps=1_234_567, num_train_epochs=6, suite=size)
     planned = {"corpus": 10.0, "training": 60.0, "evaluation": 50.0, "gate": 4.0}
     rest = {"does": "", "basis": "measured", "memory_mb": 1.0, "disk_mb": 1.0}
     stages = tuple(Stage(name=name, seconds=seconds, **rest) for name, seconds in planned.items())
     plan = Plan(key="k", machine="m", base_sha256="b", dial=dial, stages=stages, preset="cpu_night")
-    configs = plan.configs({"overrides": {"seed": "2"}, "force_train": False})
+    configs = plan.configs({"overrides": {"seed": 2}, "force_train": False})
     took = {"qlora_adapter": 66.0, "eval_results": 55.0, "benchmark_gate": 4.0}
     outcome = GraphOutcome("id", True, False, (), {"qlora_adapter": {"reused": False}}, 133.0, took)  # noqa: FBT003
     found = finish_plan(tmp_path, plan, 8.0, outcome, as_json=False)
 
     training = configs["qlora_adapter"]
-    fields = {"seed": "2", "max_minutes": "400.25", "max_steps": "1234567", "num_train_epochs": "6"}
+    fields = {"seed": 2, "max_minutes": 400.25, "max_steps": 1_234_567, "num_train_epochs": 6}
     assert training == {"overrides": fields, "preset": "cpu_night", "force_train": False}
     assert SuiteSize(**configs["eval_results"]["suite"]) == size
     assert found["actual_seconds"] == {"training": 66.0, "evaluation": 55.0, "gate": 4.0, "corpus": 8.0}

@@ -138,7 +138,7 @@ def _materialised(folder: Path, instance: dg.DagsterInstance, epochs: int) -> dg
     split = artifact_in(folder / "store", SPLIT, {}, lambda path: write_jsonl(path / HELDOUT, pairs(1)))
     hand_over(instance, made.ref(split.ref()))
     fields = {**FAST, **_RECIPE, "num_train_epochs": epochs, "devices": 2}
-    overrides = {name: str(value) for name, value in fields.items() if name != "number"}
+    overrides = {name: value for name, value in fields.items() if name != "number"}
     return dg.materialize(
         [dg.AssetSpec(MIXED), qlora_adapter],
         instance=instance,

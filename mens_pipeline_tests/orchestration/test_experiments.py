@@ -53,7 +53,7 @@ def qlora_adapter(
     context: dg.AssetExecutionContext, config: TrainConfig, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
     """An adapter without a model, of the recipe that the run names."""
-    assert config.native_train
+    assert config.native_train is None
     details, opened = training_of(context), store.open()
     name = details.choice()["recipe"]
     split = artifact_in(

@@ -44,8 +44,8 @@ from mens_pipeline.training.presets import load_recipes
 class EvalConfig(dg.Config):
     """Run configuration of the evaluation."""
 
-    suite: dict[str, int] = Field(
-        default={}, description="Fields of SuiteSize: a part of the eval suite; left out, all that the files ask for."
+    suite: dict[str, int] | None = Field(
+        default=None, description="Fields of SuiteSize: a part of the eval suite; left out, all that the files ask for."
     )
 
     def size(self) -> SuiteSize | None:

@@ -66,8 +66,8 @@ class PromotionConfig(dg.Config):
     """Run configuration of the promotion."""
 
     promote: bool = Field(default=True, description="False evaluates, and leaves the adapter in use as it is.")
-    best_of: list[str] = Field(
-        default=[],
+    best_of: list[str] | None = Field(
+        default=None,
         description="Recipes, or ids of runs, that were evaluated: the best of those that passed is promoted. Left "
         "out, the adapter whose verdict is handed over.",
     )

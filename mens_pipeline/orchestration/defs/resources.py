@@ -31,18 +31,24 @@ _FORKING: Final = dg.multiprocess_executor.configured(
 
 @dg.definitions
 def resources() -> dg.Definitions:
-    """Define the resources of every asset and check, the loggers a run can select, and what starts its steps."""
+    """Define the resources of every asset and check, the loggers a run can select, and what starts its steps.
+
+    Variables set resources, not the launchpad, which asks about what a run makes alone.
+    """
+    made: dict[str, object] = {
+        "workspace": VoxWorkspace(),
+        "store": ArtifactStoreResource(),
+        "telemetry": Telemetry(),
+        "compute": Compute(),
+        "trainer": Trainer(),
+        "generator": Generator(),
+        "merger": Generator(),
+        "source_watch": SourceWatch(),
+    }
     return dg.Definitions(
         resources={
-            "workspace": VoxWorkspace(),
-            "store": ArtifactStoreResource(),
             "io_manager": ArtifactHandover(),
-            "telemetry": Telemetry(),
-            "compute": Compute(),
-            "trainer": Trainer(),
-            "generator": Generator(),
-            "merger": Generator(),
-            "source_watch": SourceWatch(),
+            **{name: dg.ResourceDefinition.hardcoded_resource(resource) for name, resource in made.items()},
         },
         executor=chosen_executor(_FORKING),
         loggers={"console": dg.colored_console_logger, "progress": progress_logger},

@@ -2,7 +2,7 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import dagster as dg
 from pydantic import Field
@@ -12,6 +12,7 @@ from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.models.adapter import CARD
+from mens_pipeline.orchestration.choices import given, overrides_of
 from mens_pipeline.orchestration.defs.training import fall_of, losses_metadata
 from mens_pipeline.orchestration.launchers import Trainer
 from mens_pipeline.orchestration.metadata import declare_asset, table
@@ -32,12 +33,16 @@ from mens_pipeline.storage.store import Artifact, ArtifactRef, key_of
 from mens_pipeline.training.prepare import work_folder
 from mens_pipeline.training.telemetry_log import losses_of
 
+_Overrides = overrides_of(ScratchRecipe, "config")
+
 
 class ScratchTrainConfig(dg.Config):
     """Run configuration of the scratch lane."""
 
-    config: str = Field(default="auto", description="default, small, or auto: the full model on a GPU, else small.")
-    overrides: dict[str, str] = Field(default={}, description="Fields of the recipe.")
+    config: Literal["auto", "default", "small"] = Field(
+        default="auto", description="The size of the model; auto: the full one on a GPU, else the small one."
+    )
+    overrides: _Overrides = Field(default=_Overrides(), description="Fields of the recipe.")  # type: ignore[valid-type]
     force_train: bool = Field(default=False, description="Train although nothing has changed.")
 
 
@@ -98,7 +103,7 @@ def scratch_parameters_as_declared(scratch_model: ArtifactRef, store: ArtifactSt
 def _recipe(config: ScratchTrainConfig, device: Device) -> ScratchRecipe:
     auto = ScratchConfig.DEFAULT if device.kind == "cuda" else ScratchConfig.SMALL
     chosen = auto if config.config == "auto" else config.config
-    return ScratchRecipe.from_values({**config.overrides, "config": chosen})
+    return ScratchRecipe.from_values({**given(config.overrides), "config": chosen})
 
 
 def _version(model: Artifact) -> str:

@@ -103,7 +103,7 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     tags = {RECIPE_TAG: config.label(), "mens/preset": resolved.preset or "none", "mens/base": run.base.name}
     context.instance.add_run_tags(context.run.run_id, tags)
     adapter, reused = build(resolved, run)
-    for minutes in config.more_minutes:
+    for minutes in config.more_minutes or ():
         adapter, reused = build(*prepare(minutes, continue_from(adapter.path)))
     made, weights = Adapter.open(adapter.path), adapter.outputs[WEIGHTS]
     metadata: dict[str, Any] = {"reused": reused, **metadata_of(made), **identify(context, made.manifest, weights)}

@@ -52,7 +52,7 @@ def _run(keys: tuple[str, ...], run_config: dict[str, Any], *handed: ArtifactRef
 
 def _train(split: ArtifactRef, **training: Any) -> dg.ExecuteInProcessResult:
     """From the train set to the adapter."""
-    overrides = {name: str(value) for name, value in {**FAST, "max_steps": 2}.items()}
+    overrides = {**FAST, "max_steps": 2}
     config = {"preset": "tiny", "overrides": overrides, **training}
     return _run(("mixed_train_set", "base_model", "qlora_adapter"), {"qlora_adapter": {"config": config}}, split)
 
