@@ -27,7 +27,7 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.launchers import HEADLESS, JOB_TAG
 from mens_pipeline.orchestration.metadata import reason_of, reasons_of
-from mens_pipeline.orchestration.resources import VoxWorkspace
+from mens_pipeline.orchestration.resources import VoxWorkspace, paths_in
 from mens_pipeline.settings import Settings
 from mens_pipeline.storage.documents import hold_lock
 
@@ -199,9 +199,9 @@ def run_graph(
             logging.getLogger(PROGRESS_LOGGER).error("run %s of %s failed: %s", run_id, job_name, reasons)
         checks = tuple(_outcome(evaluation) for evaluation in result.get_asset_check_evaluations())
         figures = {
-            event.asset_key.to_user_string(): _plain(event.step_materialization_data.materialization.metadata)
+            event.asset_key.to_user_string(): _plain(made.metadata) | paths_in(made)
             for event in result.filter_events(lambda event: event.is_step_materialization)
-            if event.asset_key is not None
+            if event.asset_key is not None and (made := event.step_materialization_data.materialization)
         }
         took = {
             event.step_key: event.step_success_data.duration_ms / 1000

@@ -129,6 +129,25 @@ def table(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> dg.
     return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows], schema=schema)
 
 
+_KEY: Final = re.compile(r"([0-9a-f]{12})[0-9a-f]{52}")
+FILES: Final = "files"
+"""The metadata that names the files of an asset."""
+
+
+def fold_paths(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metadata with all paths in one entry, their keys cut as a shell completes them: `0d3fff88261c*`.
+
+    The UI breaks no line within a key, and then shows nothing on the page of the asset but cut off at the right.
+    """
+    paths = {
+        name: _KEY.sub(r"\1*", str(value.path))
+        for name, value in metadata.items()
+        if isinstance(value, dg.PathMetadataValue)
+    }
+    others = {name: value for name, value in metadata.items() if name not in paths}
+    return {**others, FILES: dg.MetadataValue.json(paths)} if paths else others
+
+
 def identify(
     context: dg.AssetExecutionContext, manifest: TrainingManifest, adapter_sha256: str, **tags: str
 ) -> dict[str, str]:
@@ -168,10 +187,10 @@ def _type_of(field: dict[str, Any]) -> str:
 
 
 _ROW: Final = 16
-_LABEL: Final = 130
-_BAR: Final = 360
+_LABEL: Final = 120
+_BAR: Final = 200
 _HEIGHT: Final = 140
-_MARGIN: Final = 50
+_MARGIN: Final = 40
 _MOST_POINTS: Final = 24
 
 

@@ -1,8 +1,11 @@
 """Resources: workspace, store, hand-over of artifacts between assets, telemetry database and device."""
 
+import json
+import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Final, Literal
 
 import dagster as dg
@@ -16,7 +19,7 @@ from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.jobs.cluster import work_on_cluster
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import ADAPTER, CARD
-from mens_pipeline.orchestration.metadata import table
+from mens_pipeline.orchestration.metadata import FILES, fold_paths, table
 from mens_pipeline.promotion.bill import BILL_PAGE
 from mens_pipeline.promotion.history import history_of
 from mens_pipeline.promotion.promote import Promotion
@@ -97,7 +100,8 @@ def linked_page(store: ArtifactStore, artifact: Artifact, name: str) -> dict[str
     path, served = artifact.path / name, load_settings().store_pages
     found: dict[str, dg.MetadataValue[str]] = {"report": dg.MetadataValue.path(path)}
     if served is not None:
-        found["report_page"] = dg.MetadataValue.url(f"{served.rstrip('/')}/{path.relative_to(store.root).as_posix()}")
+        url = f"{served.rstrip('/')}/{path.relative_to(store.root).as_posix()}"
+        found["report_page"] = dg.MetadataValue.md(f"[{name}]({url})")
     return found
 
 
@@ -106,13 +110,13 @@ def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, A
     champion = promotion.champion
     bill = champion.path / BILL_PAGE
     of_bill = {"bill_of_materials": dg.MetadataValue.md(bill.read_text(encoding="utf-8"))} if bill.is_file() else {}
-    return {
+    metadata = {
+        **linked_page(store, champion, PAGE),
         "changed": promotion.changed,
         "champion": dg.MetadataValue.path(champion.path),
         "previous": promotion.previous or "none",
         "card": dg.MetadataValue.md((champion.path / ADAPTER / CARD).read_text(encoding="utf-8")),
         **of_bill,
-        **linked_page(store, champion, PAGE),
         "history": table(
             {
                 "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(event.timestamp_unix)),
@@ -123,6 +127,7 @@ def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, A
             for event in reversed(history_of(store))
         ),
     }
+    return fold_paths(metadata)
 
 
 class Telemetry(dg.ConfigurableResource[None]):
@@ -179,6 +184,9 @@ class SourceWatch(dg.ConfigurableResource[None]):
     most_files: int = 50_000
 
 
+_WHOLE_KEY: Final = re.compile("[0-9a-f]{64}")
+_CUT_KEY: Final = re.compile(r"[0-9a-f]{12}\*")
+_BETWEEN_PIECES: Final = re.compile("(?<=[0-9a-f]{16}) (?=[0-9a-f]{16})")
 ARTIFACT: Final = "artifact"
 """The metadata of a materialisation that names its artifact, and those that it rests on."""
 
@@ -192,7 +200,9 @@ def hand_over(
 ) -> dg.MaterializeResult[Any]:
     """Return what an asset made, with the artifacts that it rests on; `version` is that of its data unless given."""
     return dg.MaterializeResult(
-        value=made.ref(*parents), data_version=dg.DataVersion(version or made.data_version), metadata=metadata
+        value=made.ref(*parents),
+        data_version=dg.DataVersion(version or made.data_version),
+        metadata=fold_paths(metadata),
     )
 
 
@@ -242,11 +252,22 @@ def made_in_run(context: dg.AssetExecutionContext, name: str) -> ArtifactRef | N
 
 
 def artifact_of(materialization: dg.AssetMaterialization) -> ArtifactRef:
-    """Return the artifact that a materialisation names."""
-    value: Any = materialization.metadata[ARTIFACT].value
-    return ArtifactRef.from_json(value)
+    """Return the artifact that a materialization names."""
+    text = json.dumps(materialization.metadata[ARTIFACT].value)
+    return ArtifactRef.from_json(json.loads(_BETWEEN_PIECES.sub("", text)))
 
 
 def reference(ref: ArtifactRef) -> dict[str, dg.MetadataValue[Any]]:
-    """Return the metadata by which an artifact is handed on."""
-    return {ARTIFACT: dg.MetadataValue.json(ref.as_json())}
+    """Return the metadata by which an artifact is handed on, its keys in pieces between which the UI breaks lines."""
+    pieces = _WHOLE_KEY.sub(lambda key: " ".join(wrap(key[0], 16)), json.dumps(ref.as_json()))
+    return {ARTIFACT: dg.MetadataValue.json(json.loads(pieces))}
+
+
+def paths_in(materialization: dg.AssetMaterialization) -> dict[str, str]:
+    """Return the paths that `fold_paths` cut, whole."""
+    if FILES not in materialization.metadata:
+        return {}
+    paths: Any = materialization.metadata[FILES].value
+    refs = json.dumps(artifact_of(materialization).as_json()) if ARTIFACT in materialization.metadata else ""
+    keys = {f"{key[:12]}*": key for key in _WHOLE_KEY.findall(refs)}
+    return {name: _CUT_KEY.sub(lambda cut: keys[cut[0]], path) for name, path in paths.items()}

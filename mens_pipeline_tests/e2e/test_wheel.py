@@ -118,7 +118,7 @@ def test_configuration_may_lie_elsewhere(installed: Path, workspace: Path, tmp_p
     done = _run(*command, cwd=tmp_path, XDG_DATA_HOME=str(tmp_path / "share"), MENS_CONFIG_ROOT=str(config))
 
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "min_corpus_coverage: 1.0" in done.stdout
+    assert "required: 1.0" in done.stdout
 
 
 def test_a_missing_extra_is_named_as_a_wheel_has_it(installed: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from mens_pipeline.jobs.progress import FILE
-from mens_pipeline.orchestration.resources import ArtifactStoreResource, reference
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, paths_in, reference
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
 
@@ -59,6 +59,15 @@ def hand_over(instance: dg.DagsterInstance, ref: ArtifactRef) -> None:
         ref: The artifact, and what it rests on.
     """
     instance.report_runless_asset_event(dg.AssetMaterialization(ref.kind, metadata=reference(ref)))
+
+
+def files_of(made: dg.AssetMaterialization) -> dict[str, str]:
+    """Where the files lie that a materialisation names.
+
+    Args:
+        made: Of an asset.
+    """
+    return paths_in(made)
 
 
 def write_losses(folder: Path, losses: Sequence[float]) -> None:

@@ -185,7 +185,8 @@ def test_the_best_that_passes_is_promoted(
     assert champion is not None
     assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
     assert (tags[RECIPE_TAG], tags["mens/verdict"]) == ("wide", "passed")
-    assert made.metadata["report_page"].value == f"http://pages.test/promoted_adapter/{champion.key}/report.html"
+    url = f"http://pages.test/promoted_adapter/{champion.key}/report.html"
+    assert made.metadata["report_page"].value == f"[report.html]({url})"
     assert list(details)[:3] == ["wide", "code_base", "default"]
     assert details["wide"][0].startswith("40/40 ")
     assert details["code_base"][0].startswith("34/40 ")

@@ -23,7 +23,7 @@ from mens_pipeline.models.adapter import CARD
 from mens_pipeline.orchestration.choices import config_of
 from mens_pipeline.orchestration.defs.promotion import promoted_adapter
 from mens_pipeline.orchestration.launchers import Generator
-from mens_pipeline.orchestration.metadata import declare_asset, table
+from mens_pipeline.orchestration.metadata import declare_asset, fold_paths, table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over
 from mens_pipeline.settings import EVALUATION, Settings, load_settings
 from mens_pipeline.storage.store import ArtifactRef
@@ -82,15 +82,17 @@ def merged_model(
     return dg.MaterializeResult(
         value=gguf.ref(merged.ref(*refs)) if gguf is not None else merged.ref(*refs),
         data_version=dg.DataVersion(merged.data_version),
-        metadata={
-            "reused": reused,
-            "folder": dg.MetadataValue.path(merged.path),
-            "gguf": dg.MetadataValue.path(gguf.path) if gguf is not None else "none",
-            "adapter": source.adapter.digest,
-            "merged_into": manifest_in(merged.path).merged_into.why,
-            "report": table(_rows(report_in(merged.path))),
-            "merge/token_agreement": report_in(merged.path).agreement.token_agreement,
-        },
+        metadata=fold_paths(
+            {
+                "reused": reused,
+                "folder": dg.MetadataValue.path(merged.path),
+                "gguf": dg.MetadataValue.path(gguf.path) if gguf is not None else "none",
+                "adapter": source.adapter.digest[:12],
+                "merged_into": manifest_in(merged.path).merged_into.why,
+                "report": table(_rows(report_in(merged.path))),
+                "merge/token_agreement": report_in(merged.path).agreement.token_agreement,
+            }
+        ),
     )
 
 

@@ -28,7 +28,7 @@ from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.orchestration.defs.train_set import heldout_split
 from mens_pipeline.orchestration.estimate import SuiteSize
 from mens_pipeline.orchestration.launchers import Generator
-from mens_pipeline.orchestration.metadata import declare_asset, identify, table, version_with_config
+from mens_pipeline.orchestration.metadata import declare_asset, fold_paths, identify, table, version_with_config
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over, linked_page, made_in_run
 from mens_pipeline.promotion.receipt import PAGE, receipt_in, results_in
 from mens_pipeline.promotion.report.table import columns_of, points, table_of
@@ -142,9 +142,10 @@ def beats_the_base(eval_results: ArtifactRef, store: ArtifactStoreResource) -> d
         passed=difference.difference > 0 and difference.p_value < 0.05,  # noqa: PLR2004 - the usual level
         severity=dg.AssetCheckSeverity.WARN,
         metadata={
-            "base": str(results.base.overall.parse_rate),
             "adapter": str(results.adapter.overall.parse_rate),
-            "p_value": round(difference.p_value, 4),
+            "base": str(results.base.overall.parse_rate),
+            "measured": f"{points(difference.difference)} ({p_text(difference.p_value)})",
+            "required": "above the base, p < 0.05",
         },
     )
 
@@ -165,6 +166,7 @@ def completes_lines(eval_results: ArtifactRef, store: ArtifactStoreResource) -> 
         passed=bool(gains) and all(gain.p_better < 0.05 for gain in gains.values()),  # noqa: PLR2004 - the usual level
         severity=dg.AssetCheckSeverity.WARN,
         metadata={
+            "required": "more than each, p < 0.05",
             "exact_lines": str(infill.models["adapter"]["line"].exact)
             if "line" in infill.models["adapter"]
             else "none",
@@ -254,7 +256,7 @@ def recipe_scores(
     return dg.MaterializeResult(
         value=benchmark_gate,
         data_version=dg.DataVersion(gate.data_version),
-        metadata={"recipes": table(rows), **figures, **linked_page(store.open(), gate, PAGE)},
+        metadata=fold_paths({"recipes": table(rows), **figures, **linked_page(store.open(), gate, PAGE)}),
     )
 
 

@@ -1,7 +1,7 @@
 """The verdict, the checks that enforce it, and the adapter that is in use."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, Final
@@ -33,9 +33,10 @@ from mens_pipeline.orchestration.recipes import Choice, best_evaluated
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, champion_metadata, hand_over, linked_page
 from mens_pipeline.promotion.benchmark_gate import STAGE, GateParams, build_benchmark_gate
 from mens_pipeline.promotion.history import baseline_of, find_withdrawn
-from mens_pipeline.promotion.policy import GateName, GateStatus
+from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus
 from mens_pipeline.promotion.promote import promote
 from mens_pipeline.promotion.receipt import PAGE, RECEIPT, Receipt, cause_of, gate_of, receipt_in
+from mens_pipeline.promotion.report.headline import gate_rows
 from mens_pipeline.settings import GATE_POLICY, Settings, load_settings
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef
@@ -97,29 +98,33 @@ def benchmark_gate(
     gate, reused = build_benchmark_gate(params, store.open())
     receipt = receipt_in(gate.path)
     metadata: dict[str, Any] = {
+        "gates": _gates_table(receipt.gates),
+        **linked_page(store.open(), gate, PAGE),
+        "reasons": dg.MetadataValue.md("\n".join(f"- {plain(reason)}" for reason in receipt.reasons) or "none"),
+        "warnings": dg.MetadataValue.md("\n".join(f"- {plain(warning)}" for warning in receipt.warnings) or "none"),
+        **_cause(receipt, adapter.manifest),
         **identify(context, adapter.manifest, adapter.digest, verdict=str(receipt.status)),
-        "reused": reused,
-        "passed": receipt.overall_passed,
         "status": str(receipt.status),
+        "passed": receipt.overall_passed,
         "attempt": receipt.tried or "unknown",
         "policy": receipt.policy,
         "strict": receipt.strict,
-        **_cause(receipt, adapter.manifest),
-        "gates": table(
-            {
-                "gate": str(gate.name),
-                "verdict": str(gate.status) if gate.passed or gate.block else "warning",
-                "what": gate.message,
-            }
-            for gate in receipt.gates
-        ),
-        **linked_page(store.open(), gate, PAGE),
+        "reused": reused,
         "receipt": dg.MetadataValue.path(gate.path / RECEIPT),
-        "reasons": dg.MetadataValue.md("\n".join(f"- {plain(reason)}" for reason in receipt.reasons) or "none"),
-        "warnings": dg.MetadataValue.md("\n".join(f"- {plain(warning)}" for warning in receipt.warnings) or "none"),
-        **{f"gate/{g.name}": round(g.measured, 4) for g in receipt.gates if g.measured is not None},
     }
     return hand_over(gate, eval_results, metadata=metadata)
+
+
+def _gates_table(gates: Iterable[GateOutcome]) -> dg.TableMetadataValue:
+    """Return what was measured beside what is required, those that refuse first; fits a page of 1,280 pixels."""
+
+    def text(figure: float | None) -> str:
+        return "-" if figure is None else f"{figure:.4g}"
+
+    return table(
+        {"gate": row.title, "measured": text(row.measured), "required": text(row.required), "verdict": row.word}
+        for row in gate_rows(gates)
+    )
 
 
 @dg.multi_asset_check(
@@ -156,8 +161,9 @@ def gate_checks(
     for key in context.selected_asset_check_keys:
         if key.name == "gate_passed":
             passed = receipt.overall_passed
-            metadata: dict[str, str | float] = {
+            metadata: dict[str, Any] = {
                 "status": str(receipt.status),
+                "gates": _gates_table(receipt.gates),
                 "reasons": "; ".join(receipt.reasons) or "none",
                 "gates_closed": len(receipt.reasons),
             }
@@ -165,7 +171,7 @@ def gate_checks(
             gate = gate_of(receipt, gates[key.name])
             figures = {"measured": gate.measured, "required": gate.required}
             numbers = {name: round(value, 4) for name, value in figures.items() if value is not None}
-            passed, metadata = gate.passed, {"status": str(gate.status), "message": gate.message, **numbers}
+            passed, metadata = gate.passed, {"status": str(gate.status), "details": gate.message, **numbers}
         yield dg.AssetCheckResult(
             asset_key=key.asset_key, check_name=key.name, passed=passed, severity=severity, metadata=metadata
         )

@@ -122,6 +122,6 @@ def _metadata(manifest: ScratchManifest, path: Path) -> dict[str, Any]:
         **({} if result.validation_loss is None else {"validation_loss": round(result.validation_loss, 4)}),
         "num_rows": result.num_train,
         "skipped": table({"reason": reason, "rows": rows} for reason, rows in result.skipped.items()),
-        "contract": manifest.contract_digest,
+        "contract": manifest.contract_digest[:12],
         "recipe": dg.MetadataValue.json(manifest.recipe),
     }

@@ -249,7 +249,7 @@ def enough_pairs(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) -> 
     """There are at least `min_pairs` different pairs (config/gates.yaml); training on fewer does not begin."""
     required = load_gate_policy(GATE_POLICY).min_pairs
     num_pairs = MixReport.of(store.artifact(mixed_train_set)).num_pairs
-    return dg.AssetCheckResult(passed=num_pairs >= required, metadata={"num_pairs": num_pairs, "min_pairs": required})
+    return dg.AssetCheckResult(passed=num_pairs >= required, metadata={"measured": num_pairs, "required": required})
 
 
 @dg.asset_check(asset=mixed_train_set, blocking=True)
@@ -282,7 +282,8 @@ def shares_as_asked(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) 
         passed=max(errors.values(), default=0.0) <= allowed,
         severity=dg.AssetCheckSeverity.WARN,
         metadata={
-            "max_share_error": allowed,
+            "measured": round(max(errors.values(), default=0.0), 4),
+            "required": f"{allowed:g} at most",
             "too_small_for_their_share": ", ".join(small) or "none",
             **{f"error/{path}": round(error, 4) for path, error in errors.items()},
         },

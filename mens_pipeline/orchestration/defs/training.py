@@ -24,9 +24,9 @@ from mens_pipeline.orchestration.launchers import Trainer
 from mens_pipeline.orchestration.metadata import (
     RECIPE_TAG,
     declare_asset,
+    fold_paths,
     identify,
     line_chart,
-    table,
     version_with_config,
 )
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over
@@ -60,16 +60,18 @@ def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.Materi
     base = find_base_model(name, recipe.model_revision, settings.cache_root / "base_models", context.log.info)
     return dg.MaterializeResult(
         data_version=dg.DataVersion(base.sha256),
-        metadata={
-            "name": base.name,
-            "origin": base.origin,
-            "licence": base.licence or "not stated",
-            "architecture": base.architecture,
-            "num_layers": base.num_layers,
-            "num_heads": base.num_heads,
-            "folder": dg.MetadataValue.path(base.path),
-            "num_parameters": base.num_parameters,
-        },
+        metadata=fold_paths(
+            {
+                "name": base.name,
+                "origin": base.origin,
+                "licence": base.licence or "not stated",
+                "architecture": base.architecture,
+                "num_layers": base.num_layers,
+                "num_heads": base.num_heads,
+                "folder": dg.MetadataValue.path(base.path),
+                "num_parameters": base.num_parameters,
+            }
+        ),
     )
 
 
@@ -123,7 +125,11 @@ def changes_of(adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCh
     matrices, changed = result.num_adapter_matrices, result.num_changed_matrices
     return dg.AssetCheckResult(
         passed=0 < matrices == changed,
-        metadata={"num_adapter_matrices": matrices, "num_changed_matrices": changed, "frozen": result.frozen_sha256},
+        metadata={
+            "num_adapter_matrices": matrices,
+            "num_changed_matrices": changed,
+            "frozen": result.frozen_sha256[:12],
+        },
     )
 
 
@@ -208,8 +214,7 @@ def losses_metadata(
 def metadata_of(adapter: Adapter) -> dict[str, Any]:
     """Return what the page of an adapter shows."""
     manifest, result = adapter.manifest, adapter.manifest.result
-    kinds, validation = result.kinds or {}, result.validation_loss
-    most_shown = sorted(kinds.items(), key=lambda item: (-item[1].tokens_shown, item[0]))
+    validation = result.validation_loss
     return {
         "adapter": dg.MetadataValue.path(adapter.folder),
         **losses_metadata(result, losses_of(adapter.path / FILE), validation),
@@ -217,11 +222,10 @@ def metadata_of(adapter: Adapter) -> dict[str, Any]:
         "num_planned_updates": result.planned_steps,
         "num_updates_before": manifest.continues.num_steps if manifest.continues is not None else 0,
         "num_rows": result.num_train,
-        "shown": format_kinds(kinds),
-        "kinds": table({"kind": kind, **counts.as_json()} for kind, counts in most_shown),
+        "shown": format_kinds(result.kinds or {}),
         "plan": dg.MetadataValue.json(result.plan or {}),
         "num_trained_parameters": result.num_trained_parameters,
         "preset": manifest.preset or "none",
-        "contract": manifest.contract_digest,
+        "contract": manifest.contract_digest[:12],
         "recipe": dg.MetadataValue.json(manifest.recipe.as_json()),
     }

@@ -1,6 +1,7 @@
 """The headline of a report: the verdict in words, with a row for each gate."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +26,8 @@ class GateRow:
     word: str
     tone: Tone
     message: str
+    measured: float | None
+    required: float | None
 
     @property
     def sentence(self) -> str:
@@ -58,7 +61,7 @@ def headline(results: EvalResults, receipt: Receipt | None) -> Headline:
         other = receipt.subject.adapter_sha256[:12]
         sentence = f"The receipt at hand is of other models, prompts or adapter {other}; it says nothing of these."
         return Headline("Not judged yet", Tone.OPEN, sentence)
-    gates = tuple(sorted(map(_row, receipt.gates), key=lambda row: _ORDER[row.tone]))
+    gates = gate_rows(receipt.gates)
     num_refusing = sum(row.tone is Tone.BAD for row in gates)
     num_open = sum(row.tone is Tone.OPEN for row in gates)
     num_warning = sum(row.tone is Tone.WARN for row in gates)
@@ -78,6 +81,11 @@ def headline(results: EvalResults, receipt: Receipt | None) -> Headline:
     return Headline("Refused", Tone.BAD, sentence, gates)
 
 
+def gate_rows(gates: Iterable[GateOutcome]) -> tuple[GateRow, ...]:
+    """Return a row for each gate: those that refuse first, then those that cannot tell, those that warn, the others."""
+    return tuple(sorted(map(_row, gates), key=lambda row: _ORDER[row.tone]))
+
+
 _ORDER: Final = {Tone.BAD: 0, Tone.OPEN: 1, Tone.WARN: 2, Tone.GOOD: 3}
 
 
@@ -90,7 +98,7 @@ def _row(gate: GateOutcome) -> GateRow:
         word, tone = "cannot tell", Tone.OPEN
     else:
         word, tone = "refuses", Tone.BAD
-    return GateRow(GATES[gate.name].title, word, tone, gate.message)
+    return GateRow(GATES[gate.name].title, word, tone, gate.message, gate.measured, gate.required)
 
 
 def _format_count(number: int, noun: str) -> str:

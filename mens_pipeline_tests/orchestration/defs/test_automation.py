@@ -91,7 +91,7 @@ def test_too_few_pairs_train_nothing_and_the_run_says_so(store: ArtifactStore) -
 
     assert not result.success
     assert not check.passed
-    assert (check.metadata["num_pairs"].value, check.metadata["min_pairs"].value) == (49, 50)
+    assert (check.metadata["measured"].value, check.metadata["required"].value) == (49, 50)
     assert "STEP_START" not in _events(result, "qlora_adapter")
     assert any("enough_pairs" in reason for reason in _reasons(result))
 

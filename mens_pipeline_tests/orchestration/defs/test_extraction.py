@@ -108,8 +108,8 @@ def test_a_narrow_corpus_is_refused(tmp_path: Path) -> None:
     assert not result.success
     assert not coverage.passed
     assert coverage.metadata["constructs_present"].value == f"1/{len(CONSTRUCTS)} (3.3 %)"
-    assert coverage.metadata["coverage"].value == 0.0333
-    assert "workflow" in str(coverage.metadata["missing"].value)
+    assert (coverage.metadata["measured"].value, coverage.metadata["required"].value) == (0.0333, 0.5)
+    assert "workflow" in str(coverage.metadata["absent"].value)
 
 
 def test_a_broken_workspace_is_not_extracted(tmp_path: Path) -> None:

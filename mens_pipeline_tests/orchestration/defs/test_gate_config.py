@@ -1,5 +1,6 @@
 """The gate and the adapter in use as Dagster sees them."""
 
+import json
 import re
 from dataclasses import replace
 from datetime import timedelta
@@ -24,7 +25,7 @@ from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import receipt_in
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import evaluated, trained
-from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in
+from mens_pipeline_tests.orchestration.stores import artifact_in, files_of, hand_over, latest_in
 
 
 @pytest.fixture
@@ -124,6 +125,22 @@ def test_a_refusal_stands_where_people_look(store: ArtifactStore) -> None:
     assert checks["gate_passed"]["gates_closed"].value
 
 
+def test_the_page_of_the_gate_begins_with_its_table(store: ArtifactStore) -> None:
+    """What refuses comes first, measured beside required; nothing on the page is wider than a word of its text."""
+    (made,) = _run(store).asset_materializations_for_node("benchmark_gate")
+    rows: Any = made.metadata["gates"].value
+    first = rows.records[0].data
+    texts = [text for row in rows.records for text in row.data.values()]
+    texts += [json.dumps(value.value) for name, value in made.metadata.items() if name not in {"gates", "report_page"}]
+    longest = max((word for text in texts for word in re.split(r"[\s/]", text)), key=len)
+
+    assert next(iter(made.metadata)) == "gates"
+    assert first == {"gate": "Parse rate", "measured": first["measured"], "required": "0.7", "verdict": "refuses"}
+    assert float(first["measured"]) < 0.7
+    assert rows.records[-1].data["verdict"] == "passes"
+    assert len(longest) < 40, longest
+
+
 def test_the_page_of_a_verdict_is_linked_where_the_store_is_served(
     store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,14 +150,16 @@ def test_the_page_of_a_verdict_is_linked_where_the_store_is_served(
         Thread(target=server.serve_forever).start()
         monkeypatch.setenv("MENS_STORE_PAGES", f"http://127.0.0.1:{server.server_port}/")
         (made,) = _run(store).asset_materializations_for_node("benchmark_gate")
-        with urlopen(str(made.metadata["report_page"].value), timeout=10) as completion:  # noqa: S310 - our own server
+        link = re.fullmatch(r"\[report\.html\]\((http://\S+)\)", str(made.metadata["report_page"].value))
+        assert link is not None
+        with urlopen(link[1], timeout=10) as completion:  # noqa: S310 - our own server
             page = completion.read()
         server.shutdown()
     monkeypatch.delenv("MENS_STORE_PAGES")
     (again,) = _run(store).asset_materializations_for_node("benchmark_gate")
 
-    assert isinstance(made.metadata["report_page"], dg.UrlMetadataValue)
-    assert page == Path(str(again.metadata["report"].value)).read_bytes()
+    assert isinstance(made.metadata["report_page"], dg.MarkdownMetadataValue)
+    assert page == Path(files_of(again)["report"]).read_bytes()
     assert "report_page" not in again.metadata
 
 

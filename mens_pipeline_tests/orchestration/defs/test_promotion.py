@@ -28,7 +28,7 @@ from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.storage.documents import Documents
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
-from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in
+from mens_pipeline_tests.orchestration.stores import artifact_in, files_of, hand_over, latest_in
 
 
 @pytest.fixture(autouse=True)
@@ -295,7 +295,7 @@ def test_a_rollback_reaches_dagster(rolled_back: tuple[ArtifactStore, Path]) -> 
     shown = event.asset_materialization if event is not None else None
 
     assert shown is not None
-    assert shown.metadata["champion"].value == str(store.root / "promoted_adapter" / (champion_key(store) or ""))
+    assert files_of(shown)["champion"] == str(store.root / "promoted_adapter" / (champion_key(store) or ""))
     assert shown.metadata["changed"].value is True
     assert shown.tags == {"dagster/data_version": champion_key(store)}
     assert "wrong dialect" in str(shown.metadata["history"].value)

@@ -22,7 +22,14 @@ from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStor
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import training_manifest
-from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in, store_with, write_losses
+from mens_pipeline_tests.orchestration.stores import (
+    artifact_in,
+    files_of,
+    hand_over,
+    latest_in,
+    store_with,
+    write_losses,
+)
 from mens_pipeline_tests.training.runs import FAST, pairs
 from mens_pipeline_tests.training.small_folder import write_folder
 
@@ -82,7 +89,7 @@ def test_a_train_set_becomes_an_adapter_once(machine: Path) -> None:
     assert adapter is not None
     assert {(entry.tags or {})["dagster/data_version"] for entry in made} == {adapter_digest(adapter.path)}
     assert (adapter.path / "adapter" / "adapter_config.json").is_file()
-    assert made[0].metadata["adapter"].value == str(adapter.path / "adapter")
+    assert files_of(made[0])["adapter"] == str(adapter.path / "adapter")
     assert {check.check_name: check.passed for check in results[0].get_asset_check_evaluations()} == {
         "only_the_adapter_changed": True,
         "loss_fell": True,
