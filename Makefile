@@ -72,11 +72,11 @@ run: install  ## Run the whole graph once, without a server.
 	$(BIN)/mens run
 
 ui: install $(DAGSTER_HOME)/dagster.yaml  ## Open the Dagster UI on http://localhost:3000 (PORT=3000).
-	$(BIN)/mens store pages --port $(PAGES) -- $(BIN)/dagster dev --workspace workspace.yaml --port $(PORT)
+	$(BIN)/mens store pages --port $(PAGES) -- $(BIN)/dg dev --use-active-venv --port $(PORT)
 
 $(DAGSTER_HOME)/dagster.yaml:
 	@mkdir -p $(DAGSTER_HOME)
-	@ln -sfn $(CURDIR)/dagster.yaml $@
+	@ln -sfn $(CURDIR)/config/dagster.yaml $@
 
 bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (also SOURCE=DIR), scale, training and generation on build; CHECK=1: compare.
 	$(BIN)/python -m mens_pipeline_tests.bench.front_end

@@ -23,7 +23,6 @@ _TOP_LEVEL = {
         "mens_pipeline",
         "mens_pipeline_tests",
         "workspace.yaml",
-        "dagster.yaml",
         "data",
         "config",
         "docs",

@@ -116,14 +116,14 @@ def serving(folder: Path, environment: Mapping[str, str]) -> Iterator[Server]:
     """
     home = folder / "home"
     home.mkdir()
-    (home / "dagster.yaml").symlink_to(PROJECT_ROOT / "dagster.yaml")
+    (home / "dagster.yaml").symlink_to(PROJECT_ROOT / "config" / "dagster.yaml")
     port = _free_port()
     own = {
         "DAGSTER_HOME": str(home),
         "MENS_STORE_ROOT": str(folder / "store"),
         "MENS_CACHE_ROOT": str(folder / "cache"),
     }
-    command = [sys.executable, "-m", "dagster", "dev", "--workspace", str(PROJECT_ROOT / "workspace.yaml")]
+    command = [str(Path(sys.executable).with_name("dg")), "dev", "--use-active-venv"]
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(
             [*command, "--port", str(port), "--host", "127.0.0.1"],

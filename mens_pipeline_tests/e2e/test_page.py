@@ -43,6 +43,15 @@ def _wait_for_texts(page: Page, *texts: str) -> None:
         page.wait_for(shown, _PATIENCE)
 
 
+def test_it_starts_without_a_warning_about_us(server: Server) -> None:
+    """Neither of a command that is superseded, nor of a dagster.yaml that lies where Dagster does not look."""
+    said = (server.home.parent / "server.log").read_text(encoding="utf-8")
+
+    assert "Serving dagster-webserver" in said
+    assert "Warning" not in said
+    assert "Found a dagster instance configuration" not in said
+
+
 def test_the_graph_shows_every_stage(server: Server, page: Page) -> None:
     """The groups of the lineage from left to right, unfolded the assets in them, and every asset in the catalog."""
     assets = ("extracted_corpus", "mixed_train_set", "qlora_adapter", "benchmark_gate", "promoted_adapter")
