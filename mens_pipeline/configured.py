@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mens_pipeline.errors import ConfigurationError, how_to_install
-from mens_pipeline.settings import EVALUATION, GATE_POLICY, Settings
+from mens_pipeline.settings import EVALUATION, GATE_POLICY, PROJECT_ROOT, Settings
 
 if TYPE_CHECKING:
     from mens_pipeline.inference.generation import ForeignEngine
@@ -127,3 +127,10 @@ def artifact_commit(settings: Settings) -> str | None:
     from mens_pipeline.corpus.extract.sources import head_commit  # noqa: PLC0415 - most commands name nothing
 
     return settings.vcs_sha or head_commit(settings.source_root)
+
+
+def pipeline_commit() -> str | None:
+    """Return the commit of this package, 40 hexadecimal digits; None where it is no checkout, or without git."""
+    from mens_pipeline.corpus.extract.sources import head_commit  # noqa: PLC0415 - most commands name nothing
+
+    return head_commit(PROJECT_ROOT) if (PROJECT_ROOT / ".git").exists() else None

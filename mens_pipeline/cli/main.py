@@ -25,9 +25,10 @@ from mens_pipeline.cli.terminal import MISUSE, REFUSED, log_line
 from mens_pipeline.cli.test import run_files
 from mens_pipeline.cli.train import train
 from mens_pipeline.cli.upstream import AdvisingGroup, TrainCommand
+from mens_pipeline.configured import pipeline_commit
 from mens_pipeline.errors import DiskError, MensError, RefusedError, how_to_install
 from mens_pipeline.jobs.environment import keep_current_folder_out
-from mens_pipeline.settings import PROJECT_ROOT, load_settings
+from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.files import disk_error, is_full
 
 _EXTRAS: Final = {
@@ -108,9 +109,7 @@ def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer's form of an op
     if asked:
         from importlib.metadata import version
 
-        from mens_pipeline.corpus.extract.sources import head_commit
-
-        commit = head_commit(PROJECT_ROOT) if (PROJECT_ROOT / ".git").exists() else None
+        commit = pipeline_commit()
         typer.echo(version("mens-pipeline") + (f" (commit {commit[:12]})" if commit else ""))
         raise typer.Exit
 

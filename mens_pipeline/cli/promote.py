@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from mens_pipeline.cli.options import REQUIRED, declare_options, option, switch
 from mens_pipeline.cli.terminal import REFUSED, log_line, print_line
-from mens_pipeline.configured import open_store, policy_label, present_of, thresholds_of
+from mens_pipeline.configured import open_store, pipeline_commit, policy_label, present_of, thresholds_of
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest, adapter_digest, refuse_links
 from mens_pipeline.settings import Settings, load_settings
@@ -61,6 +61,7 @@ def gate(
         is_benchmark_asked=settings.benchmark,
         strict=settings.eval_strict,
         now=int(time.time()),
+        commit=pipeline_commit(),
     )
     evaluated, _ = build_benchmark_gate(params, store)
     (run_dir / FAILED).unlink(missing_ok=True)

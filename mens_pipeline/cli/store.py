@@ -46,7 +46,7 @@ def prune(
 @app.command()
 @declare_options
 def leaderboard() -> None:
-    """Print the adapters that were evaluated as a table in Markdown, the best first: recipe, minutes, figures, commit.
+    """Print the adapters that were evaluated as a table in Markdown, the best first: recipe, minutes, figures, commits.
 
     The best passes the hidden tests of most tasks; then counts how many of its completions parse.
 

@@ -31,8 +31,12 @@ from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.telemetry_log import losses_of
 
 
+PIPELINE_COMMIT: Final = "pipeline_commit"
+"""In the manifest of a verdict: the commit of the code that first came to it."""
+
+
 class GateParams(Params):
-    """What is evaluated, by which thresholds, against which champion (its key).
+    """What is evaluated, by which thresholds, against which champion (its key); `commit` is that of the pipeline.
 
     A verdict is on two documents: another evaluation or run that holds the same has the same one.
     """
@@ -45,6 +49,7 @@ class GateParams(Params):
     is_benchmark_asked: bool
     strict: bool
     now: Helper[int]
+    commit: Helper[str | None]
 
 
 def write_benchmark_gate(folder: Path, params: GateParams) -> dict[str, Any]:
@@ -69,7 +74,11 @@ def write_benchmark_gate(folder: Path, params: GateParams) -> dict[str, Any]:
     for path in (evaluated.results_path, evaluated.manifest_path):
         shutil.copy2(path, folder / path.name)
     write_page(folder / PAGE, evaluation.path, adapter, receipt)
-    return {"passed": receipt.overall_passed, "name": EvaluationDetails.of(evaluation).name}
+    return {
+        "passed": receipt.overall_passed,
+        "name": EvaluationDetails.of(evaluation).name,
+        PIPELINE_COMMIT: params.commit,
+    }
 
 
 STAGE: Final = Stage(KIND, (__name__,), write_benchmark_gate, sign=add_signature)

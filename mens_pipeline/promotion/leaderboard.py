@@ -1,4 +1,4 @@
-"""The evaluated adapters of a store, the best first, as a table in Markdown: recipe, minutes, figures, commit."""
+"""The evaluated adapters of a store, the best first, as a table in Markdown: recipe, minutes, figures, commits."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +11,7 @@ from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
 from mens_pipeline.models.base import read_object
 from mens_pipeline.models.card import base_name, markdown_table, plain
+from mens_pipeline.promotion.benchmark_gate import PIPELINE_COMMIT
 from mens_pipeline.promotion.receipt import KIND, Receipt, read_results, receipt_in
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore
@@ -18,7 +19,8 @@ from mens_pipeline.training.recipe import PREFLIGHT
 
 _HEAD: Final = (
     *("recipe", "base", "training", "held-out parse rate", "benchmark parse rate"),
-    *("hidden tests, held out", "hidden tests, benchmark", "verdict", "commit", "judged", "machine"),
+    *("hidden tests, held out", "hidden tests, benchmark", "verdict"),
+    *("commit of data", "commit of pipeline", "judged", "machine"),
 )
 _NAMED: Final = "recipe "
 """Before the name of a recipe, in the origin of a value."""
@@ -27,11 +29,12 @@ _MOST_BYTES: Final = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An adapter with its newest verdict, and the machine that it was trained on."""
+    """An adapter with its newest verdict, the commit of the pipeline that came to it, and where it was trained."""
 
     manifest: TrainingManifest
     results: EvalResults
     receipt: Receipt
+    commit: str | None
     machine: str
 
     @property
@@ -59,6 +62,7 @@ class Entry:
             *figures,
             str(self.receipt.status),
             (manifest.vcs_sha or "none")[:12],
+            self.commit[:12] if self.commit else "not on record",
             f"{date:%Y-%m-%d}",
             plain(self.machine),
         )
@@ -96,7 +100,9 @@ def _read_entry(gate: Artifact, store: ArtifactStore) -> Entry | None:
         manifest, receipt = TrainingManifest.read(gate.path / MANIFEST), receipt_in(gate.path)
     except RefusedError:  # counted below the table
         return None
-    return Entry(manifest, results, receipt, _machine_of(gate, store)) if results is not None else None
+    if results is None:
+        return None
+    return Entry(manifest, results, receipt, gate.manifest.get(PIPELINE_COMMIT), _machine_of(gate, store))
 
 
 def _machine_of(gate: Artifact, store: ArtifactStore) -> str:

@@ -61,6 +61,7 @@ def test_a_level_is_drawn_beside_the_curve() -> None:
     texts, points = _picture(chart)
 
     assert texts[1:3] == ["9.12", "1"]
-    assert 'd="M50 24h360"' in svg
+    assert 'd="M40 24h200"' in svg
+    assert 'width="260"' in svg
     assert {y for _, y in points} == {164}
     assert len(chart) < 1_000

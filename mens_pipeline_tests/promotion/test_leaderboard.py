@@ -26,7 +26,7 @@ def _rows(table: str) -> list[dict[str, str]]:
 
 
 def test_the_best_of_the_judged_adapters_comes_first(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each once, with its newest verdict, the recipe that was named, minutes, commit and machine."""
+    """Each once, with its newest verdict, the recipe that was named, minutes, commits and machine."""
     for weights, num_good in (("worse", 20), ("best", 40), ("best", 36)):
         run, _ = store.build("qlora_adapter", {"n": weights}, partial(_train, weights=weights))
         verdict_of(run.path, store, num_good)
@@ -41,7 +41,8 @@ def test_the_best_of_the_judged_adapters_comes_first(store: ArtifactStore, monke
     assert worse["benchmark parse rate"] == "not asked"
     assert (best["training"], worse["training"]) == ("3 of 4 steps, 0.2 min", "4 steps, 0.2 min")
     assert (best["machine"], worse["machine"]) == ("a &#124; b", "not on record")
-    assert (best["base"], best["commit"], best["judged"]) == ("tiny", "abc1234", "2027-01-15")
+    assert (best["base"], best["judged"]) == ("tiny", "2027-01-15")
+    assert (best["commit of data"], best["commit of pipeline"]) == ("abc1234", "5ca1ab1e5ca1")
 
 
 def _train(folder: Path, weights: str) -> dict[str, Any]:

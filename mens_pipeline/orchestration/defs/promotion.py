@@ -10,7 +10,7 @@ import dagster as dg
 from dagster._utils.interrupts import capture_interrupts
 from pydantic import Field
 
-from mens_pipeline.configured import policy_label, present_of
+from mens_pipeline.configured import pipeline_commit, policy_label, present_of
 from mens_pipeline.corpus.schema.records import HELDOUT
 from mens_pipeline.corpus.schema.records import HELDOUT_SPLIT as SPLIT
 from mens_pipeline.delivery.trackers import track_champion
@@ -94,6 +94,7 @@ def benchmark_gate(
         is_benchmark_asked=settings.benchmark,
         strict=settings.eval_strict if config.strict_quality_gate is None else config.strict_quality_gate,
         now=int(time.time()),
+        commit=pipeline_commit(),
     )
     gate, reused = build_benchmark_gate(params, store.open())
     receipt = receipt_in(gate.path)
