@@ -19,6 +19,7 @@ from mens_pipeline.cli.options import (
 from mens_pipeline.cli.progress import choose_device, run_and_show, show_steps
 from mens_pipeline.cli.terminal import interruptible, log_line, print_json, print_line
 from mens_pipeline.cli.train import Resume
+from mens_pipeline.cli.upstream import ListingGroup
 from mens_pipeline.configured import artifact_commit
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.jobs.protocol import ExitCode
@@ -31,8 +32,12 @@ if TYPE_CHECKING:
 
 _GRACE_SECONDS: Final = 120.0
 
-app = typer.Typer(name="scratch", help="The side branch: a small model made from scratch.", no_args_is_help=True)
-training_app = typer.Typer(name="training", help="Upstream's name of the side branch.", no_args_is_help=True)
+app = typer.Typer(
+    name="scratch", cls=ListingGroup, help="The side branch: a small model made from scratch.", no_args_is_help=True
+)
+training_app = typer.Typer(
+    name="training", cls=ListingGroup, help="`scratch` by its name in the Rust toolchain.", no_args_is_help=True
+)
 
 
 class ScratchOptions(Options):

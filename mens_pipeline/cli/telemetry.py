@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from mens_pipeline.cli.options import REQUIRED, declare_options, option, switch
 from mens_pipeline.cli.terminal import show, write_report
+from mens_pipeline.cli.upstream import ListingGroup
 from mens_pipeline.corpus.schema.account import share_text
 from mens_pipeline.corpus.schema.training_pair import TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from mens_pipeline.corpus.telemetry.table import TelemetryAccount, TelemetryQuery
 
 
-app = typer.Typer(name="telemetry", help="From the telemetry of agents to training data.", no_args_is_help=True)
+app = typer.Typer(
+    name="telemetry", cls=ListingGroup, help="From the telemetry of agents to training data.", no_args_is_help=True
+)
 
 
 @app.command(name="import")

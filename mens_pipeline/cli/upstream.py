@@ -66,10 +66,8 @@ _WHOLE_SENTENCE: Final = 200
 """Characters of a sentence in a list of commands at most."""
 
 
-class AdvisingGroup(TyperGroup):
-    """A group that knows the commands of the Rust toolchain."""
-
-    advice: Mapping[str, str] = COMMANDS
+class ListingGroup(TyperGroup):
+    """A group whose help shows each command with its whole first sentence."""
 
     def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # noqa: ARG002 - its form
         """Return the names of the commands in the order in which they were added, groups among them."""
@@ -87,6 +85,12 @@ class AdvisingGroup(TyperGroup):
         for heading, rows in headings.items():
             with formatter.section(heading):
                 formatter.write_dl(rows)
+
+
+class AdvisingGroup(ListingGroup):
+    """A group that knows the commands of the Rust toolchain."""
+
+    advice: Mapping[str, str] = COMMANDS
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
         """Return the command that was asked for.

@@ -30,7 +30,6 @@ from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.telemetry_log import losses_of
 
-
 PIPELINE_COMMIT: Final = "pipeline_commit"
 """In the manifest of a verdict: the commit of the code that first came to it."""
 
