@@ -33,6 +33,14 @@ def test_check_prints_what_the_readme_shows(tmp_path: Path, monkeypatch: pytest.
     assert result.stdout + result.stderr == shown
 
 
+def test_the_first_command_of_the_readme_is_check() -> None:
+    """It takes seconds and no training, and says most of what the project is about."""
+    readme = (PROJECT_ROOT / "README.md").read_text(encoding="utf-8")
+
+    assert re.findall(r"^\$ (.*)$", readme, re.MULTILINE)[0] == ".venv/bin/mens check demo.vox"
+    assert readme.index("mens check") < readme.index("make demo")
+
+
 def test_stream_answers_what_the_page_shows() -> None:
     """The sample answer is a real one."""
     result = CliRunner().invoke(app, ["check", "--jsonl", "-"], input='{"id": 2, "source": "fn f("}\n')

@@ -128,7 +128,7 @@ def _written_type(annotation: Any) -> Any:
     return next((kind for kind in (bool, int, float) if kind in kinds), str)
 
 
-def given(overrides: dg.Config) -> dict[str, Any]:
+def fields_in(overrides: dg.Config) -> dict[str, Any]:
     """Return the fields of a recipe that a run gives."""
     return overrides.model_dump(exclude_none=True)
 
@@ -156,20 +156,20 @@ class TrainConfig(dg.Config):
     def flags(self) -> dict[str, Any]:
         """Return the fields of the recipe that the run gives."""
         devices = {} if self.devices is None else {"devices": self.devices}
-        return {**given(self.overrides), **devices}
+        return {**fields_in(self.overrides), **devices}
 
-    def named(self) -> dict[str, str]:
+    def preset_and_domain(self) -> dict[str, str]:
         """Return preset and domain where they are not those of the recipe."""
         chosen = {"preset": self.preset, "domain": self.domain}
         return {name: value for name, value in chosen.items() if value != OF_RECIPE}
 
     def choice(self) -> dict[str, Any]:
         """Return what `resolve_choices` takes of it."""
-        return {"recipe": self.recipe, **self.named(), "overrides": self.flags()}
+        return {"recipe": self.recipe, **self.preset_and_domain(), "overrides": self.flags()}
 
     def label(self) -> str:
         """Name the recipe, with all that the run changes of it: `wide`, `default, preset tiny, lora_r 8`."""
-        details = [f"{name} {value}" for name, value in {**self.named(), **self.flags()}.items()]
+        details = [f"{name} {value}" for name, value in {**self.preset_and_domain(), **self.flags()}.items()]
         details += [f"{minutes:g} min more" for minutes in self.more_minutes or ()]
         return ", ".join([self.recipe, *details])
 

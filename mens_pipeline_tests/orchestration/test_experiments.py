@@ -31,9 +31,7 @@ from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStor
 from mens_pipeline.promotion.history import champion_key, champion_of
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import RECEIPT
-from mens_pipeline.settings import DOMAINS
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline.training.presets import load_named
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import artifact_in, latest_in
 
@@ -390,12 +388,3 @@ def test_recipes_leave_schedules_and_staleness_alone() -> None:
     job = defs().resolve_job_def("experiments").partitions_def
     assert job is not None
     assert set(job.get_partition_keys()) >= set(_GOOD)
-
-
-def test_choices_of_the_launchpad_are_plain_text() -> None:
-    """Dagster keeps tags and metadata with a run, and knows no enum of ours."""
-    config = TrainConfig.model_validate({"recipe": "wide", "preset": "tiny", "domain": next(iter(load_named(DOMAINS)))})
-    chosen = {name: value for name, value in config.choice().items() if name != "overrides"}
-
-    assert {type(value) for value in (*chosen.values(), config.label())} == {str}
-    assert (chosen["recipe"], chosen["preset"]) == ("wide", "tiny")

@@ -12,7 +12,7 @@ from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.models.adapter import CARD
-from mens_pipeline.orchestration.choices import given, overrides_of
+from mens_pipeline.orchestration.choices import fields_in, overrides_of
 from mens_pipeline.orchestration.defs.training import fall_of, losses_metadata
 from mens_pipeline.orchestration.launchers import Trainer
 from mens_pipeline.orchestration.metadata import declare_asset, table
@@ -103,7 +103,7 @@ def scratch_parameters_as_declared(scratch_model: ArtifactRef, store: ArtifactSt
 def _recipe(config: ScratchTrainConfig, device: Device) -> ScratchRecipe:
     auto = ScratchConfig.DEFAULT if device.kind == "cuda" else ScratchConfig.SMALL
     chosen = auto if config.config == "auto" else config.config
-    return ScratchRecipe.from_values({**given(config.overrides), "config": chosen})
+    return ScratchRecipe.from_values({**fields_in(config.overrides), "config": chosen})
 
 
 def _version(model: Artifact) -> str:
