@@ -184,6 +184,12 @@ class Settings(BaseSettings):
         validation_alias="VOX_BENCHMARK_DIR",
         description="The folder of the held-out benchmark.",
     )
+    side_branches: str = Field(
+        default="",
+        pattern="^((feedback|scratch)(,(feedback|scratch))*)?$",
+        validation_alias="MENS_SIDE_BRANCHES",
+        description="`feedback`, `scratch`, or both with a comma: what the UI shows beside the graph, with its jobs.",
+    )
     environment: Literal["dev", "prod"] = Field(
         default="dev",
         validation_alias="MENS_ENV",
@@ -250,6 +256,16 @@ class Settings(BaseSettings):
         if url is not None and not url.get_secret_value().startswith(("http://", "https://")):
             raise ValueError("not an address of http or https")
         return url
+
+
+def has_side_branch(name: str) -> bool:
+    """Whether the code location holds a side branch; else its assets stand grey in the graph, night after night."""
+    return name in load_settings().side_branches.split(",")
+
+
+def show_side_branch(name: str) -> None:
+    """Let the code location that this process loads hold a side branch and no other."""
+    os.environ["MENS_SIDE_BRANCHES"] = name
 
 
 def load_settings() -> Settings:

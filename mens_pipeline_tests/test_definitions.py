@@ -1,5 +1,6 @@
 """The code location: what it holds, and how fast it loads."""
 
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -60,6 +61,24 @@ def loaded() -> list[str]:
     """What a process of its own says that loads the code location: its modules, and what is in each asset's version."""
     done = subprocess.run([sys.executable, "-c", _LOAD], capture_output=True, text=True, check=True)
     return done.stdout.splitlines()
+
+
+_LIST: Final = """
+from mens_pipeline.definitions import defs
+graph = defs().resolve_asset_graph()
+print(*sorted(key.to_user_string() for key in graph.get_all_asset_keys()))
+print(*sorted(job.name for job in defs().resolve_all_job_defs() if not job.name.startswith("__")))
+"""
+
+
+def test_side_branches_are_there_where_they_are_named() -> None:
+    """Without them the graph holds nothing that no night makes; the evaluation then rests on no other adapter."""
+    environment = {**os.environ, "MENS_SIDE_BRANCHES": ""}
+    done = subprocess.run([sys.executable, "-c", _LIST], env=environment, capture_output=True, text=True, check=True)
+    assets, jobs = (set(line.split()) for line in done.stdout.splitlines())
+
+    assert assets == {*_PARENTS} - _FEEDBACK - {"scratch_model"}
+    assert jobs == {*_JOBS} - {"improve", "improve_control", "scratch"}
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import UnionType
-from typing import Any, Final, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args, get_origin
 
 import dagster as dg
 from dagster._core.storage.tags import PARTITION_NAME_TAG
@@ -106,9 +106,12 @@ OF_RECIPE: Final = "of_recipe"
 
 # What there was when the code location was loaded. Dagster calls such a type by its values: so the launchpad offers
 # them, and whatever else is written there is refused with all of them before a run begins.
-_Recipe = Literal[tuple(load_recipes(RECIPES))]  # type: ignore[valid-type] # of a file, as the next two
-_Preset = Literal[(OF_RECIPE, AUTO, *load_named(PRESETS))]  # type: ignore[valid-type]
-_Domain = Literal[(OF_RECIPE, *load_named(DOMAINS))]  # type: ignore[valid-type]
+if TYPE_CHECKING:
+    _Recipe = _Preset = _Domain = str
+else:
+    _Recipe = Literal[tuple(load_recipes(RECIPES))]
+    _Preset = Literal[(OF_RECIPE, AUTO, *load_named(PRESETS))]
+    _Domain = Literal[(OF_RECIPE, *load_named(DOMAINS))]
 
 
 def overrides_of(recipe: type[BaseModel], *left_out: str) -> type[dg.Config]:

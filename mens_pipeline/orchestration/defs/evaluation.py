@@ -33,7 +33,7 @@ from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
 from mens_pipeline.promotion.receipt import PAGE, receipt_in, results_in
 from mens_pipeline.promotion.report.table import columns_of, points, table_of
 from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of, take_first
-from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, load_settings
+from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, has_side_branch, load_settings
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef, digest_of
 from mens_pipeline.storage.validation import errors_in
@@ -63,7 +63,7 @@ class EvalConfig(dg.Config):
     "json",
     version=version_with_config(STAGE, EVALUATION, FEW_SHOT, GATE_POLICY),
     on_gpu=True,
-    deps=[heldout_split, "feedback_adapter"],
+    deps=[heldout_split, *(["feedback_adapter"] if has_side_branch("feedback") else [])],
 )
 def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
     context: dg.AssetExecutionContext,

@@ -24,7 +24,7 @@ from mens_pipeline.orchestration.defs.training import changes_of, fall_of, metad
 from mens_pipeline.orchestration.launchers import Generator, Trainer
 from mens_pipeline.orchestration.metadata import declare_asset, table, version_with_config
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over
-from mens_pipeline.settings import FEEDBACK, load_settings
+from mens_pipeline.settings import FEEDBACK, has_side_branch, load_settings
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.qlora_adapter import STAGE as TRAINING_STAGE
@@ -179,3 +179,27 @@ def _config_for(config: RoundConfig) -> FeedbackConfig:
     chosen = load_model(FEEDBACK, FeedbackConfig).with_minutes(config.minutes)
     seed = chosen.seed if config.seed is None else config.seed
     return chosen.model_copy(update={"seed": seed + config.number - 1})
+
+
+@dg.definitions
+def feedback() -> dg.Definitions:
+    """Define the assets and jobs of a round, where MENS_SIDE_BRANCHES names them."""
+    if not has_side_branch(_GROUP):
+        return dg.Definitions()
+    judged = dg.AssetSelection.assets("eval_results", "benchmark_gate")
+    improve = dg.define_asset_job(
+        "improve",
+        selection=dg.AssetSelection.groups(_GROUP) | judged | dg.AssetSelection.assets("promoted_adapter"),
+        description="Learning from scored completions: the newest adapter is asked and trained, the next one gated.",
+    )
+    improve_control = dg.define_asset_job(
+        "improve_control",
+        selection=dg.AssetSelection.assets("feedback_adapter") | judged,
+        description="What stands beside a round: the same minutes on rows of the train set alone; judged, never "
+        "promoted.",
+    )
+    return dg.Definitions(
+        assets=[feedback_samples, feedback_pairs, feedback_adapter],
+        asset_checks=[feedback_changed_the_adapter, feedback_loss_fell],
+        jobs=[improve, improve_control],
+    )

@@ -34,8 +34,7 @@ def chosen_executor(default: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
 _DELIVERED: Final = dg.AssetSelection.assets("merged_model", "serving_handoff")
 """What follows a promotion: as large as the base, and of use only to whom it is handed."""
 
-_FEEDBACK: Final = dg.AssetSelection.groups("feedback")
-_ASIDE: Final = _DELIVERED | _FEEDBACK | dg.AssetSelection.groups("scratch", "experiments", "replay")
+_ASIDE: Final = _DELIVERED | dg.AssetSelection.groups("feedback", "scratch", "experiments", "replay")
 
 _ONE_PROCESS: Final = chosen_executor(dg.in_process_executor)
 """Steps run one after the other in the process of the run: with a process for each, most of the time of an unchanged
@@ -46,18 +45,6 @@ whole_graph = dg.define_asset_job(
     selection=dg.AssetSelection.all() - _ASIDE,
     executor_def=_ONE_PROCESS,
     description="Everything from the sources to the adapter in use, with all checks.",
-)
-
-improve = dg.define_asset_job(
-    "improve",
-    selection=_FEEDBACK | dg.AssetSelection.assets("eval_results", "benchmark_gate", "promoted_adapter"),
-    description="Learning from scored completions: the newest adapter is asked and trained, the next one gated.",
-)
-
-improve_control = dg.define_asset_job(
-    "improve_control",
-    selection=dg.AssetSelection.assets("feedback_adapter", "eval_results", "benchmark_gate"),
-    description="Beside a round: the same minutes on rows of the train set alone; evaluated, never promoted.",
 )
 
 deliver = dg.define_asset_job(
@@ -71,12 +58,6 @@ train_set = dg.define_asset_job(
     selection=dg.AssetSelection.groups("sources", "corpus"),
     executor_def=_ONE_PROCESS,
     description="From the sources to the train set, with all checks; nothing is trained.",
-)
-
-scratch = dg.define_asset_job(
-    "scratch",
-    selection=dg.AssetSelection.groups("scratch"),
-    description="The side branch: a small model made from scratch on the train set that is there; never promoted.",
 )
 
 experiments = dg.define_asset_job(

@@ -28,7 +28,7 @@ from mens_pipeline.scratch.run import (
     build_scratch_model,
     prepare_scratch,
 )
-from mens_pipeline.settings import GATE_POLICY, load_settings
+from mens_pipeline.settings import GATE_POLICY, has_side_branch, load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactRef, key_of
 from mens_pipeline.training.prepare import work_folder
 from mens_pipeline.training.telemetry_log import losses_of
@@ -125,3 +125,18 @@ def _metadata(manifest: ScratchManifest, path: Path) -> dict[str, Any]:
         "contract": manifest.contract_digest[:12],
         "recipe": dg.MetadataValue.json(manifest.recipe),
     }
+
+
+@dg.definitions
+def scratch() -> dg.Definitions:
+    """Define the model from scratch and its job, where MENS_SIDE_BRANCHES names them."""
+    if not has_side_branch("scratch"):
+        return dg.Definitions()
+    job = dg.define_asset_job(
+        "scratch",
+        selection=dg.AssetSelection.groups("scratch"),
+        description="The side branch: a small model made from scratch on the train set that is there; never promoted.",
+    )
+    return dg.Definitions(
+        assets=[scratch_model], asset_checks=[scratch_loss_fell, scratch_parameters_as_declared], jobs=[job]
+    )
