@@ -107,7 +107,9 @@ OF_RECIPE: Final = "of_recipe"
 # What there was when the code location was loaded. Dagster calls such a type by its values: so the launchpad offers
 # them, and whatever else is written there is refused with all of them before a run begins.
 if TYPE_CHECKING:
-    _Recipe = _Preset = _Domain = str
+    _Recipe = str
+    _Preset = str
+    _Domain = str
 else:
     _Recipe = Literal[tuple(load_recipes(RECIPES))]
     _Preset = Literal[(OF_RECIPE, AUTO, *load_named(PRESETS))]
