@@ -186,17 +186,16 @@ def feedback() -> dg.Definitions:
     """Define the assets and jobs of a round, where MENS_SIDE_BRANCHES names them."""
     if not has_side_branch(_GROUP):
         return dg.Definitions()
-    judged = dg.AssetSelection.assets("eval_results", "benchmark_gate")
+    evaluated = dg.AssetSelection.assets("eval_results", "benchmark_gate")
     improve = dg.define_asset_job(
         "improve",
-        selection=dg.AssetSelection.groups(_GROUP) | judged | dg.AssetSelection.assets("promoted_adapter"),
+        selection=dg.AssetSelection.groups(_GROUP) | evaluated | dg.AssetSelection.assets("promoted_adapter"),
         description="Learning from scored completions: the newest adapter is asked and trained, the next one gated.",
     )
     improve_control = dg.define_asset_job(
         "improve_control",
-        selection=dg.AssetSelection.assets("feedback_adapter") | judged,
-        description="What stands beside a round: the same minutes on rows of the train set alone; judged, never "
-        "promoted.",
+        selection=dg.AssetSelection.assets("feedback_adapter") | evaluated,
+        description="Beside a round: the same minutes on rows of the train set alone; evaluated, never promoted.",
     )
     return dg.Definitions(
         assets=[feedback_samples, feedback_pairs, feedback_adapter],
