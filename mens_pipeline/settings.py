@@ -263,9 +263,9 @@ def has_side_branch(name: str) -> bool:
     return name in load_settings().side_branches.split(",")
 
 
-def show_side_branch(name: str) -> None:
-    """Let the code location that this process loads hold a side branch and no other."""
-    os.environ["MENS_SIDE_BRANCHES"] = name
+def show_side_branches(names: str) -> None:
+    """Let the code location that this process loads hold these side branches and no other."""
+    os.environ["MENS_SIDE_BRANCHES"] = names
 
 
 def load_settings() -> Settings:

@@ -19,7 +19,7 @@ from mens_pipeline.cli.plan import finish_plan, lines_of
 from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, log_line, print_json, print_line
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.language import visible_text
-from mens_pipeline.settings import Settings, load_settings, show_side_branch
+from mens_pipeline.settings import Settings, load_settings, show_side_branches
 
 if TYPE_CHECKING:
     from mens_pipeline.orchestration.headless import GraphOutcome
@@ -375,7 +375,7 @@ def improve(
     Exit code 0: what the last round made is taken. 1: it is not, or something was refused. 2: the command was misused.
     130: interrupted; run the same command to go on.
     """
-    show_side_branch("feedback")  # before the code location is loaded
+    show_side_branches("feedback")  # before the code location is loaded
     from mens_pipeline.definitions import defs
     from mens_pipeline.feedback.rounds import lines_of
     from mens_pipeline.orchestration.headless import PROGRESS_LOGGER
