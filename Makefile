@@ -76,7 +76,7 @@ ui: install $(DAGSTER_HOME)/dagster.yaml  ## Open the Dagster UI on http://local
 
 $(DAGSTER_HOME)/dagster.yaml:
 	@mkdir -p $(DAGSTER_HOME)
-	@ln -sfn $(CURDIR)/config/dagster.yaml $@
+	@ln -sfn $(CURDIR)/dagster.yaml $@
 
 bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (also SOURCE=DIR), scale, training and generation on build; CHECK=1: compare.
 	$(BIN)/python -m mens_pipeline_tests.bench.front_end

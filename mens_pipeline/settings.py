@@ -17,7 +17,7 @@ from mens_pipeline.storage.validation import errors_in
 _PACKAGE: Final = Path(__file__).resolve().parent
 _PACKAGED: Final = _PACKAGE / "packaged"  # only a wheel has this folder; see [tool.hatch.build] in pyproject.toml
 PROJECT_ROOT: Final = _PACKAGED if _PACKAGED.is_dir() else _PACKAGE.parent
-"""The folder of `config/` and of the seed data in `data/`: of a checkout, or of an installed wheel."""
+"""The folder of `config/`, the seed data in `data/`, and `dagster.yaml`: of a checkout, or of an installed wheel."""
 _OUTPUTS: Final = user_data_path("mens-pipeline") if PROJECT_ROOT == _PACKAGED else PROJECT_ROOT / "data"
 # Read once, when a process starts: the same variable as `Settings.config_root`.
 _CONFIG: Final = Path(os.environ.get("MENS_CONFIG_ROOT", PROJECT_ROOT / "config"))
@@ -240,7 +240,7 @@ class Settings(BaseSettings):
     dagster_home: Path = Field(
         default=_OUTPUTS / "dagster",
         validation_alias="DAGSTER_HOME",
-        description="Where Dagster keeps runs and events; gets a link to config/dagster.yaml.",
+        description="Where Dagster keeps runs and events; gets a link to dagster.yaml.",
     )
 
     @field_validator("signing_key")

@@ -23,6 +23,7 @@ _TOP_LEVEL = {
         "mens_pipeline",
         "mens_pipeline_tests",
         "workspace.yaml",
+        "dagster.yaml",
         "data",
         "config",
         "docs",

@@ -35,7 +35,7 @@ def open_instance(home: Path, *, is_headless: bool = False) -> dg.DagsterInstanc
         with hold_lock(home / _LOCK):
             if not config.exists():
                 config.unlink(missing_ok=True)  # a link that a clone left behind when it was moved
-                config.symlink_to(PROJECT_ROOT / "config" / "dagster.yaml")
+                config.symlink_to(PROJECT_ROOT / "dagster.yaml")
             return _open(InstanceRef.from_dir(str(home.resolve()), overrides=_HEADLESS if is_headless else {}))
     except OSError as error:
         raise ConfigurationError(f"{home}: {error.strerror}. Set DAGSTER_HOME to a folder you may write.") from error

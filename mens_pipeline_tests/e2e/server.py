@@ -116,7 +116,7 @@ def serving(folder: Path, environment: Mapping[str, str]) -> Iterator[Server]:
     """
     home = folder / "home"
     home.mkdir()
-    (home / "dagster.yaml").symlink_to(PROJECT_ROOT / "config" / "dagster.yaml")
+    (home / "dagster.yaml").symlink_to(PROJECT_ROOT / "dagster.yaml")
     port = _free_port()
     own = {
         "DAGSTER_HOME": str(home),

@@ -168,7 +168,7 @@ def test_a_clone_that_was_moved_is_linked_anew(moved: Path) -> None:
     """By `mens run`, and by `make ui`."""
     with open_instance(moved) as instance:
         assert instance.run_monitoring_enabled
-    assert (moved / "dagster.yaml").resolve() == PROJECT_ROOT / "config" / "dagster.yaml"
+    assert (moved / "dagster.yaml").resolve() == PROJECT_ROOT / "dagster.yaml"
 
 
 def test_make_links_a_moved_clone_anew(moved: Path) -> None:
@@ -176,12 +176,12 @@ def test_make_links_a_moved_clone_anew(moved: Path) -> None:
     command = ["make", "-s", "-C", str(PROJECT_ROOT), f"DAGSTER_HOME={moved}", f"{moved}/dagster.yaml"]
     subprocess.run(command, check=True)
 
-    assert (moved / "dagster.yaml").resolve() == PROJECT_ROOT / "config" / "dagster.yaml"
+    assert (moved / "dagster.yaml").resolve() == PROJECT_ROOT / "dagster.yaml"
 
 
 def test_the_recipe_for_postgres_is_the_same_but_for_storage() -> None:
     """What is changed in one is changed in the other."""
-    ours = yaml.safe_load((PROJECT_ROOT / "config" / "dagster.yaml").read_text(encoding="utf-8"))
+    ours = yaml.safe_load((PROJECT_ROOT / "dagster.yaml").read_text(encoding="utf-8"))
     recipe = yaml.safe_load(_POSTGRES.read_text(encoding="utf-8"))
 
     assert recipe.pop("storage") == {"postgres": {"postgres_url": {"env": "MENS_DAGSTER_POSTGRES_URL"}}}

@@ -109,7 +109,7 @@ def lay_older_build(machine: Machine) -> None:
     leave = shutil.ignore_patterns("__pycache__")
     for name in ("mens_pipeline", "mens_pipeline_tests"):
         shutil.copytree(PROJECT_ROOT / name, machine.older / name, ignore=leave)
-    for name in ("data", "config"):
+    for name in ("dagster.yaml", "data", "config"):
         (machine.older / name).symlink_to(PROJECT_ROOT / name)
     for path in (machine.older / "mens_pipeline" / "corpus" / "synthesis" / "families").glob("*.yaml"):
         path.write_text(path.read_text(encoding="utf-8") + "# of an older build\n", encoding="utf-8")
