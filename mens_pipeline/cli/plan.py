@@ -13,14 +13,12 @@ from mens_pipeline.jobs.local import run_job
 from mens_pipeline.settings import PRESETS, load_settings
 
 if TYPE_CHECKING:
-    from mens_pipeline.orchestration.estimate import Gpu, Stage
+    from mens_pipeline.orchestration.estimate import PricedPreset, Stage
     from mens_pipeline.orchestration.forecast import Plan
     from mens_pipeline.orchestration.headless import GraphOutcome
 
 _GIGABYTE: Final = 1024
 _BASE_OF_GPUS: Final = "Qwen/Qwen3.5-4B"
-
-PricedPreset = tuple[str, "Gpu", tuple["Stage", ...]]
 
 
 def finish_plan(
@@ -53,12 +51,17 @@ def lines_of(plan: "Plan", per_hour: float | None = None, watts: float | None = 
         yield f"note: {plan.note}"
 
 
-def _preset_lines(priced: list[PricedPreset], per_hour: float | None) -> Iterator[str]:
-    rows = [["preset", "GPU", "training", "evaluation", "all", "memory", "disk", "energy", "cost"]]
-    for preset, gpu, stages in priced:
+def _preset_lines(priced: "list[PricedPreset]", per_hour: float | None) -> Iterator[str]:
+    rows = [["preset", "GPU", "steps", "tokens a step", "learning rate", "training", "evaluation", "all"]]
+    rows[0] += ["memory", "disk", "energy", "cost"]
+    for preset, recipe, counted, gpu, stages in priced:
+        row = [f"{counted.num_steps:,}", f"{counted.step:,.0f}", f"{recipe.learning_rate:g}"]
+        if gpu is None:
+            rows.append([preset, "-", *row, "not measured", *["-"] * 6])
+            continue
         times = [f"{_seconds(some) / 60:.0f} min" for some in (stages[1:2], stages[2:3], stages)]
         sizes = [_sizes(stages[1:2])[0], _sizes(stages)[1]]
-        rows.append([preset, gpu.name, *times, *sizes, *_price(stages, per_hour, gpu.watts)])
+        rows.append([preset, gpu.name, *row, *times, *sizes, *_price(stages, per_hour, gpu.watts)])
     yield from align_columns(rows)
 
 
@@ -105,11 +108,11 @@ def plan(
     ),
     as_json: bool = switch("Print the plan as one JSON document.", "--json"),
 ) -> None:
-    """Say what a run of the whole graph takes here and on each preset's GPU; nothing is made.
+    """Say what a run of the whole graph takes here, what each preset trains on, and what it takes on its GPU.
 
     Where the train set is in the store and the base on this machine, a few steps of training and some completions are
     measured, which takes seconds to a minute; else all is arithmetic from products of matrices. Each line says which.
-    What is said of GPUs is arithmetic: sizes of the model, and data sheets.
+    What is said of GPUs is arithmetic: sizes of the model, and data sheets. Nothing is made.
 
     Exit code 0: it is planned. 1: the minutes are too few, or a probe failed. 2: the command was misused.
     """
@@ -136,14 +139,23 @@ def plan(
         "note": found.note,
         "stages": [stage.model_dump() for stage in found.stages],
         "dial": found.dial.model_dump() if found.dial is not None else None,
-        "presets": {name: {"gpu": gpu.name, "seconds": _seconds(stages)} for name, gpu, stages in priced},
+        "presets": {
+            one.preset: {
+                "gpu": one.gpu and one.gpu.name,
+                "steps": one.rows.num_steps,
+                "tokens_per_step": one.rows.step,
+                "learning_rate": one.recipe.learning_rate,
+                "seconds": _seconds(one.stages) if one.gpu else None,
+            }
+            for one in priced
+        },
     }
 
     def lines() -> Iterator[str]:
         yield from lines_of(found, price_per_hour, watts)
         if priced:
             yield ""
-            yield f"presets with {_BASE_OF_GPUS} on the GPU that each is for, all estimated from data sheets"
+            yield f"presets, with {_BASE_OF_GPUS} on the GPU that `auto` picks each for: estimated from data sheets"
             yield from _preset_lines(priced, price_per_hour)
 
     show(document, lines(), as_json=as_json)

@@ -66,7 +66,9 @@ class TrainOptions(Options):
     target_modules: str | None = option(None, "Layers, with commas.", metavar="NAMES", field="target_modules")
     seq_len: int | None = option(None, "max_length, in tokens.", field="max_length")
     batch_size: int | None = option(None, "per_device_train_batch_size.", field="per_device_train_batch_size")
-    grad_accum: int | None = option(None, "gradient_accumulation_steps.", field="gradient_accumulation_steps")
+    grad_accum: int | None = option(
+        None, "Micro-batches of a step, in place of tokens_per_step.", field="gradient_accumulation_steps"
+    )
     epochs: int | None = option(None, "num_train_epochs.", field="num_train_epochs")
     max_steps: int | None = option(None, "Optimizer steps at most.", field="max_steps")
     max_minutes: float | None = option(None, "Minutes of training at most.", field="max_minutes")

@@ -36,6 +36,9 @@ _CORPUS_CORES: Final = 2
 _SCORING: Final = 15.0
 """Seconds in which prompts are prepared, and completions scored and their tests run."""
 
+_ROW_LENGTH: Final = 160
+"""Tokens of a row of the seed data, with the prompt before it."""
+
 _LIBRARIES_MB: Final = 1000
 """Of the deep learning stack and the allocator, beside what is computed."""
 
@@ -143,6 +146,15 @@ class Rows(NamedTuple):
         return self.num_steps if max_minutes is None else min(self.num_steps, max(1, int(60 * max_minutes / each)))
 
 
+def planned_rows(recipe: Recipe, tokens: float) -> Rows:
+    """Estimate what a recipe trains on from sizes alone: an epoch has so many tokens, in rows like the seed data's."""
+    rows = recipe.rows_at_once * min(recipe.max_length, _ROW_LENGTH)
+    step = min(recipe.tokens_at_once or rows, rows) * recipe.accumulation
+    steps = max(1, round(tokens * recipe.num_train_epochs / step))
+    steps = min(steps, recipe.max_steps or steps)
+    return Rows(steps, steps * step)
+
+
 class Dial(Strict):
     """What the minutes of a run come to."""
 
@@ -213,7 +225,7 @@ def stages_of(  # noqa: PLR0913, PLR0917 - all that a plan rests on
     trained = estimate_memory(
         base,
         recipe,
-        recipe.max_tokens_per_batch or recipe.per_device_train_batch_size * recipe.max_length,
+        recipe.tokens_at_once or recipe.rows_at_once * recipe.max_length,
         (device.kind, "bfloat16" if device.has_bfloat16 else "float32"),
         layer_bytes({"hidden_size": base.hidden_size, "num_attention_heads": base.num_heads}, has_kernels=True),
     )
@@ -257,18 +269,28 @@ GPUS: Final = (
 """The data sheets of NVIDIA; products of bfloat16 that sum in float32, without sparsity."""
 
 
+class PricedPreset(NamedTuple):
+    """What a preset trains on, and the stages of a run on the GPU that `auto` picks it for, estimated; else none."""
+
+    preset: str
+    recipe: Recipe
+    rows: Rows
+    gpu: Gpu | None
+    stages: tuple[Stage, ...]
+
+
 def price_presets(
     presets: Mapping[str, Named], base: Base, tokens: float, suite: Suite, corpus: float
-) -> Iterator[tuple[str, Gpu, tuple[Stage, ...]]]:
-    """Yield the presets that `auto` picks, each on the smallest GPU that it is for; `tokens` are of an epoch."""
+) -> Iterator[PricedPreset]:
+    """Yield all presets, those that `auto` picks on the smallest GPU that each is for; `tokens` are of an epoch."""
     for name, preset in presets.items():
+        recipe = Recipe.model_validate(preset.values)
+        rows = planned_rows(recipe, tokens)
         if preset.min_vram_gb is None:
+            yield PricedPreset(name, recipe, rows, None, ())
             continue
         gpu = next(one for one in GPUS if one.memory_gb >= preset.min_vram_gb)
-        recipe = Recipe.model_validate(preset.values)
         rates = estimated_rates(base, 1000 * gpu.tflops, gpu.bandwidth, is_cpu=False)
-        at_once = (recipe.max_tokens_per_batch or recipe.max_length) * recipe.gradient_accumulation_steps
-        shown = tokens * recipe.num_train_epochs
         what = recipe, base, Device("cuda", gpu.name, gpu.memory_gb, has_bfloat16=True)
-        rows, parts = Rows(ceil(shown / at_once), shown), (suite, suite.take_share(2.0))
-        yield name, gpu, stages_of(corpus, rates, rows, what, parts, "estimated")
+        stages = stages_of(corpus, rates, rows, what, (suite, suite.take_share(2.0)), "estimated")
+        yield PricedPreset(name, recipe, rows, gpu, stages)

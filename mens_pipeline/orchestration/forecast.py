@@ -43,6 +43,7 @@ from mens_pipeline.orchestration.estimate import (
     Stage,
     Suite,
     corpus_seconds,
+    planned_rows,
     stages_of,
     turn_dial,
 )
@@ -76,8 +77,7 @@ _MUCH: Final = 2
 _ANALYSIS_SECONDS: Final = 0.5
 _SEED_TOKENS: Final = 850_000
 _SEED_SUITE: Final = ((100, 149), 86, 0.43)
-_SEED_LENGTH: Final = 160
-"""Tokens of the train set of the seed data, its eval suite, tokens of a row: stand for what was not made yet."""
+"""Tokens of the train set of the seed data, and its eval suite: stand for what was not made yet."""
 
 
 class Plan(Versioned):
@@ -282,13 +282,8 @@ def _count_suite(base: Base, mixed: Artifact, store: ArtifactStore, settings: Se
 
 def _seed_counts(recipe: Recipe) -> Counts:
     """Count what stands for a train set that was not made yet: that of the seed data."""
-    rows_at_once = recipe.per_device_train_batch_size * min(recipe.max_length, _SEED_LENGTH)
-    step = min(recipe.max_tokens_per_batch or rows_at_once, rows_at_once) * recipe.gradient_accumulation_steps
-    steps = max(1, round(_SEED_TOKENS * recipe.num_train_epochs / step))
-    steps = min(steps, recipe.max_steps or steps)
-    return Counts(
-        Rows(steps, steps * step), _SEED_TOKENS, Suite(*_SEED_SUITE, load_model(EVALUATION_CONFIG, EvaluationConfig))
-    )
+    suite = Suite(*_SEED_SUITE, load_model(EVALUATION_CONFIG, EvaluationConfig))
+    return Counts(planned_rows(recipe, _SEED_TOKENS), _SEED_TOKENS, suite)
 
 
 def _find_too_few(settings: Settings, dial: Dial) -> str:

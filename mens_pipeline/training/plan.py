@@ -143,7 +143,7 @@ class Plan:
 
     Attributes:
         batches: Rows of each micro-batch, by their place in the examples.
-        num_steps: Optimizer steps; each takes `gradient_accumulation_steps` micro-batches, the last perhaps fewer.
+        num_steps: Optimizer steps; each takes `accumulation` micro-batches, the last perhaps fewer.
         num_skipped: Epoch -> rows that the curriculum leaves out of it.
     """
 
@@ -169,7 +169,7 @@ def plan_run(examples: Sequence[Planned], recipe: Recipe, continues: Continued |
     A run that goes on after its end has the order as if it had never stopped. `max_steps` was for the run that ended;
     this one is ended by its time, or after `MOST_PASSES` times its epochs.
     """
-    num_shown, num_epochs, accumulated = 0, recipe.num_train_epochs, recipe.gradient_accumulation_steps
+    num_shown, num_epochs, accumulated = 0, recipe.num_train_epochs, recipe.accumulation
     if continues is not None:
         num_shown, num_epochs = continues.num_batches, MOST_PASSES * num_epochs
     batches: list[tuple[int, ...]] = []
@@ -258,11 +258,11 @@ def _cut(rows: list[int], examples: Sequence[Planned], recipe: Recipe) -> list[t
     """Return micro-batches with no more rows, and with padding no more tokens, than the recipe allows."""
     batches: list[tuple[int, ...]] = []
     batch: list[int] = []
-    longest = 0
+    longest, most_rows, most_tokens = 0, recipe.rows_at_once, recipe.tokens_at_once
     for row in rows:
         grown = max(longest, len(examples[row]))
-        is_full = len(batch) == recipe.per_device_train_batch_size
-        is_heavy = recipe.max_tokens_per_batch is not None and grown * (len(batch) + 1) > recipe.max_tokens_per_batch
+        is_full = len(batch) == most_rows
+        is_heavy = most_tokens is not None and grown * (len(batch) + 1) > most_tokens
         if batch and (is_full or is_heavy):
             batches.append(tuple(batch))
             batch, grown = [], len(examples[row])

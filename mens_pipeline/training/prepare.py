@@ -59,7 +59,8 @@ def contract_of(  # noqa: PLR0913, PLR0917 - all that decides a run
 ) -> dict[str, Any]:
     """Return all that decides what a run gives, in JSON types; `computed_on` is the device and its precision."""
     # It changes bits how many processes share a step: the order of sums does, and dropout by each. Two sum alike.
-    is_plain_sum = recipe.gradient_accumulation_steps == recipe.devices == 2 and recipe.lora_dropout == 0  # noqa: PLR2004
+    alone = recipe.model_copy(update={"devices": 1}).accumulation
+    is_plain_sum = alone == recipe.devices == 2 and recipe.lora_dropout == 0  # noqa: PLR2004
     is_split_felt = recipe.devices > 1 and not is_plain_sum
     return {
         "recipe": recipe.model_dump(mode="json", exclude=set(_NOT_OF_THE_RUN)),

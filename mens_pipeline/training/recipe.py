@@ -20,6 +20,8 @@ _SHARDED_BY: Final = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED":
 
 _SHARDED: Final = {"fsdp": "FSDP", "fsdp_config": "FSDP", "deepspeed": "DeepSpeed"}
 _ROUNDING: Final = 1e-9
+_ACCUMULATED: Final = 4
+"""Micro-batches of a step of which nothing is said."""
 
 
 class Recipe(BaseModel):
@@ -49,10 +51,20 @@ class Recipe(BaseModel):
 
     max_length: int = Field(default=512, ge=16, le=131_072, description="Tokens of a row; longer rows do not train.")
     per_device_train_batch_size: int = Field(default=4, ge=1, le=1024, description="Rows of a micro-batch at most.")
-    max_tokens_per_batch: int | None = Field(
-        default=None, ge=16, description="Tokens of a micro-batch with its padding; rows of one length come together."
+    tokens_per_step: int | None = Field(
+        default=None, ge=16, description="Tokens of an optimizer step with their padding, whatever it is trained on."
     )
-    gradient_accumulation_steps: int = Field(default=4, ge=1, le=1024, description="Micro-batches of one step.")
+    max_tokens_per_batch: int | None = Field(
+        default=None,
+        ge=16,
+        description="Tokens that a device holds at once, with their padding; rows of one length come together.",
+    )
+    gradient_accumulation_steps: int | None = Field(
+        default=None,
+        ge=1,
+        le=1024,
+        description="Micro-batches of a step on one device, in place of tokens_per_step; none: what follows, or 4.",
+    )
     num_train_epochs: int = Field(default=3, ge=1, le=1000, description="How often every row is seen.")
     max_steps: int | None = Field(default=None, ge=1, description="Optimizer steps at most.")
     max_minutes: float | None = Field(default=None, gt=0, description="Minutes of training at most, without loading.")
@@ -133,6 +145,31 @@ class Recipe(BaseModel):
         return values
 
     @property
+    def accumulation(self) -> int:
+        """Micro-batches of a step, of all devices together; each device has at least one."""
+        return max(self.devices, self._step[0])
+
+    @property
+    def tokens_at_once(self) -> int | None:
+        """Tokens of a micro-batch with their padding at most, but for a longer row: an even part of its step."""
+        tokens = self._step[1]
+        return None if tokens is None else -(-tokens // self.accumulation)
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows of a micro-batch at most."""
+        return max(1, self.per_device_train_batch_size * self._step[0] // self.accumulation)
+
+    @property
+    def _step(self) -> tuple[int, int | None]:
+        """Micro-batches of a step on one device, and its tokens where they are limited."""
+        number, most, tokens = self.gradient_accumulation_steps, self.max_tokens_per_batch, self.tokens_per_step
+        if number is None and tokens is not None:
+            return -(-tokens // (most or tokens)), tokens
+        number = number or _ACCUMULATED
+        return number, None if most is None else number * most
+
+    @property
     def kind_shares(self) -> dict[str, float]:
         """Share of the tokens shown of each kind that has one: `token_shares`, with that of infill rows."""
         if self.infill_share is None:
@@ -146,9 +183,6 @@ class Recipe(BaseModel):
         if self.max_tokens_per_batch is not None and self.max_tokens_per_batch < self.max_length:
             budget, row = self.max_tokens_per_batch, self.max_length
             errors.append(f"max_tokens_per_batch is {budget}, less than one row of max_length {row}")
-        if self.devices > self.gradient_accumulation_steps:
-            found = f"devices is {self.devices}, and a step has {self.gradient_accumulation_steps} micro-batches"
-            errors.append(f"{found}: some would idle; raise gradient_accumulation_steps, and lower the batch size")
         if self.min_difficulty > self.max_difficulty:
             errors.append(f"min_difficulty {self.min_difficulty} is above max_difficulty {self.max_difficulty}")
         if sum(self.token_shares.values()) > 1 + _ROUNDING:

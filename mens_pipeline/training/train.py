@@ -78,7 +78,7 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
         raise RefusedError("no row trains. Look at `not_shown` in training-preflight.json, and widen the recipe.")
     checkpoint = newest_checkpoint(job.run_dir)
     schedule = Schedule(target.num_steps, recipe.warmup_steps, recipe.lr_scheduler_type)
-    accumulated = recipe.gradient_accumulation_steps
+    accumulated = recipe.accumulation
     tokens = step_tokens(target.batches, list(map(len, examples.train)), accumulated)
     steps = take_up(job.run_dir, schedule, tokens, recipe.max_minutes, is_recorded=team.is_first)
     plan = target.first(steps.num_steps, accumulated) if steps.is_over else target
@@ -157,7 +157,7 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
         callbacks=[progress],
         batches=plan.batches,
         examples=examples,
-        accumulated=recipe.gradient_accumulation_steps,
+        accumulated=recipe.accumulation,
         team=team,
     )
     trainer.begin(progress, job.continues)
@@ -176,7 +176,7 @@ def arguments_of(job: TrainingJob, plan: Plan, team: Team) -> dict[str, Any]:
     return {
         **common_arguments(job, plan.num_steps),
         "max_length": None,
-        "gradient_accumulation_steps": -(-recipe.gradient_accumulation_steps // team.size),
+        "gradient_accumulation_steps": -(-recipe.accumulation // team.size),
         "learning_rate": recipe.learning_rate,
         # bitsandbytes pages and updates in eight bits on CUDA alone.
         "optim": "paged_adamw_8bit" if job.device == "cuda" else "adamw_torch_fused",

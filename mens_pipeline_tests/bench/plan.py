@@ -33,7 +33,7 @@ _RECIPES: Final[dict[str, dict[str, Any]]] = {
     "cpu_demo": {},
     "rank 8": {"lora_r": 8, "lora_alpha": 16},
     "rows of 512": {"max_length": 512},
-    "512 tokens at once": {"max_tokens_per_batch": 512},
+    "steps of 512 tokens": {"tokens_per_step": 512},
     "two micro-batches": {"gradient_accumulation_steps": 2},
 }
 _WRITTEN: Final = 48

@@ -1,6 +1,7 @@
 """`mens plan`, and `mens run --minutes`."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,8 @@ def test_a_plan_of_an_empty_machine_is_arithmetic_and_makes_nothing(tmp_path: Pa
     assert "400 steps" in rows["training"]
     assert "kWh" in rows["all"]
     assert "no train set is in the store yet" in rows["note:"]
-    assert "qwen_4080_16g     RTX 4080" in there
+    assert re.search(r"^qwen_4080_16g +RTX 4080 +311 +8,192 +0\.0002 +\d+ min", there, re.MULTILINE)
+    assert re.search(r"^cpu_demo +- +400 +1,024 +0\.0008 +not measured", there, re.MULTILINE)
     assert not any((tmp_path / name).exists() for name in ("store", "home"))
 
 
@@ -48,6 +50,7 @@ def test_a_plan_as_a_document(tmp_path: Path, places: dict[str, str]) -> None:
     assert [stage["name"] for stage in found["stages"]] == ["corpus", "training", "evaluation", "gate"]
     assert found["is_measured"] is False
     assert [*found["presets"]] == ["h100"]
+    assert (found["presets"]["h100"]["gpu"], found["presets"]["h100"]["steps"]) == ("H100", 311)
     assert found["dial"] is None
 
 

@@ -245,13 +245,6 @@ def test_accelerate_takes_a_base_on_the_card_of_its_process_alone(
         accelerator.prepare_model(model, evaluation_mode=True)
 
 
-def test_more_devices_than_micro_batches_are_refused() -> None:
-    """A process without a micro-batch would idle in every step."""
-    (error,) = recipe_errors({"devices": 2, "gradient_accumulation_steps": 1})
-
-    assert error.startswith("devices is 2, and a step has 1 micro-batches: some would idle; raise gradient_accum")
-
-
 def test_the_contract_names_the_devices_where_bits_depend_on_them(tiny_base: Path, tmp_path: Path) -> None:
     """Two summands are summed the same way in any order, three are not; dropout is drawn by each process."""
     base = prepared(tiny_base, tmp_path, is_trial=True).base
@@ -263,6 +256,7 @@ def test_the_contract_names_the_devices_where_bits_depend_on_them(tiny_base: Pat
         return contract.get("devices")
 
     assert [details(1, 4), details(2, 2), details(2, 4), details(3, 3), details(2, 2, 0.1)] == [None, None, 2, 3, 2]
+    assert details(2, 1) == 2, "the micro-batch of one device is divided among two: other rows stand in a step"
 
 
 def test_each_process_sees_as_many_cards_as_there_are_processes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,16 +125,19 @@ def test_a_budget_bounds_the_steps_that_are_announced() -> None:
 
 
 def test_every_preset_for_a_gpu_has_a_price() -> None:
-    """A larger GPU is faster; what is needed fits its memory."""
+    """A larger GPU is faster, with as many steps; what is needed fits its memory. Others have their steps alone."""
     base = base_by_name("Qwen/Qwen3.5-4B")
-    found = {name: (gpu, stages) for name, gpu, stages in price_presets(load_named(PRESETS), base, 850_000, _SUITE, 60)}
-    seconds = {name: sum(stage.seconds for stage in stages) for name, (_, stages) in found.items()}
+    found = {one.preset: one for one in price_presets(load_named(PRESETS), base, 850_000, _SUITE, 60)}
+    seconds = {name: sum(stage.seconds for stage in one.stages) for name, one in found.items()}
 
-    assert [*found] == [name for name, preset in load_named(PRESETS).items() if preset.min_vram_gb]
-    assert seconds["h100"] < seconds["qwen_a100_80g"] < seconds["qwen_4080_16g"]
-    for gpu, stages in found.values():
-        assert all(stage.basis == "estimated" for stage in stages)
-        assert max(stage.memory_mb for stage in stages) < 1024 * gpu.memory_gb
+    assert [*found] == [*load_named(PRESETS)]
+    assert (found["cpu_demo"].rows, found["cpu_demo"].gpu) == (Rows(400, 409_600), None)
+    assert {found[name].rows for name in ("safe", "h200", "distributed")} == {Rows(311, 311 * 8192)}
+    assert 0 < seconds["h100"] < seconds["qwen_a100_80g"] < seconds["qwen_4080_16g"]
+    for one in found.values():
+        assert (one.gpu is None) == (one.stages == ())
+        assert all(stage.basis == "estimated" for stage in one.stages)
+        assert one.gpu is None or max(stage.memory_mb for stage in one.stages) < 1024 * one.gpu.memory_gb
 
 
 def test_arithmetic_is_near_what_was_measured_here() -> None:

@@ -18,7 +18,9 @@ _SIZES: dict[str, st.SearchStrategy[Any]] = {
     "max_length": st.just(16),
     "per_device_train_batch_size": st.integers(1, 9),
     "max_tokens_per_batch": st.none() | st.integers(16, 900),
-    "gradient_accumulation_steps": st.integers(1, 5),
+    "tokens_per_step": st.none() | st.integers(16, 2000),
+    "gradient_accumulation_steps": st.none() | st.integers(1, 5),
+    "devices": st.integers(1, 3),
     "num_train_epochs": st.integers(1, 4),
     "seed": st.integers(0, 99),
 }
@@ -65,11 +67,12 @@ def test_every_row_comes_once_in_every_epoch(rows: list[tuple[int, int]], recipe
 @given(_ROWS, _RECIPES | _CURRICULA)
 @_CHECKED
 def test_no_micro_batch_is_larger_than_allowed(rows: list[tuple[int, int]], recipe: Recipe) -> None:
-    """Neither in rows nor, with its padding, in tokens; a single row has to fit by itself."""
+    """Neither in rows nor, with its padding, in tokens, of the device and of the step; a single row stands alone."""
+    limits = [limit for limit in (recipe.max_tokens_per_batch, recipe.tokens_at_once) if limit is not None]
     for batch in _plan(rows, recipe).batches:
         padded = len(batch) * max(rows[row][0] for row in batch)
         assert 1 <= len(batch) <= recipe.per_device_train_batch_size
-        assert recipe.max_tokens_per_batch is None or padded <= recipe.max_tokens_per_batch or len(batch) == 1
+        assert all(padded <= limit for limit in limits) or len(batch) == 1
 
 
 @given(_ROWS, _RECIPES | _CURRICULA, st.integers(1, 30))
@@ -80,7 +83,7 @@ def test_updates_are_micro_batches_by_the_accumulation(
     """The last one perhaps of fewer; a limit keeps the beginning of the same order."""
     plan = _plan(rows, recipe)
     cut = _plan(rows, recipe.model_copy(update={"max_steps": max_steps}))
-    accumulated = recipe.gradient_accumulation_steps
+    accumulated = recipe.accumulation
 
     assert (plan.num_steps - 1) * accumulated < len(plan.batches) <= plan.num_steps * accumulated
     assert cut.num_steps == min(plan.num_steps, max_steps)
@@ -139,6 +142,35 @@ def test_a_budget_brings_rows_of_one_length_together() -> None:
 
     assert padded < 1.1 * sum(length for length, _ in rows)
     assert longest != sorted(longest)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, (4, None, 4)),
+        ({"gradient_accumulation_steps": 1}, (1, None, 4)),
+        ({"gradient_accumulation_steps": 1, "devices": 2}, (2, None, 2)),
+        ({"devices": 8}, (8, None, 2)),
+        ({"max_tokens_per_batch": 1024}, (4, 1024, 4)),
+        ({"tokens_per_step": 8192}, (1, 8192, 4)),
+        ({"tokens_per_step": 8192, "max_tokens_per_batch": 2048}, (4, 2048, 4)),
+        ({"tokens_per_step": 8192, "max_tokens_per_batch": 2048, "devices": 3}, (4, 2048, 4)),
+        ({"tokens_per_step": 8192, "max_tokens_per_batch": 2048, "devices": 8}, (8, 1024, 2)),
+        ({"tokens_per_step": 8192, "max_tokens_per_batch": 32768}, (1, 8192, 4)),
+        ({"tokens_per_step": 8192, "max_tokens_per_batch": 3000}, (3, 2731, 4)),
+        (
+            {"tokens_per_step": 8192, "max_tokens_per_batch": 2048, "gradient_accumulation_steps": 2, "devices": 4},
+            (4, 1024, 2),
+        ),
+    ],
+)
+def test_a_step_is_divided_among_micro_batches_and_devices(
+    fields: dict[str, int], expected: tuple[int, int | None, int]
+) -> None:
+    """Into as many as fit a device, one for each at least; the accumulation that a person sets wins over the tokens."""
+    recipe = Recipe.model_validate(fields)
+
+    assert (recipe.accumulation, recipe.tokens_at_once, recipe.rows_at_once) == expected
 
 
 def test_a_budget_in_a_curriculum_mixes_no_difficulties_out_of_order() -> None:

@@ -125,8 +125,8 @@ def test_every_preset_fits_the_card_that_it_is_picked_for(name: str) -> None:
     base = described_base(num_layers=32, hidden_size=2560, vocab_size=248_320, num_parameters=4_205_000_000)
     recipe = Recipe.model_validate(preset.values)
     layer = layer_bytes(_QWEN35 | {"layer_types": ["linear_attention", "full_attention"]}, has_kernels=False)
-    assert recipe.max_tokens_per_batch is not None
-    memory = estimate_memory(base, recipe, recipe.max_tokens_per_batch, ("cuda", "bfloat16"), layer)
+    assert recipe.tokens_at_once is not None
+    memory = estimate_memory(base, recipe, recipe.tokens_at_once, ("cuda", "bfloat16"), layer)
 
     assert recipe.max_length >= 2048
     assert memory.total < 0.85 * 1024 * preset.min_vram_gb

@@ -195,6 +195,7 @@ _OTHER_VALUES: dict[str, Any] = {
     "bnb_4bit_use_double_quant": False,
     "max_length": 256,
     "per_device_train_batch_size": 2,
+    "tokens_per_step": 4096,
     "max_tokens_per_batch": 1024,
     "gradient_accumulation_steps": 2,
     "num_train_epochs": 2,

@@ -3,6 +3,7 @@
 import json
 from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import jsonschema
@@ -11,6 +12,8 @@ import yaml
 
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import DOMAINS, PRESETS, RECIPES
+from mens_pipeline.training.examples import Example
+from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.presets import (
     AUTO,
     Named,
@@ -33,6 +36,7 @@ _NAMES = frozenset(
         *("cpu_night", "coder_05b", "coder_15b"),
     )
 )
+_OF_GPUS = [name for name, preset in load_named(PRESETS).items() if preset.min_vram_gb]
 _TWINS = [
     ("4080", "qwen_4080_16g"),
     ("default", "qwen_4080_16g"),
@@ -95,6 +99,43 @@ def test_code_models_have_a_name_on_the_hub(size: str) -> None:
     assert preset.values["model_name_or_path"] == f"Qwen/Qwen2.5-Coder-{size}-Instruct"
     assert preset.values["max_minutes"] <= 600
     assert preset.min_vram_gb is None
+
+
+def _rows_of_every_kind() -> list[Example]:
+    random, kinds = Random(1), ("task", "observed", "vox_codegen", "template", "infill")  # noqa: S311 - no secret
+    lengths = [min(2000, 90 + int(random.expovariate(1 / 90))) for _ in range(2500)]
+    return [Example((0,) * length, (), 5, "function", 1.0, kinds[row % 5]) for row, length in enumerate(lengths)]
+
+
+def test_a_larger_gpu_and_more_of_them_make_as_many_steps() -> None:
+    """What is optimized does not follow the card: the same tokens a step and rate, and nearly as many steps."""
+    rows, steps, rates = _rows_of_every_kind(), {}, set()
+    for name, devices in product((*_OF_GPUS, "distributed"), (1, 2, 8)):
+        recipe = _resolve(preset=name, flags={"devices": devices}).recipe
+        steps[name, devices] = plan_run(rows, recipe).num_steps
+        rates.add((recipe.tokens_per_step, recipe.learning_rate, recipe.lora_plus_ratio))
+
+    assert max(steps.values()) <= 1.5 * min(steps.values()), steps
+    assert len(rates) == 1
+
+
+def test_presets_of_gpus_mix_rows_as_the_one_that_was_tuned() -> None:
+    """On a CPU, where trying is cheap."""
+    demo = _resolve(preset="cpu_demo").recipe
+
+    for name in _OF_GPUS:
+        recipe = _resolve(preset=name).recipe
+        assert recipe.kind_shares == demo.kind_shares
+        assert (recipe.category_alpha, recipe.lora_plus_ratio) == (demo.category_alpha, demo.lora_plus_ratio)
+
+
+@pytest.mark.parametrize("devices", [2, 8])
+@pytest.mark.parametrize("name", sorted(_NAMES))
+def test_every_preset_is_shared_by_several_devices(name: str, devices: int) -> None:
+    """Each has something to do in every step."""
+    recipe = _resolve(preset=name, flags={"devices": devices}).recipe
+
+    assert recipe.accumulation >= devices
 
 
 def test_a_night_measures_what_does_not_train() -> None:
