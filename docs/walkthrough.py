@@ -58,7 +58,7 @@ recipe = resolve_recipe(
 )
 run = prepare_run(recipe, folder / TRAIN, folder / "run", device, cache=cache, min_rows=1)
 code = 0 if run.is_done else run_job(run.job_path)
-result = finish_run(run, recipe, None, code).result
+result = finish_run(run, None, code).result
 print(f"4. {result.num_steps} steps in {result.seconds:.0f} s, loss {result.train_loss:.3f}")
 
 # 5. It completes a held-out prompt; the parser lets no token pass after which no program can follow.

@@ -20,7 +20,6 @@ from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, load_settings,
 
 if TYPE_CHECKING:
     from mens_pipeline.training.prepare import PreparedRun
-    from mens_pipeline.training.presets import ResolvedRecipe
 
 
 LATEST: Final = Path("runs/latest")
@@ -123,11 +122,11 @@ def train(options: TrainOptions) -> None:
     """
     _refuse_old_spellings(options)
     _refuse_what_is_not_offered(options)
-    run, resolved = _prepare(options)
+    run = _prepare(options)
     if options.dry_run:
         print_line(json.dumps(run.preflight, indent=2) if options.as_json else "\n".join(_table(run.preflight)))
         return
-    manifest = _train(run, resolved)
+    manifest = _train(run)
     print_line(json.dumps(manifest.as_json(), indent=2) if options.as_json else _summary(manifest, run.job.run_dir))
 
 
@@ -159,7 +158,7 @@ def _refuse_what_is_not_offered(options: TrainOptions) -> None:
         raise RefusedError(f"--tokenizer {options.tokenizer} does not train adapters. Write --tokenizer hf. {advice}")
 
 
-def _prepare(options: TrainOptions) -> "tuple[PreparedRun, ResolvedRecipe]":
+def _prepare(options: TrainOptions) -> "PreparedRun":
     from mens_pipeline.models.card import format_kinds
     from mens_pipeline.promotion.policy import load_gate_policy
     from mens_pipeline.training.examples import format_too_long
@@ -208,7 +207,7 @@ def _prepare(options: TrainOptions) -> "tuple[PreparedRun, ResolvedRecipe]":
         log_line(f"longer than max_length, {resolved.recipe.max_length} tokens (--seq-len): {too_long}")
     for note in run.preflight["notes"]:
         log_line(f"warning: {note}")
-    return run, resolved
+    return run
 
 
 def _table(preflight: dict[str, Any]) -> Iterator[str]:
@@ -225,7 +224,7 @@ def _table(preflight: dict[str, Any]) -> Iterator[str]:
         yield f"{field:<28} {json.dumps(value)}  ({preflight['recipe_origins'][field]})"
 
 
-def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> TrainingManifest:
+def _train(run: "PreparedRun") -> TrainingManifest:
     from mens_pipeline.delivery.trackers import Trackers
     from mens_pipeline.training.qlora_adapter import finish_run
 
@@ -236,7 +235,7 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> TrainingManifest:
     commit = artifact_commit(settings)
     if run.is_done:
         log_line("this very run is complete; nothing is trained again")
-        return finish_run(run, resolved, commit, ExitCode.DONE, settings.backend)
+        return finish_run(run, commit, ExitCode.DONE, settings.backend)
     trackers = Trackers(settings.trackers.get_secret_value(), run.job_path, log_line)
     try:
         code = run_and_show(
@@ -251,7 +250,7 @@ def _train(run: "PreparedRun", resolved: "ResolvedRecipe") -> TrainingManifest:
         log_line("interrupted; run the same command to go on from the newest checkpoint")
         raise typer.Exit(INTERRUPTED) from None
     trackers.end(code)
-    return finish_run(run, resolved, commit, code, settings.backend)
+    return finish_run(run, commit, code, settings.backend)
 
 
 _Listener = Callable[[dict[str, Any]], None]

@@ -137,11 +137,11 @@ _SHA256: Final = "^[0-9a-f]{64}$"
 class MergedInto(Document):
     """Weights of the base that the adapter was added to."""
 
-    weights: Literal["restored"] = Field(
+    weights: Literal["restored", "own"] = Field(
         default="restored",
-        description="The weights in four bits, restored: what the adapter was trained on and what the gate judged.",
+        description="Those in four bits, restored, or the base's own: what the adapter was trained and judged on.",
     )
-    quantization: str = Field(description="`nf4` or `fp4`.")
+    quantization: str = Field(description="`nf4`, or `none` of its own weights.")
     double_quant: bool
     rounded_to: str = Field(description="What the base was rounded to before four bits.")
     why: str = Field(
@@ -153,6 +153,7 @@ class MergedInto(Document):
 class MergeManifest(Document, Versioned, Renamed):
     """Base, adapter and data types of a merged model."""
 
+    newest_format: ClassVar[int] = 2
     former_names: ClassVar[Mapping[str, str]] = {"num_values": "num_parameters"}
 
     schema_: Literal["mens_merge_manifest_v1"] = Field(default="mens_merge_manifest_v1", alias="schema")

@@ -36,7 +36,12 @@ from mens_pipeline.training.prepare import library_versions
 
 KIND: Final = "merged_model"
 _ADVICE: Final = "Delete this folder, and merge again."
-_HOW: Final = {"dense": "restored, adapter merged", "nf4": "as it is, adapter beside it"}
+_HOW: Final = {
+    ("nf4", "dense"): "base in nf4 restored, adapter merged",
+    ("nf4", "nf4"): "base in nf4 as it is, adapter beside it",
+    ("none", "dense"): "base as it came, adapter merged",
+}
+_OWN: Final[dict[str, Any]] = {"weights": "own", "why": "The adapter was trained and judged on these weights."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +170,7 @@ def _report(prepared: PreparedMerge, found: Agreement) -> MergeReport:
     demand = ROUNDED if is_finer or reference.held == "nf4" else STRICT
     reasons = reasons_against(found, demand)
     return MergeReport(
-        reference=f"base in {reference.quantization} {_HOW[reference.held]}, {reference.compute_dtype}, as evaluated",
+        reference=f"{_HOW[reference.quantization, reference.held]}, {reference.compute_dtype}, as evaluated",
         candidate=f"merged folder as transformers loads it, {prepared.job.dtype}",
         adapter_sha256=prepared.source.adapter.digest,
         heldout_sha256=prepared.prompts.heldout_sha256,
@@ -192,6 +197,7 @@ def _manifest(prepared: PreparedMerge, num_parameters: int) -> MergeManifest:
             quantization=reference.quantization,
             double_quant=reference.double_quant,
             rounded_to=reference.trained_in,
+            **(_OWN if reference.quantization == "none" else {}),
         ),
         dtype=prepared.job.dtype,
         num_parameters=num_parameters,

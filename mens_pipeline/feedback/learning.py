@@ -125,7 +125,7 @@ class Learning:
 
 def prepare_feedback(
     learning: Learning, store: ArtifactStore, device: Device, cache: Path, log_line: Callable[[str], None]
-) -> tuple[ResolvedRecipe, PreparedRun]:
+) -> PreparedRun:
     """Prepare the training of the next adapter: it goes on from the one that was sampled, with a schedule of its own.
 
     Refuse (`RefusedError`) too few accepted completions, and another base than that of the adapter.
@@ -138,11 +138,10 @@ def prepare_feedback(
             advice = "Ask for longer (sampling_minutes of config/feedback.yaml), or train the adapter further first."
             few = f"{num_accepted} accepted completions, {required} are needed to learn from"
             raise RefusedError(f"{learning.pairs.path}: {few}. {advice}")
-    resolved = _recipe(manifest, learning)
     # Other rows than those it was trained on: their order begins again.
     before = continue_from(learning.run).model_copy(update={"num_batches": 0})
     run = prepare_run(
-        resolved,
+        _recipe(manifest, learning),
         rows,
         partial(work_folder, store, ADAPTER),
         device,
@@ -154,7 +153,7 @@ def prepare_feedback(
     if run.base.sha256 != manifest.base_model.sha256:
         found = f"{run.base.name} is {run.base.sha256[:12]}, it was trained on {manifest.base_model.sha256[:12]}"
         raise RefusedError(f"{learning.run}: {found}. Set MENS_TRAIN_MODEL_NAME_OR_PATH to the base that it has.")
-    return resolved, run
+    return run
 
 
 def _recipe(manifest: TrainingManifest, learning: Learning) -> ResolvedRecipe:
@@ -172,6 +171,6 @@ def _recipe(manifest: TrainingManifest, learning: Learning) -> ResolvedRecipe:
     }
     # A run of an earlier version may name a field that is gone, since it helped nowhere.
     recorded = {name: value for name, value in manifest.recipe.as_json().items() if name in Recipe.model_fields}
-    recipe = Recipe.model_validate({**recorded, **changes})
+    recipe = Recipe.model_validate({**recorded, "quantization": manifest.recipe.quantization, **changes})
     origins = {**manifest.recipe_origins, **dict.fromkeys(changes, "feedback")}
     return ResolvedRecipe(recipe, origins, manifest.preset, manifest.domain)

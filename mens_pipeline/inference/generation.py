@@ -142,7 +142,7 @@ class EvaluatedModel(Strict):
 
     base_path: Path = Field(description="The folder of the base model.")
     adapter_path: Path | None = Field(description="The folder of the adapter; None for the base alone.")
-    quantization: Literal["nf4", "fp4", "none"] = Field(description="What the adapter was trained on.")
+    quantization: Literal["nf4", "none"] = Field(description="Values of the base: those of four bits, or its own.")
     double_quant: bool
     trained_in: Dtype = Field(description="What the base was rounded to before four bits.")
     device: Literal["cuda", "mps", "cpu"]

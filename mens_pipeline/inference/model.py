@@ -1,8 +1,8 @@
 """The model that is evaluated: base and adapter as one model. For a generation process alone.
 
-The adapter was trained on four-bit weights. Here they are quantised and restored once, and the adapter is added to
-them, so that every token costs one plain matrix product; the numbers are those of the four-bit model. A GPU that is too
-small for that holds the four-bit weights themselves, with the adapter beside them, as it did in training.
+An adapter that was trained on four-bit weights finds them quantised and restored once, and is added to them, so that
+every token costs one plain matrix product; the numbers are those of the four-bit model. A GPU that is too small for
+that holds the four-bit weights themselves, with the adapter beside them, as it did in training.
 """
 
 from pathlib import Path
@@ -41,7 +41,7 @@ def load_evaluated(job: EvaluatedModel) -> "PreTrainedModel":
             device_map={"": job.device},
         )
         if job.quantization != "none":
-            restore_quantized(model, job.quantization, double_quant=job.double_quant)
+            restore_quantized(model, double_quant=job.double_quant)
         # Weights alone: the frequencies of positions stay in float32, as they were trained and as anybody loads them.
         for parameter in model.parameters():
             parameter.data = parameter.data.to(compute_dtype)
@@ -57,15 +57,15 @@ def load_evaluated(job: EvaluatedModel) -> "PreTrainedModel":
     return model.eval()
 
 
-def restore_quantized(model: "PreTrainedModel", quant_type: str, *, double_quant: bool) -> None:
-    """Give every linear layer but the head the values that it has in four bits (`nf4` or `fp4`)."""
+def restore_quantized(model: "PreTrainedModel", *, double_quant: bool) -> None:
+    """Give every linear layer but the head the values that it has in NF4."""
     import torch
     from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear) and name.rsplit(".", 1)[-1] != _HEAD:
             weight = module.weight.data.contiguous()
-            packed, state = quantize_4bit(weight, quant_type=quant_type, compress_statistics=double_quant)
+            packed, state = quantize_4bit(weight, quant_type="nf4", compress_statistics=double_quant)
             module.weight.data = dequantize_4bit(packed, state).to(weight.dtype)
 
 

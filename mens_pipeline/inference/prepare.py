@@ -35,12 +35,10 @@ from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.storage.validation import Strict
+from mens_pipeline.training.preflight import BESIDE_GB, fits_dense
 from mens_pipeline.training.prepare import library_versions
 
 KIND: Final = "generations"
-
-_BESIDE_GB: Final = 2.0
-"""Of a GPU, beside the weights: its context, and keys, values, states and scores of a batch."""
 
 _OF_ROOM: Final = 0.5
 """The part of what is free then that keys and values may take: reading prompts, and scores, take some as well."""
@@ -143,15 +141,23 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
 
 
 def evaluated_model(model: Model, adapter: Adapter, device: Device) -> EvaluatedModel:
-    """Return what to load to generate with a model of a run; refuse (`RefusedError`) a base that is gone or changed."""
+    """Return what to load to generate with a model of a run.
+
+    The adapter answers on the values that it was trained on; the base, where it fits, on its own, as its users run it.
+    Refuse (`RefusedError`) a base that is gone or changed, or that was trained on whole and does not fit here.
+    """
     manifest, recipe = adapter.manifest, adapter.manifest.recipe
     base, trained_in = manifest.base_model, manifest.result.compute_dtype
     held, compute_dtype = held_on(device, base.num_parameters, trained_in)
+    if recipe.quantization == "bf16" and held != "dense":
+        found = f"{device.name} has no room for {base.name} in {compute_dtype}, on which the adapter was trained"
+        raise RefusedError(f"{found}. Take a larger GPU, or the CPU (--device cpu, VOX_BACKEND=cpu).")
+    is_whole = recipe.quantization == "bf16" or (model == "base" and held == "dense")
     return EvaluatedModel(
         base_path=find_recorded_base(base),
         adapter_path=adapter.folder.resolve() if model == "adapter" else None,
-        quantization=recipe.bnb_4bit_quant_type,
-        double_quant=recipe.bnb_4bit_use_double_quant,
+        quantization="none" if is_whole else "nf4",
+        double_quant=recipe.bnb_4bit_use_double_quant and not is_whole,
         trained_in=trained_in,
         device=device.kind,
         compute_dtype=compute_dtype,
@@ -162,18 +168,12 @@ def evaluated_model(model: Model, adapter: Adapter, device: Device) -> Evaluated
 def held_on(device: Device, num_parameters: int, trained_in: Dtype) -> tuple[Held, Dtype]:
     """Return the precisions in which base and adapter are held and computed on a device.
 
-    Dense they are fastest. Where they do not fit so, they are held as they were trained, which always fits.
+    Dense they are fastest. Where they do not fit so, they are held in four bits.
     """
     compute_dtype = computed_in(device)
     if all(fits_dense(device, num_parameters, dtype) for dtype in (trained_in, compute_dtype)):
         return "dense", compute_dtype
     return "nf4", trained_in
-
-
-def fits_dense(device: Device, num_parameters: int, dtype: Dtype) -> bool:
-    """Return whether so many parameters fit a device beside a batch of completions; a CPU always has room."""
-    weights = num_parameters * (2 if dtype == "bfloat16" else 4) / 2**30
-    return device.kind != "cuda" or device.memory_gb is None or weights + _BESIDE_GB <= device.memory_gb
 
 
 def positions_on(device: Device, evaluated: EvaluatedModel, num_parameters: int) -> int:
@@ -189,7 +189,7 @@ def positions_on(device: Device, evaluated: EvaluatedModel, num_parameters: int)
     size = 2 if evaluated.compute_dtype == "bfloat16" else 4
     position = 2 * size * num_full * width * (text.get("num_key_value_heads") or heads)
     weights = num_parameters * (size if evaluated.held == "dense" else _NF4_BYTES) / 2**30
-    return max(0, int(_OF_ROOM * (device.memory_gb - weights - _BESIDE_GB) * 2**30 / max(1, position)))
+    return max(0, int(_OF_ROOM * (device.memory_gb - weights - BESIDE_GB) * 2**30 / max(1, position)))
 
 
 def computed_in(device: Device) -> Dtype:

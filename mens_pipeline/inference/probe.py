@@ -121,7 +121,7 @@ class Probe:
         return GenerationJob(
             base_path=run.job.base_path,
             adapter_path=None,
-            quantization=recipe.bnb_4bit_quant_type,
+            quantization="none" if recipe.quantization == "bf16" else "nf4",
             double_quant=recipe.bnb_4bit_use_double_quant,
             trained_in=dtype,
             device=self.device.kind,

@@ -25,7 +25,7 @@ CARD: Final = "README.md"
 WEIGHTS: Final = "adapter_model.safetensors"
 CONFIGURATION: Final = "adapter_config.json"
 METHOD: Final = "qlora"
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
 """Of the manifest."""
 
 _MOST_BYTES: Final = 16 * 2**20
@@ -36,7 +36,8 @@ _ADVICE: Final = "Name the folder of a complete run of `mens train`."
 class TrainedRecipe(Recorded):
     """The recipe of a run, with the fields that are read later; others are kept."""
 
-    bnb_4bit_quant_type: Word
+    quantization: Literal["nf4", "bf16"] = Field(default="nf4", description="Not said in runs before bf16.")
+    bnb_4bit_quant_type: Literal["nf4"] = Field(default="nf4", description="Of runs before bf16.")
     bnb_4bit_use_double_quant: bool
     lora_r: Count
     lora_alpha: Count

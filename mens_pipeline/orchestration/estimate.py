@@ -11,13 +11,12 @@ from pydantic import Field
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import EvaluationConfig
-from mens_pipeline.inference.prepare import fits_dense
 from mens_pipeline.inference.probe import Rates, estimated_rates
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.base import Base
 from mens_pipeline.storage.validation import Strict
 from mens_pipeline.training.plan import MOST_PASSES
-from mens_pipeline.training.preflight import estimate_memory, layer_bytes
+from mens_pipeline.training.preflight import choose_quantization, estimate_memory, fits_dense, layer_bytes
 from mens_pipeline.training.presets import Named
 from mens_pipeline.training.recipe import Recipe
 
@@ -222,15 +221,13 @@ def stages_of(  # noqa: PLR0913, PLR0917 - all that a plan rests on
     tokens = f"{steps * rows.step:,.0f} tokens, rank {recipe.lora_r}, rows of {recipe.max_length}"
     samples = f", {whole.config.num_samples} samples" if whole.config.num_samples > 1 else ""
     prompts = f"{size.heldout_tasks} held-out and {size.benchmark_tasks} benchmark prompts"
-    trained = estimate_memory(
-        base,
-        recipe,
-        recipe.tokens_at_once or recipe.rows_at_once * recipe.max_length,
-        (device.kind, "bfloat16" if device.has_bfloat16 else "float32"),
-        layer_bytes({"hidden_size": base.hidden_size, "num_attention_heads": base.num_heads}, has_kernels=True),
-    )
+    at_once, dtype = recipe.tokens_at_once or recipe.rows_at_once * recipe.max_length, "bfloat16"
+    layer = layer_bytes({"hidden_size": base.hidden_size, "num_attention_heads": base.num_heads}, has_kernels=True)
+    chosen = recipe.model_copy(update={"quantization": choose_quantization(recipe, base, at_once, device, layer)})
+    computed_on = device.kind, dtype if device.has_bfloat16 else "float32"
+    trained = estimate_memory(base, chosen, at_once, computed_on, layer)
     memory = rates.memory_mb or trained.total + (_LIBRARIES_MB if device.kind == "cpu" else 0)
-    width = 0.75 if not fits_dense(device, base.num_parameters, "bfloat16") else 4 if device.kind == "cpu" else 2
+    width = 0.75 if not fits_dense(device, base.num_parameters, dtype) else 4 if device.kind == "cpu" else 2
     held = _LIBRARIES_MB + base.num_parameters * width / 2**20
     lines = (
         (CORPUS, "pairs, held-out split, train set", corpus, "estimated", 500, 6),

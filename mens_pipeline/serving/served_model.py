@@ -8,7 +8,7 @@ from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.inference.generation import EvaluatedModel
-from mens_pipeline.inference.prepare import computed_in, evaluated_model, fits_dense
+from mens_pipeline.inference.prepare import computed_in, evaluated_model
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import ADAPTER, CONFIGURATION, Adapter, read_adapter_config
 from mens_pipeline.models.adapter import KIND as TRAINED
@@ -28,7 +28,7 @@ from mens_pipeline.promotion.receipt import read_results, receipt_in
 from mens_pipeline.scratch.merge import is_scratch_model
 from mens_pipeline.storage.signing import PRIVATE, explain_unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.training.preflight import check_tokenizer
+from mens_pipeline.training.preflight import check_tokenizer, fits_dense
 from mens_pipeline.training.recipe import INFILL
 
 ALIAS: Final = "mens"

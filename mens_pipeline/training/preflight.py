@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from mens_pipeline.errors import RefusedError, how_to_install
 from mens_pipeline.jobs.device import Device
@@ -55,6 +55,9 @@ _TILE: Final = 32_768
 _MOST_OF_MEMORY: Final = 0.85
 """The part of a memory beyond which a run is likely not to fit: the estimate is rough, and others need some."""
 
+BESIDE_GB: Final = 2.0
+"""Of a GPU that answers, beside the weights: its context, and keys, values, states and scores of a batch."""
+
 _CHECKPOINT_COPIES: Final = 4
 """Two checkpoints, one that is being written, and the adapter itself; each no larger than adapter and optimiser."""
 
@@ -62,8 +65,8 @@ _CHECKPOINT_COPIES: Final = 4
 class MemoryEstimate(NamedTuple):
     """Megabytes that a run needs at most, roughly.
 
-    The base is quantised, with embeddings and head; the adapter has its optimizer; activations are of one micro-batch,
-    and logits of the scored positions.
+    The base has embeddings and head, which are never quantised; the adapter has its optimizer; activations are of one
+    micro-batch, and logits of the scored positions.
     """
 
     base: float
@@ -121,6 +124,7 @@ def estimate_memory(
     `float32` or `bfloat16`. A layer keeps so many bytes for a token as `layer_bytes` tells.
     """
     device, dtype = computed_on
+    is_packed = recipe.quantization != "bf16"
     bytes_of_value = 2 if dtype == "bfloat16" else 4
     # The CPU has room to keep activations, and computing them again would cost a fourth of the speed. A GPU keeps the
     # input of each layer, and of one layer at a time all.
@@ -134,13 +138,41 @@ def estimate_memory(
     adapter = base.num_layers * _LAYERS_ADAPTED * _WIDTHS * base.hidden_size * recipe.lora_r
     # `fuse_adapters` keeps a dense copy of every quantised layer there.
     copied = bytes_of_value if device == "cpu" else 0
+    held = _NF4_BITS / 8 + copied if is_packed else bytes_of_value
     mega = 2**20
     return MemoryEstimate(
-        base=(values * (_NF4_BITS / 8 + copied) + embeddings * bytes_of_value) / mega,
+        base=(values * held + embeddings * bytes_of_value) / mega,
         adapter=adapter * _ADAM_BYTES / mega,
         activations=tokens_at_once * kept * bytes_of_value / 2 / mega,
         logits=logits / mega,
     )
+
+
+def choose_quantization(
+    recipe: Recipe, base: Base, tokens_at_once: int, device: Device, layer: int
+) -> Literal["nf4", "bf16"]:
+    """Return how a base is held: as the recipe says, else in bf16 where a GPU has room to train and to answer with it.
+
+    Raises:
+        RefusedError: It is to be held in bf16 on a GPU that does not compute in it.
+    """
+    if recipe.quantization == "bf16" and device.kind != "cpu" and not device.has_bfloat16:
+        raise RefusedError(f"quantization bf16: {device.name} does not compute in bfloat16. Write quantization=nf4.")
+    if recipe.quantization is not None:
+        return recipe.quantization
+    is_asked = recipe.bnb_4bit_compute_dtype == "float32"
+    if device.kind != "cuda" or device.memory_gb is None or not device.has_bfloat16 or is_asked:
+        return "nf4"
+    whole = recipe.model_copy(update={"quantization": "bf16"})
+    needed = estimate_memory(base, whole, tokens_at_once, (device.kind, "bfloat16"), layer).total
+    is_fitting = needed <= _MOST_OF_MEMORY * 1024 * device.memory_gb
+    return "bf16" if is_fitting and fits_dense(device, base.num_parameters, "bfloat16") else "nf4"
+
+
+def fits_dense(device: Device, num_parameters: int, dtype: str) -> bool:
+    """Return whether so many parameters fit a device beside a batch of completions; a CPU always has room."""
+    weights = num_parameters * (2 if dtype == "bfloat16" else 4) / 2**30
+    return device.kind != "cuda" or device.memory_gb is None or weights + BESIDE_GB <= device.memory_gb
 
 
 def check_tokenizer(tokenizer: Tokenizer, path: Path) -> int:

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
@@ -30,6 +30,7 @@ from mens_pipeline.training.preflight import (
     check_examples,
     check_logits,
     check_tokenizer,
+    choose_quantization,
     estimate_memory,
     kernel_notes,
     kernels_found,
@@ -154,10 +155,12 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         advice = "Raise curriculum_max_difficulty, or extract more data."
         raise RefusedError(f"the curriculum shows {num_shown} rows, {min_rows} are needed. {advice}")
     largest = max(len(batch) * max(len(examples.train[row]) for row in batch) for batch in plan.batches)
-    own = "bfloat16" if device.has_bfloat16 else "float32"
-    dtype = own if recipe.bnb_4bit_compute_dtype == "auto" else recipe.bnb_4bit_compute_dtype
     configuration, found_kernels = configuration_of(base.path), kernels_found()
     layer = layer_bytes(configuration, has_kernels=found_kernels["flash_linear_attention"])
+    resolved = _with_quantization(resolved, base, max(largest, recipe.tokens_at_once or 0), device, layer)
+    recipe = resolved.recipe
+    own = "bfloat16" if device.has_bfloat16 or recipe.quantization == "bf16" else "float32"
+    dtype = own if recipe.bnb_4bit_compute_dtype == "auto" else recipe.bnb_4bit_compute_dtype
     memory = estimate_memory(base, recipe, largest, (device.kind, dtype), layer)
     contract = contract_of(recipe, digest_of(train_path), base, (device.kind, dtype), SYSTEM_PROMPT, continues)
     digest = key_of(contract)
@@ -187,6 +190,18 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     )
     is_done = not is_trial and lay_out(run_dir, job, {"digest": digest, **contract}, preflight, is_new=is_new)
     return PreparedRun(job, preflight, contract, is_done, base)
+
+
+def _with_quantization(
+    resolved: ResolvedRecipe, base: Base, tokens_at_once: int, device: Device, layer: int
+) -> ResolvedRecipe:
+    """Return a recipe that says how the base is held, where need be by the device; refuse what it cannot do."""
+    recipe = resolved.recipe
+    chosen = choose_quantization(recipe, base, tokens_at_once, device, layer)
+    if recipe.quantization is not None:
+        return resolved
+    origins = {**resolved.origins, "quantization": f"device {device.kind}"}
+    return replace(resolved, recipe=recipe.model_copy(update={"quantization": chosen}), origins=origins)
 
 
 def by_id(digest: str) -> Path:

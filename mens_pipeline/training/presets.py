@@ -12,7 +12,7 @@ from pydantic import Field, RootModel, StringConstraints, ValidationError, model
 from mens_pipeline.errors import ConfigurationError, did_you_mean
 from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model, load_yaml
-from mens_pipeline.training.recipe import Recipe
+from mens_pipeline.training.recipe import Recipe, with_new_names
 
 AUTO: Final = "auto"
 _ABOUT: Final = "about"
@@ -118,7 +118,8 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
     ]
     values: dict[str, Any] = {}
     origins = dict.fromkeys(Recipe.model_fields, "default")
-    for origin, layer in layers:
+    for origin, given in layers:
+        layer = with_new_names(given, origin)
         values |= layer
         origins |= dict.fromkeys(layer, origin)
     origins |= {field: flag_names[field] for field in flags if field in flag_names}

@@ -1,4 +1,4 @@
-"""A base model in four bits with an adapter on it, ready to train. For a training process alone."""
+"""A base model, in four bits or whole, with an adapter on it, ready to train. For a training process alone."""
 
 import hashlib
 from pathlib import Path
@@ -24,29 +24,31 @@ class Checksums(NamedTuple):
 
 
 def load_base(path: Path, recipe: Recipe, device: str | int, compute_dtype: "torch.dtype") -> "PreTrainedModel":
-    """Load the base in NF4, but for its head; refuse (`RefusedError`) one without any layer that can be quantised.
+    """Load the base, in NF4 but for its head unless the recipe says bf16.
 
-    Where several processes train, the device is the number of a GPU.
+    Refuse (`RefusedError`) one without any layer that can be quantised. Where several processes train, the device is
+    the number of a GPU.
     """
     from bitsandbytes.nn import Linear4bit
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-    quantization = BitsAndBytesConfig(
-        load_in_4bit=recipe.load_in_4bit,
-        bnb_4bit_quant_type=recipe.bnb_4bit_quant_type,
+    is_packed = recipe.quantization != "bf16"
+    packed = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
         bnb_4bit_use_double_quant=recipe.bnb_4bit_use_double_quant,
         bnb_4bit_compute_dtype=compute_dtype,
     )
     model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
         path,
-        quantization_config=quantization,
+        quantization_config=packed if is_packed else None,
         dtype=compute_dtype,
         attn_implementation="sdpa",
         use_safetensors=True,
         trust_remote_code=False,
         device_map={"": device},
     )
-    if not any(isinstance(module, Linear4bit) for module in model.modules()):
+    if is_packed and not any(isinstance(module, Linear4bit) for module in model.modules()):
         raise RefusedError(f"{path}: no layer could be quantised to four bits. Choose another base model.")
     return model
 

@@ -50,9 +50,8 @@ def write_trained_model(folder: Path, params: TrainingParams) -> dict[str, Any]:
 STAGE: Final = Stage(KIND, ("mens_pipeline.training.train",), write_trained_model)
 
 
-def build_qlora_adapter(  # noqa: PLR0913, PLR0917 - what an adapter is made of and recorded with
+def build_qlora_adapter(  # noqa: PLR0913 - what an adapter is made of and recorded with
     run: PreparedRun,
-    resolved: ResolvedRecipe,
     store: ArtifactStore,
     launch: Callable[[PreparedRun], int],
     vcs_sha: str | None,
@@ -71,7 +70,7 @@ def build_qlora_adapter(  # noqa: PLR0913, PLR0917 - what an adapter is made of 
     """
 
     def finish() -> dict[str, Any]:
-        return finish_run(run, resolved, vcs_sha, ExitCode.DONE if run.is_done else launch(run), backend).as_json()
+        return finish_run(run, vcs_sha, ExitCode.DONE if run.is_done else launch(run), backend).as_json()
 
     continues = run.job.continues
     # The contract has the digests: the same rows from another mix train nothing again.
@@ -83,12 +82,10 @@ def build_qlora_adapter(  # noqa: PLR0913, PLR0917 - what an adapter is made of 
     return adapter, reused
 
 
-def finish_run(
-    run: PreparedRun, resolved: ResolvedRecipe, vcs_sha: str | None, code: int, backend: str | None = None
-) -> TrainingManifest:
+def finish_run(run: PreparedRun, vcs_sha: str | None, code: int, backend: str | None = None) -> TrainingManifest:
     """Write manifest and card of a run beside its adapter; refuse (`RefusedError`) one that is not complete."""
     run_dir = run.job.run_dir
-    manifest = training_manifest(run, resolved, result_after(run_dir, code), vcs_sha, backend)
+    manifest = training_manifest(run, result_after(run_dir, code), vcs_sha, backend)
     (run_dir / MANIFEST).write_text(as_document(manifest.as_json()), encoding="utf-8")
     card = model_card(manifest, sources=data_sources(manifest), tokenizer_in=run.job.base_path)
     (run_dir / ADAPTER / CARD).write_text(card, encoding="utf-8")
@@ -96,7 +93,7 @@ def finish_run(
 
 
 def training_manifest(
-    run: PreparedRun, resolved: ResolvedRecipe, result: dict[str, Any], vcs_sha: str | None, backend: str | None = None
+    run: PreparedRun, result: dict[str, Any], vcs_sha: str | None, backend: str | None = None
 ) -> TrainingManifest:
     """Build the manifest of an adapter."""
     base, continues = run.base, run.job.continues
@@ -109,7 +106,7 @@ def training_manifest(
         "vcs_sha": vcs_sha,
         "vox_backend": backend,
         "base_model": base.as_json(),
-        **resolved.as_json(),
+        **{name: run.preflight[name] for name in ("recipe", "recipe_origins", "preset", "domain")},
         "continues": continues and continues.model_dump(mode="json", exclude={"adapter"}),
         "contract_digest": run.job.contract_digest,
         "train_file": str(run.job.train_path),

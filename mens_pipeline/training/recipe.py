@@ -1,8 +1,9 @@
 """All that decides a training run: its recipe, with the names of TRL and PEFT, and its job for a process."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -19,6 +20,8 @@ _SHARDED_BY: Final = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED":
 """Variables by which accelerate is told to cut a model up -> what it then does it with."""
 
 _SHARDED: Final = {"fsdp": "FSDP", "fsdp_config": "FSDP", "deepspeed": "DeepSpeed"}
+_FORMER: Final = ("load_in_4bit", "bnb_4bit_quant_type")
+_LOG: Final = logging.getLogger(__name__)
 _ROUNDING: Final = 1e-9
 _ACCUMULATED: Final = 4
 """Micro-batches of a step of which nothing is said."""
@@ -42,10 +45,13 @@ class Recipe(BaseModel):
     target_modules: tuple[str, ...] | Literal["all-linear"] = Field(
         default="all-linear", description="Names of the layers that get an adapter; all linear ones but the head."
     )
-    load_in_4bit: Literal[True] = Field(default=True, description="The base is quantised: that is QLoRA.")
-    bnb_4bit_quant_type: Literal["nf4"] = Field(default="nf4", description="How the base is quantised.")
+    quantization: Literal["nf4", "bf16"] | None = Field(
+        default=None,
+        description="How the base is held: in four bits (QLoRA) or bfloat16; none: bf16 on a GPU with room, else nf4.",
+    )
     bnb_4bit_compute_dtype: Literal["auto", "float32", "bfloat16"] = Field(
-        default="auto", description="What is computed in; auto: bfloat16 where the device does so natively."
+        default="auto",
+        description="What is computed in, with nf4; auto: bfloat16 where the device does so natively.",
     )
     bnb_4bit_use_double_quant: bool = Field(default=True, description="Whether the scales are quantised as well.")
 
@@ -137,12 +143,14 @@ class Recipe(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _not_sharded(cls, values: object) -> object:
-        """Refuse what other trainers call these fields: it cannot be done with a base in four bits."""
+    def _from_other_names(cls, values: object) -> object:
+        """Read fields by their former names; refuse what other trainers call some, as four bits cannot be sharded."""
+        if not isinstance(values, dict):
+            return values
         for field, name in _SHARDED.items():
-            if isinstance(values, dict) and field in values:
+            if field in values:
                 raise ValueError(f"{field}: {_why_not_sharded(name)} Write devices=N instead")
-        return values
+        return with_new_names(values)
 
     @property
     def accumulation(self) -> int:
@@ -183,6 +191,8 @@ class Recipe(BaseModel):
         if self.max_tokens_per_batch is not None and self.max_tokens_per_batch < self.max_length:
             budget, row = self.max_tokens_per_batch, self.max_length
             errors.append(f"max_tokens_per_batch is {budget}, less than one row of max_length {row}")
+        if (self.quantization, self.bnb_4bit_compute_dtype) == ("bf16", "float32"):
+            errors.append("quantization is bf16, and bnb_4bit_compute_dtype float32; leave one of them out")
         if self.min_difficulty > self.max_difficulty:
             errors.append(f"min_difficulty {self.min_difficulty} is above max_difficulty {self.max_difficulty}")
         if sum(self.token_shares.values()) > 1 + _ROUNDING:
@@ -192,6 +202,19 @@ class Recipe(BaseModel):
         if errors:
             raise ValueError("; ".join(errors))
         return self
+
+
+def with_new_names(values: Mapping[str, Any], where: str | None = None) -> dict[str, Any]:
+    """Return fields of a recipe with `quantization` in place of two earlier ones; say so of a place that has them."""
+    kept = {field: value for field, value in values.items() if field not in _FORMER}
+    if len(kept) == len(values):
+        return kept
+    is_packed = str(values.get(_FORMER[0], True)).lower() not in {"false", "0", "no", "off"}
+    found = {"quantization": values.get(_FORMER[1], "nf4") if is_packed else "bf16"} | kept
+    if where is not None:
+        former = ", ".join(field for field in _FORMER if field in values)
+        _LOG.warning("%s: %s is called quantization now. Write quantization: %s.", where, former, found["quantization"])
+    return found
 
 
 def _parts(text: str) -> list[str]:

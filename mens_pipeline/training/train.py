@@ -1,7 +1,7 @@
 """One training run from a job to a saved adapter. For a training process alone: it loads the deep learning stack.
 
 Before the first step (`train`): rows are encoded (`examples`), the order of all micro-batches is planned (`plan`), the
-base is loaded in four bits with an adapter on it (`qlora`), and a step plan says how many steps fit the time
+base is loaded, in four bits or whole, with an adapter on it (`qlora`), and a step plan says how many steps fit the time
 (`step_plan`). In each step
 
 1. the loader gives the next micro-batches of the plan, padded (`sft.collate`); of several processes each takes a share;

@@ -3,14 +3,14 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore, digest_of
 from mens_pipeline.training.qlora_adapter import finish_run
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote, scored
 from mens_pipeline_tests.jobs.processes import do_here
-from mens_pipeline_tests.training.runs import pairs, prepared, resolved
+from mens_pipeline_tests.training.runs import pairs, prepared
 from mens_pipeline_tests.training.small_folder import Encoder
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
@@ -24,21 +24,22 @@ if TYPE_CHECKING:
 HELDOUT = "heldout.jsonl"
 
 
-def trained_run(folder: Path, write_base: "Callable[[Path, Tokenizer], Path]" = write_tiny_base) -> Path:
+def trained_run(folder: Path, write_base: "Callable[[Path, Tokenizer], Path]" = write_tiny_base, **fields: Any) -> Path:
     """Train an adapter on a tiny base whose tokenizer merges bytes as that of SmolLM2 does.
 
     Args:
         folder: Where base, train set and run go.
         write_base: Writes the base with that tokenizer.
+        fields: What differs from the fast recipe.
 
     Returns:
         The folder of the run.
     """
     base = write_base(folder / "base", Encoder().inner)
     write_jsonl(folder / HELDOUT, pairs(12)[8:])
-    run = prepared(base, folder, number=8)
+    run = prepared(base, folder, number=8, **fields)
     code = do_here(run.job_path)
-    finish_run(run, resolved(base), "0123abcd", code)
+    finish_run(run, "0123abcd", code)
     return folder / "run"
 
 

@@ -18,7 +18,6 @@ from mens_pipeline.models.adapter import ADAPTER, MANIFEST
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.prepare import PreparedRun
-from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.qlora_adapter import build_qlora_adapter
 from mens_pipeline_tests.feedback.asked import RIGHT, pair
 from mens_pipeline_tests.jobs.processes import do_here
@@ -140,17 +139,17 @@ def _learning(method: Method, run: Path, folder: Path, samples: list[Sample]) ->
     return Learning(method, run, pairs, train, _EAGER), store
 
 
-def _prepared(learning: Learning, store: ArtifactStore, cache: Path) -> tuple[ResolvedRecipe, PreparedRun]:
+def _prepared(learning: Learning, store: ArtifactStore, cache: Path) -> PreparedRun:
     return prepare_feedback(learning, store, resolve_device(DeviceChoice.CPU), cache, lambda _line: None)
 
 
 def _trained(learning: Learning, store: ArtifactStore, cache: Path) -> Artifact:
-    resolved, run = _prepared(learning, store, cache)
+    run = _prepared(learning, store, cache)
 
     def launch(prepared: PreparedRun) -> int:
         return do_here(prepared.job_path)
 
-    adapter, reused = build_qlora_adapter(run, resolved, store, launch, "0123abcd")
+    adapter, reused = build_qlora_adapter(run, store, launch, "0123abcd")
     assert not reused
     return adapter
 
@@ -183,24 +182,27 @@ def test_too_little_to_learn_from_is_refused(trained: Path, tmp_path: Path) -> N
     with pytest.raises(RefusedError, match=r"1 accepted completions, 2 are needed to learn from\. Ask for longer"):
         _prepared(learning, store, tmp_path / "cache")
     learning, store = _learning(Method.CONTROL, trained, tmp_path, samples)
-    resolved, run = _prepared(learning, store, tmp_path / "cache")
-    assert "feedback" not in resolved.recipe.token_shares
+    run = _prepared(learning, store, tmp_path / "cache")
+    assert "feedback" not in run.job.recipe.token_shares
     assert run.job.train_path == learning.train
     assert run.job.continues is not None
     assert run.job.continues.num_batches == 0
 
 
 def test_a_run_of_an_earlier_version_is_learnt_from(trained: Path, tmp_path: Path) -> None:
-    """Its recipe names a field that is gone since."""
-    run = tmp_path / "runs" / trained.name
-    shutil.copytree(trained.parent, run.parent)
-    manifest = json.loads((run / MANIFEST).read_text())
-    manifest["recipe"]["prompt_code_weight"] = 0.0
-    (run / MANIFEST).write_text(json.dumps(manifest))
-    learning, store = _learning(Method.CONTROL, run, tmp_path, _samples())
+    """Its recipe names fields that are gone since, and does not say that its base was in four bits."""
+    folder = tmp_path / "runs" / trained.name
+    shutil.copytree(trained.parent, folder.parent)
+    manifest = json.loads((folder / MANIFEST).read_text())
+    del manifest["recipe"]["quantization"]
+    manifest["recipe"] |= {"prompt_code_weight": 0.0, "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    learning, store = _learning(Method.CONTROL, folder, tmp_path, _samples())
 
-    resolved, _ = _prepared(learning, store, tmp_path / "cache")
-    assert resolved.recipe.lora_r == manifest["recipe"]["lora_r"]
+    run = _prepared(learning, store, tmp_path / "cache")
+    assert run.job.recipe.lora_r == manifest["recipe"]["lora_r"]
+    assert run.preflight["recipe_origins"]["quantization"] == "device cpu", "said by nobody"
+    assert run.job.recipe.quantization == "nf4"
 
 
 def test_minutes_are_shared_out() -> None:

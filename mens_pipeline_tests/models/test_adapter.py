@@ -85,9 +85,9 @@ def test_anything_else_is_refused(tmp_path: Path, content: str, problem: str) ->
 
 def test_a_manifest_of_newer_code_asks_for_an_upgrade(tmp_path: Path) -> None:
     """Whatever else it says."""
-    (tmp_path / MANIFEST).write_text('{"backend": "qlora", "manifest_schema_version": 7}')
+    (tmp_path / MANIFEST).write_text('{"backend": "qlora", "manifest_schema_version": 8}')
 
-    with pytest.raises(RefusedError, match=r"written by a newer version .*format 7, .*Upgrade it\.$"):
+    with pytest.raises(RefusedError, match=r"written by a newer version .*format 8, .*Upgrade it\.$"):
         TrainingManifest.read(tmp_path / MANIFEST)
 
 

@@ -11,7 +11,7 @@ from mens_pipeline.models.adapter import ShownKind, TrainingManifest
 from mens_pipeline.models.card import DataSource, Form, Score, Standing, base_name, model_card
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.qlora_adapter import training_manifest
-from mens_pipeline_tests.training.runs import prepared, resolved
+from mens_pipeline_tests.training.runs import prepared
 from mens_pipeline_tests.training.small_folder import write_folder
 from mens_pipeline_tests.training.test_manifest import RESULT
 
@@ -37,7 +37,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> PreparedRun:
 
 
 def _manifest(run: PreparedRun, base: dict[str, Any] | None = None, **result: Any) -> TrainingManifest:
-    manifest = training_manifest(run, resolved(run.job.base_path), {**RESULT, **result}, "0123abcd")
+    manifest = training_manifest(run, {**RESULT, **result}, "0123abcd")
     return manifest.model_copy(update={"base_model": manifest.base_model.model_copy(update=base)})
 
 

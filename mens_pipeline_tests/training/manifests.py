@@ -19,7 +19,7 @@ def manifest_about(base: Base, **changes: Any) -> dict[str, Any]:
         "vcs_sha": "0123abcd",
         "base_model": base.as_json(),
         "preset": "tiny",
-        "recipe": Recipe().model_dump(mode="json"),
+        "recipe": Recipe(quantization="nf4").model_dump(mode="json"),
         "system_prompt": "You write Vox.",
         "train_file": "/nowhere/train.jsonl",
         "train_sha256": "d" * 64,

@@ -34,7 +34,7 @@ def _first(base: Path, folder: Path) -> tuple[ResolvedRecipe, PreparedRun]:
     """A run of two of four steps that came to its end."""
     run, recipe = prepared(base, folder, **_FIELDS), resolved(base, **_FIELDS)
     train_here(run)
-    finish_run(run, recipe, None, ExitCode.DONE)
+    finish_run(run, None, ExitCode.DONE)
     return recipe, run
 
 
@@ -109,9 +109,9 @@ def test_the_rate_comes_up_and_down_again(tiny_base: Path, tmp_path: Path) -> No
 def test_a_run_that_goes_on_twice_counts_all_of_it(tiny_base: Path, tmp_path: Path) -> None:
     """Rows, steps and seconds of every part; each part is a run of its own, and the same again gives the same."""
     recipe, first = _first(tiny_base, tmp_path)
-    longer, second = _next(recipe, first, tmp_path / "second")
+    _, second = _next(recipe, first, tmp_path / "second")
     result = train_here(second)
-    manifest = finish_run(second, longer, None, ExitCode.DONE)
+    manifest = finish_run(second, None, ExitCode.DONE)
     stands = continue_from(second.job.run_dir)
     again = _next(recipe, first, tmp_path / "again")[1]
     train_here(again)

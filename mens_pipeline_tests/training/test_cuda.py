@@ -49,12 +49,14 @@ class _KilledError(Exception):
 
 
 @pytest.mark.seed_row(12, 56)
-def test_a_card_trains_every_matrix_in_bfloat16(wide_base: Path, tmp_path: Path) -> None:
-    """NF4, paged 8-bit AdamW, activation checkpointing: every matrix changes, in float32, and the base does not."""
+@pytest.mark.parametrize("held", ["nf4", "bf16"])
+def test_a_card_trains_every_matrix_in_bfloat16(wide_base: Path, tmp_path: Path, held: str) -> None:
+    """Paged 8-bit AdamW, activations computed again: every matrix changes, in float32, and the base does not."""
     import torch
     from safetensors.torch import load_file  # noqa: PLC0415 - comes with the deep learning stack
 
-    run = prepared(wide_base, tmp_path, choice=DeviceChoice.CUDA, bnb_4bit_compute_dtype="auto", **_RECIPE)
+    fields = {**_RECIPE, "quantization": held, "bnb_4bit_compute_dtype": "auto"}
+    run = prepared(wide_base, tmp_path, choice=DeviceChoice.CUDA, **fields)
     assert _train(run) == ExitCode.DONE, (run.job.run_dir / "child.log").read_text()[-2000:]
     result = left_by(run)
     checkpoint = newest_checkpoint(run.job.run_dir)

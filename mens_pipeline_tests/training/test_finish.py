@@ -11,7 +11,7 @@ from mens_pipeline.jobs.protocol import FAILURE, RESULT, ExitCode
 from mens_pipeline.models.card import model_card
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.qlora_adapter import finish_run
-from mens_pipeline_tests.training.runs import prepared, resolved
+from mens_pipeline_tests.training.runs import prepared
 from mens_pipeline_tests.training.small_folder import write_folder
 from mens_pipeline_tests.training.test_manifest import RESULT as RESULT_VALUES
 
@@ -23,7 +23,7 @@ def run(tmp_path: Path) -> PreparedRun:
 
 
 def _finish(run: PreparedRun, code: int) -> None:
-    finish_run(run, resolved(run.job.base_path), "0123abcd", code)
+    finish_run(run, "0123abcd", code)
 
 
 def test_a_complete_run_gets_its_manifest(run: PreparedRun) -> None:
@@ -31,7 +31,7 @@ def test_a_complete_run_gets_its_manifest(run: PreparedRun) -> None:
     run_dir = run.job.run_dir
     (run_dir / "adapter").mkdir()
     (run_dir / RESULT).write_text(json.dumps(RESULT_VALUES))
-    manifest = finish_run(run, resolved(run.job.base_path), "0123abcd", ExitCode.DONE)
+    manifest = finish_run(run, "0123abcd", ExitCode.DONE)
 
     assert json.loads((run_dir / "training_manifest.json").read_text()) == manifest.as_json()
     assert manifest.name == "lora-adapter-0123abcd"

@@ -10,7 +10,7 @@ from mens_pipeline.models.card import DataSource, data_sources
 from mens_pipeline.training.prepare import LIBRARIES, PreparedRun
 from mens_pipeline.training.qlora_adapter import training_manifest
 from mens_pipeline_tests.corpus.rows import mix_report
-from mens_pipeline_tests.training.runs import prepared, resolved
+from mens_pipeline_tests.training.runs import prepared
 from mens_pipeline_tests.training.small_folder import write_folder
 
 RESULT: dict[str, Any] = {
@@ -45,7 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> PreparedRun:
 
 
 def _manifest(run: PreparedRun, vcs_sha: str | None = None, **result: Any) -> dict[str, Any]:
-    return training_manifest(run, resolved(run.job.base_path), {**RESULT, **result}, vcs_sha).as_json()
+    return training_manifest(run, {**RESULT, **result}, vcs_sha).as_json()
 
 
 @pytest.mark.seed_row(13, 15, 58)
@@ -53,12 +53,12 @@ def test_the_manifest_says_all_that_made_the_adapter(run: PreparedRun) -> None:
     """Recipe and where it came from, base, train set, versions, result."""
     manifest = _manifest(run)
 
-    assert (manifest["manifest_schema_version"], manifest["backend"], manifest["tokenizer"]) == (6, "qlora", "hf")
+    assert (manifest["manifest_schema_version"], manifest["backend"], manifest["tokenizer"]) == (7, "qlora", "hf")
     assert manifest["recipe"]["lora_r"] == 4
     assert (manifest["recipe_origins"]["lora_r"], manifest["recipe_origins"]["seed"]) == ("flag", "default")
     assert (manifest["preset"], manifest["domain"]) == (None, None)
     assert manifest["vox_backend"] is None
-    assert training_manifest(run, resolved(run.job.base_path), RESULT, None, "cpu").vox_backend == "cpu"
+    assert training_manifest(run, RESULT, None, "cpu").vox_backend == "cpu"
     assert manifest["contract_digest"] == run.job.contract_digest
     assert manifest["train_sha256"] == run.contract["train_sha256"]
     assert manifest["base_model"]["sha256"] == run.base.sha256
@@ -86,7 +86,7 @@ def test_the_sources_of_a_train_set_are_read_beside_it(run: PreparedRun, tmp_pat
         {"path": "telemetry.jsonl", "distinct_lines": 0, "share_of_output": 0.0, "emitted_lines": 0},
     ]
     (tmp_path / "train.mix_report.json").write_text(json.dumps(mix_report(*sources)))
-    manifest = training_manifest(run, resolved(run.job.base_path), RESULT, None)
+    manifest = training_manifest(run, RESULT, None)
     beside = manifest.model_copy(update={"train_file": train})
 
     assert data_sources(beside) == (DataSource("pairs.jsonl", 12, 0.75),)

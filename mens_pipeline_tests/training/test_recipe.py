@@ -9,11 +9,11 @@ from mens_pipeline.training.recipe import Recipe
 
 
 def test_defaults_hold_together() -> None:
-    """A recipe needs nothing said; it is QLoRA on all linear layers."""
+    """A recipe needs nothing said; it is LoRA on all linear layers."""
     recipe = Recipe()
 
     assert (recipe.lora_r, recipe.lora_alpha, recipe.target_modules) == (16, 32, "all-linear")
-    assert (recipe.load_in_4bit, recipe.bnb_4bit_quant_type, recipe.bnb_4bit_use_double_quant) == (True, "nf4", True)
+    assert (recipe.quantization, recipe.bnb_4bit_use_double_quant) == (None, True)
     assert recipe.model_name_or_path is None
 
 
@@ -28,8 +28,8 @@ def test_every_field_says_what_it_is() -> None:
         ({"lora_rr": 4}, "lora_rr"),
         ({"lora_r": 0}, "lora_r"),
         ({"lora_dropout": 1.0}, "lora_dropout"),
-        ({"load_in_4bit": False}, "load_in_4bit"),
-        ({"bnb_4bit_quant_type": "fp4"}, "bnb_4bit_quant_type"),
+        ({"quantization": "fp4"}, "quantization"),
+        ({"bnb_4bit_quant_type": "fp4"}, "quantization"),
         ({"max_length": 15}, "max_length"),
         ({"num_train_epochs": 0}, "num_train_epochs"),
         ({"max_minutes": 0}, "max_minutes"),
@@ -49,7 +49,7 @@ def test_every_field_says_what_it_is() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(values: dict[str, Any], problem: str) -> None:
-    """Unknown keys, values out of their range, numbers that no file can hold, and ways other than QLoRA."""
+    """Unknown keys, values out of their range, numbers that no file can hold, and other ways to hold a base."""
     with pytest.raises(ValidationError, match=rf"(?m)^{problem}"):
         Recipe.model_validate(values)
 
@@ -65,6 +65,10 @@ def test_all_mistakes_are_told_at_once() -> None:
 @pytest.mark.parametrize(
     ("values", "problem"),
     [
+        (
+            {"quantization": "bf16", "bnb_4bit_compute_dtype": "float32"},
+            "quantization is bf16, and bnb_4bit_compute_dtype",
+        ),
         ({"max_tokens_per_batch": 511}, "max_tokens_per_batch is 511, less than one row of max_length 512"),
         ({"min_difficulty": 6, "max_difficulty": 5}, "min_difficulty 6 is above max_difficulty 5"),
         ({"target_modules": ""}, 'target_modules is empty; write "all-linear" or names of layers'),

@@ -149,10 +149,9 @@ def feedback_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
         store.artifact(mixed).path / TRAIN,
         chosen,
     )
-    resolved, run = prepare_feedback(learning, opened, compute.resolve(), settings.cache_root, context.log.info)
+    run = prepare_feedback(learning, opened, compute.resolve(), settings.cache_root, context.log.info)
     adapter, reused = build_qlora_adapter(
         run,
-        resolved,
         opened,
         lambda prepared: trainer.run(context, prepared),
         artifact_commit(settings),

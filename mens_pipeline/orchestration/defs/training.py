@@ -36,7 +36,6 @@ from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, load_
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 from mens_pipeline.training.prepare import PreparedRun, prepare_run, work_folder
-from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.qlora_adapter import STAGE, WEIGHTS, build_qlora_adapter, continue_from, further
 from mens_pipeline.training.recipe import Continued
 from mens_pipeline.training.telemetry_log import losses_of, steps_of
@@ -91,22 +90,22 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     trainer: Trainer,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any]:
-    """Train an adapter in NF4 QLoRA on the mixed train set, in a process of its own.
+    """Train a LoRA adapter on a base in four bits, or in bfloat16, on the mixed train set, in a process of its own.
 
     An unchanged contract (recipe, train set, base, device, versions) is not trained again; an interrupted run goes on.
     """
     config = training_of(context)
     prepare = partial(_prepare, compute, store, context, mixed_train_set)
     build = partial(_build, config, store.open(), lambda prepared: trainer.run(context, prepared))
-    resolved, run = prepare()
+    run = prepare()
     decoding = choices_of(context, compute.resolve()).decoding
     heldout = store.artifact(mixed_train_set.of(SPLIT)).path / HELDOUT  # of which some reference must fit a completion
     refuse_unanswerable(heldout, heldout_tasks(read_pairs(heldout)), completion_fits(run.base, decoding))
-    tags = {RECIPE_TAG: config.label(), "mens/preset": resolved.preset or "none", "mens/base": run.base.name}
+    tags = {RECIPE_TAG: config.label(), "mens/preset": run.preflight["preset"] or "none", "mens/base": run.base.name}
     context.instance.add_run_tags(context.run.run_id, tags)
-    adapter, reused = build(resolved, run)
+    adapter, reused = build(run)
     for minutes in config.more_minutes or ():
-        adapter, reused = build(*prepare(minutes, continue_from(adapter.path)))
+        adapter, reused = build(prepare(minutes, continue_from(adapter.path)))
     made, weights = Adapter.open(adapter.path), adapter.outputs[WEIGHTS]
     metadata: dict[str, Any] = {"reused": reused, **metadata_of(made), **identify(context, made.manifest, weights)}
     # The digest is of all that completions rest on, and of no time: training the same again makes nothing stale.
@@ -160,12 +159,11 @@ def _build(
     config: TrainConfig,
     store: ArtifactStore,
     launch: Callable[[PreparedRun], int],
-    resolved: ResolvedRecipe,
     run: PreparedRun,
 ) -> tuple[Artifact, bool]:
     settings = load_settings()
     named, backend = artifact_commit(settings), settings.backend
-    return build_qlora_adapter(run, resolved, store, launch, named, backend, again=config.force_train)
+    return build_qlora_adapter(run, store, launch, named, backend, again=config.force_train)
 
 
 def _prepare(  # noqa: PLR0913, PLR0917 - all that decides a run
@@ -175,12 +173,12 @@ def _prepare(  # noqa: PLR0913, PLR0917 - all that decides a run
     mixed: ArtifactRef,
     minutes: float | None = None,
     before: Continued | None = None,
-) -> tuple[ResolvedRecipe, PreparedRun]:
+) -> PreparedRun:
     device = compute.resolve()
     resolved = choices_of(context, device).resolved
     if minutes is not None:
         resolved = further(resolved, minutes)
-    run = prepare_run(
+    return prepare_run(
         resolved,
         store.artifact(mixed).path / TRAIN,
         partial(work_folder, store.open(), KIND),
@@ -190,7 +188,6 @@ def _prepare(  # noqa: PLR0913, PLR0917 - all that decides a run
         log_line=context.log.info,
         continues=before,
     )
-    return resolved, run
 
 
 def losses_metadata(

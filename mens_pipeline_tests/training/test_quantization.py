@@ -1,0 +1,175 @@
+"""How a base is held: in four bits or in bfloat16, as a person says or as the memory allows."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.inference.prepare import Model, evaluated_model
+from mens_pipeline.jobs.device import Device
+from mens_pipeline.jobs.protocol import ExitCode
+from mens_pipeline.models.adapter import ADAPTER, Adapter
+from mens_pipeline.orchestration.forecast import base_by_name
+from mens_pipeline.settings import DOMAINS, PRESETS
+from mens_pipeline.training.preflight import choose_quantization, estimate_memory
+from mens_pipeline.training.presets import Named, load_named, resolve_recipe
+from mens_pipeline.training.qlora_adapter import finish_run, training_manifest
+from mens_pipeline.training.recipe import Recipe
+from mens_pipeline_tests.training.runs import prepared, train_here
+from mens_pipeline_tests.training.test_manifest import RESULT
+from mens_pipeline_tests.training.tiny_base import LAYERS
+
+_BASE = base_by_name("Qwen/Qwen3.5-4B")
+_LAYER: Final = 350_000
+"""Bytes that a layer of this base keeps for a token, about, without the kernels of linear attention."""
+
+_CPU = Device("cpu", "cores", None, has_bfloat16=True)
+_MEGA = 2**20
+
+
+def _card(gigabytes: float | None, *, has_bfloat16: bool = True, kind: str = "cuda") -> Device:
+    return Device(kind, "a GPU", gigabytes, has_bfloat16=has_bfloat16)
+
+
+def _chosen(device: Device, **fields: Any) -> str:
+    preset = "cpu_demo" if device.preset_gb is None else "auto"
+    choice: dict[str, Any] = {"preset": preset, "domain": None, "environment": {}, "flags": fields}
+    recipe = resolve_recipe(load_named(PRESETS), load_named(DOMAINS), **choice, vram_gb=device.preset_gb).recipe
+    assert recipe.tokens_at_once is not None
+    return choose_quantization(recipe, _BASE, recipe.tokens_at_once, device, _LAYER)
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        (_card(5.8), "nf4"),
+        (_card(7.8), "nf4"),
+        (_card(9.7), "nf4"),
+        (_card(11.8), "bf16"),
+        (_card(15.7), "bf16"),
+        (_card(23.7), "bf16"),
+        (_card(139.8), "bf16"),
+        (_card(31.7, has_bfloat16=False), "nf4"),
+        (_card(64.0, has_bfloat16=False, kind="mps"), "nf4"),
+        (_card(None), "nf4"),
+        (_CPU, "nf4"),
+    ],
+    ids=["6 GB", "8 GB", "10 GB", "12 GB", "16 GB", "24 GB", "H200", "V100 32 GB", "Apple", "unknown", "CPU"],
+)
+def test_a_base_of_four_billion_is_held_whole_from_12_gigabytes_on(device: Device, expected: str) -> None:
+    """With the preset of the card, where it fits in training and beside completions; else in four bits."""
+    assert _chosen(device) == expected
+
+
+def test_what_a_person_says_is_done() -> None:
+    """On any device; who asks for float32 gets four bits, as bf16 has no float32."""
+    assert _chosen(_card(139.8), quantization="nf4") == "nf4"
+    assert _chosen(_card(7.8), quantization="bf16") == "bf16"
+    assert _chosen(_CPU, quantization="bf16") == "bf16"
+    assert _chosen(_card(139.8), bnb_4bit_compute_dtype="float32") == "nf4"
+
+
+def test_bfloat16_that_is_only_emulated_is_refused() -> None:
+    """By the name of the card, with what to write."""
+    with pytest.raises(RefusedError, match=r"quantization bf16: a GPU does not compute in bfloat16\. Write quantiz"):
+        _chosen(_card(31.7, has_bfloat16=False), quantization="bf16")
+
+
+def test_memory_is_estimated_of_both() -> None:
+    """Two bytes of a value in place of 4.5 bits, with nothing copied; all else is the same."""
+    sizes: tuple[Any, ...] = (8192, ("cuda", "bfloat16"), _LAYER)
+    packed, whole = (estimate_memory(_BASE, Recipe(quantization=held), *sizes) for held in ("nf4", "bf16"))
+    values = _BASE.num_parameters - _BASE.vocab_size * _BASE.hidden_size
+
+    assert whole.base == pytest.approx(2 * _BASE.num_parameters / _MEGA)
+    assert whole.base - packed.base == pytest.approx(values * (2 - 4.5 / 8) / _MEGA)
+    assert whole[1:] == packed[1:]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"load_in_4bit": True}, "nf4"),
+        ({"load_in_4bit": "true", "bnb_4bit_quant_type": "nf4"}, "nf4"),
+        ({"load_in_4bit": "False"}, "bf16"),
+        ({"bnb_4bit_quant_type": "nf4"}, "nf4"),
+        ({"load_in_4bit": True, "quantization": "bf16"}, "bf16"),
+    ],
+)
+def test_former_names_are_read_and_told(
+    values: dict[str, Any], expected: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From a preset, a variable or a flag, each named; the value counts as said there."""
+    presets = {"mine": Named("", values)}
+    found = resolve_recipe(presets, {}, preset="mine", domain=None, environment={}, flags={})
+
+    assert found.recipe.quantization == expected
+    assert found.origins["quantization"] == "preset mine"
+    assert set(found.origins) == set(Recipe.model_fields)
+    (message,) = caplog.messages
+    assert message.startswith(f"preset mine: {next(iter(values))}")
+    assert message.endswith(f"is called quantization now. Write quantization: {expected}.")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("own_signals")
+def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, activations computed again: bfloat16 below, float32 in what trains, nothing of the base changed.
+
+    The manifest says how it was held; it is judged on the base's own values, and where these do not fit, not at all.
+    """
+    import torch
+
+    from mens_pipeline.training import train  # noqa: PLC0415 - loads the deep learning stack
+
+    made, trainers = train.arguments_of, []
+    begun = train._trainer  # noqa: SLF001 - to look at what it makes
+
+    def as_on_a_gpu(*given: Any) -> dict[str, Any]:
+        again = {"activation_checkpointing": True, "activation_checkpointing_kwargs": {"use_reentrant": False}}
+        return {**made(*given), **again}
+
+    def kept(*given: Any) -> Any:
+        trainers.append(begun(*given))
+        return trainers[-1]
+
+    monkeypatch.setattr(train, "arguments_of", as_on_a_gpu)
+    monkeypatch.setattr(train, "_trainer", kept)
+    run = prepared(tiny_base, tmp_path, max_steps=3, quantization="bf16", bnb_4bit_compute_dtype="auto")
+    result = train_here(run)
+    manifest = finish_run(run, None, ExitCode.DONE)
+    (trainer,) = trainers
+    adapter, no_room = Adapter.open(run.job.run_dir), _card(1.0)
+
+    assert run.job.compute_dtype == result["compute_dtype"] == "bfloat16"
+    assert result["num_changed_matrices"] == result["num_adapter_matrices"] == 14 * LAYERS
+    assert {p.dtype for p in trainer.model.parameters() if p.requires_grad} == {torch.float32}
+    assert {p.dtype for p in trainer.model.parameters() if not p.requires_grad} == {torch.bfloat16}
+    assert (manifest.recipe.quantization, manifest.recipe_origins["quantization"]) == ("bf16", "flag")
+    assert "| method | LoRA: base in bfloat16 |" in (run.job.run_dir / ADAPTER / "README.md").read_text()
+    assert evaluated_model("adapter", adapter, _CPU).quantization == "none"
+    assert evaluated_model("base", adapter, _CPU).quantization == "none"
+    with pytest.raises(RefusedError, match=r"a GPU has no room for .* in bfloat16, on which the adapter was trained"):
+        evaluated_model("adapter", adapter, no_room)
+
+
+@pytest.mark.parametrize(
+    ("device", "model", "expected"),
+    [
+        (_CPU, "adapter", ("nf4", True, "dense")),
+        (_CPU, "base", ("none", False, "dense")),
+        (_card(1.0), "adapter", ("nf4", True, "nf4")),
+        (_card(1.0), "base", ("nf4", True, "nf4")),
+    ],
+)
+def test_the_base_is_judged_as_its_users_run_it(
+    tiny_base: Path, tmp_path: Path, device: Device, model: Model, expected: tuple[str, bool, str]
+) -> None:
+    """Whole where it fits, though its adapter is judged on the values of four bits; else in four bits as well."""
+    run = prepared(tiny_base, tmp_path)
+    manifest = training_manifest(run, RESULT, None)
+    found = evaluated_model(model, Adapter(run.job.run_dir, "0" * 64, manifest), device)
+
+    assert manifest.recipe_origins["quantization"] == "device cpu"
+    assert (found.quantization, found.double_quant, found.held) == expected
