@@ -1,8 +1,8 @@
 """From an adapter to a merged folder, and what it writes beside what was evaluated. For a process of delivery alone.
 
-The adapter was trained on four-bit weights, and evaluated on them restored. It is merged into those restored weights,
-not into the ones that the base came with: the difference between the two is larger than many adapters are. What was
-evaluated is loaded as for its evaluation, in that precision; the folder as any program loads it.
+An adapter that was trained on four-bit weights is merged into these restored, not into the ones that the base came
+with: the difference between the two is larger than many adapters are. What was evaluated is loaded in the precision of
+its evaluation, with the adapter merged; the folder as any program loads it.
 """
 
 import gc
@@ -48,7 +48,7 @@ def merge(job: MergeJob) -> None:
     if reference_job.device == "cuda":
         torch.cuda.empty_cache()
 
-    merged = AutoModelForCausalLM.from_pretrained(folder).to(_dense(reference_job).device).eval()
+    merged = AutoModelForCausalLM.from_pretrained(folder).to(reference_job.device).eval()
     own_tokenizer = AutoTokenizer.from_pretrained(folder)
     control = control_tokens(tokenizer)
     chats = {r.task: [{"role": "user", "content": escape(r.prompt, control)}] for r in reference_job.requests}
@@ -68,7 +68,7 @@ def _save(job: MergeJob) -> None:
     from mens_pipeline.inference.generate import stop_tokens  # noqa: PLC0415 - loads torch as well
 
     reference, folder = job.reference, job.run_dir / MODEL
-    model = load_evaluated(_dense(reference).model_copy(update={"compute_dtype": job.dtype}))
+    model = load_evaluated(reference.model_copy(update={"compute_dtype": job.dtype}))
     tokenizer = AutoTokenizer.from_pretrained(reference.adapter_path, trust_remote_code=False)
     stop = sorted(stop_tokens(tokenizer, model))
     model.generation_config.eos_token_id = stop if len(stop) > 1 else stop[0]
@@ -79,13 +79,6 @@ def _save(job: MergeJob) -> None:
         path.chmod(_READABLE)
     _strip(folder / "tokenizer_config.json", "is_local", "local_files_only", "name_or_path")
     _strip(folder / "config.json", "_name_or_path")
-
-
-def _dense(reference: GenerationJob) -> GenerationJob:
-    """Hold what was evaluated so that it can be merged: on the CPU where the memory of the GPU is too small."""
-    if reference.held == "dense":
-        return reference
-    return reference.model_copy(update={"held": "dense", "device": "cpu"})
 
 
 def _strip(path: Any, *keys: str) -> None:

@@ -36,11 +36,7 @@ from mens_pipeline.training.prepare import library_versions
 
 KIND: Final = "merged_model"
 _ADVICE: Final = "Delete this folder, and merge again."
-_HOW: Final = {
-    ("nf4", "dense"): "base in nf4 restored, adapter merged",
-    ("nf4", "nf4"): "base in nf4 as it is, adapter beside it",
-    ("none", "dense"): "base as it came, adapter merged",
-}
+_HOW: Final = {"nf4": "in nf4 restored", "none": "as it came"}
 _OWN: Final[dict[str, Any]] = {"weights": "own", "why": "The adapter was trained and judged on these weights."}
 
 
@@ -67,12 +63,16 @@ def prepare_merge(
     conditions = Conditions(greedy, conditions.device, conditions.lock_path)
     requests = [task.request for task in prompts.tasks]
     reference = prepare_generation("adapter", source.adapter, requests, conditions, run_dir)
-    template = format_of(template_in(reference.job.base_path)).template(source.adapter.manifest.system_prompt)
-    chosen = dtype if dtype is not None else reference.job.compute_dtype
+    evaluated = reference.job
+    if evaluated.held != "dense":
+        # A GPU without room holds four bits, and rounds otherwise: both sides are dense, and the CPU computes them.
+        evaluated = evaluated.model_copy(update={"held": "dense", "device": "cpu"})
+    template = format_of(template_in(evaluated.base_path)).template(source.adapter.manifest.system_prompt)
+    chosen = dtype if dtype is not None else evaluated.compute_dtype
     job = MergeJob(
-        run_dir=reference.job.run_dir,
-        lock_path=reference.job.lock_path,
-        reference=reference.job,
+        run_dir=evaluated.run_dir,
+        lock_path=evaluated.lock_path,
+        reference=evaluated,
         dtype=chosen,
         chat_template=template,
     )
@@ -167,10 +167,10 @@ def refuse_difference(merged: Path) -> MergeReport:
 def _report(prepared: PreparedMerge, found: Agreement) -> MergeReport:
     job, reference = prepared.job, prepared.job.reference
     is_finer = (reference.compute_dtype, job.dtype) == ("bfloat16", "float32")
-    demand = ROUNDED if is_finer or reference.held == "nf4" else STRICT
+    demand = ROUNDED if is_finer else STRICT
     reasons = reasons_against(found, demand)
     return MergeReport(
-        reference=f"{_HOW[reference.quantization, reference.held]}, {reference.compute_dtype}, as evaluated",
+        reference=f"base {_HOW[reference.quantization]}, adapter merged, {reference.compute_dtype}, as evaluated",
         candidate=f"merged folder as transformers loads it, {prepared.job.dtype}",
         adapter_sha256=prepared.source.adapter.digest,
         heldout_sha256=prepared.prompts.heldout_sha256,

@@ -37,7 +37,7 @@ def test_what_a_card_judged_is_what_is_handed_on(
     *,
     is_small: bool,
 ) -> None:
-    """Merged as it was judged, dense or, where that would not fit, in four bits; the proof holds."""
+    """Merged as it was judged, or, where the card holds four bits, into their values by the CPU; the proof holds."""
     if is_small:
         monkeypatch.setattr(prepare, "fits_dense", lambda *_: False)
     store = ArtifactStore(tmp_path / "store")
@@ -53,5 +53,5 @@ def test_what_a_card_judged_is_what_is_handed_on(
     record_property("led_agreement", f"{report.agreement.led_agreement:.4f}")
     record_property("token_agreement", f"{report.agreement.token_agreement:.4f}")
 
-    assert prepared.job.reference.held == ("nf4" if is_small else "dense")
+    assert (prepared.job.reference.held, prepared.job.reference.device) == ("dense", "cpu" if is_small else "cuda")
     assert report.passed, report.reasons

@@ -34,7 +34,7 @@ from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.promotion.bill import BILL, BILL_PAGE
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.cli.invoking import invoke
-from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run, trained_run
+from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run
 from mens_pipeline_tests.jobs.processes import do_here
 from mens_pipeline_tests.schemas import schema_of
 
@@ -126,34 +126,6 @@ def test_a_model_that_was_judged_in_bfloat16_is_handed_on(
         assert (report.agreement.token_agreement, report.agreement.led_agreement) == (1.0, 1.0)
         assert report.agreement.largest_logit_difference == 0
         assert report.passed, report.reasons
-
-
-def test_an_adapter_of_a_whole_base_is_merged_into_that_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a GPU with room: the base's own weights plus the product, nothing restored from four bits; all is said."""
-    import torch
-    from safetensors.torch import load_file  # noqa: PLC0415 - loads torch
-
-    monkeypatch.setattr(prepare, "computed_in", lambda _device: "bfloat16")
-    trained = trained_run(tmp_path, quantization="bf16", bnb_4bit_compute_dtype="auto")
-    store = ArtifactStore(tmp_path / "store")
-    source = merge_source(trained, store)
-    conditions = Conditions(Decoding(max_new_tokens=32), resolve_device(DeviceChoice.CPU), tmp_path / "lock")
-    prompts = prompts_of(source, trained.parent / HELDOUT, store, lambda _text: True, 4)
-    prepared = prepare_merge(source, prompts, conditions, None, store.root / "work")
-    folder = build_merged_model(prepared, store, do_here)[0].path
-    report, into = report_in(folder), manifest_in(folder).merged_into
-    name = "model.layers.1.mlp.down_proj"
-    base, merged = (load_file(path / "model.safetensors") for path in (trained.parent / "base", folder))
-    adapter = load_file(trained / "adapter" / "adapter_model.safetensors")
-    one, other = (adapter[f"base_model.model.{name}.lora_{half}.weight"] for half in "BA")
-    expected = base[f"{name}.weight"].bfloat16().float() + one @ other * (8 / 4)
-
-    assert (report.passed, report.demand, report.agreement.led_agreement) == (True, STRICT, 1.0)
-    assert report.reference == "base as it came, adapter merged, bfloat16, as evaluated"
-    assert (into.weights, into.quantization, into.double_quant) == ("own", "none", False)
-    assert into.why == "The adapter was trained and judged on these weights."
-    torch.testing.assert_close(merged[f"{name}.weight"].float(), expected, rtol=2**-7, atol=1e-4)
-    assert not torch.allclose(merged[f"{name}.weight"].float(), base[f"{name}.weight"], rtol=2**-7, atol=1e-4)
 
 
 def test_the_weights_are_those_of_four_bits_and_the_adapter(

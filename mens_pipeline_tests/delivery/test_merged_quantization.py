@@ -1,0 +1,63 @@
+"""What an adapter is merged into: its base in four bits restored, or as it came; and how a small card proves it."""
+
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.delivery.agreement import STRICT
+from mens_pipeline.delivery.merge_source import merge_source, prompts_of
+from mens_pipeline.delivery.merged_model import build_merged_model, manifest_in, prepare_merge, report_in
+from mens_pipeline.inference import prepare
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.inference.prepare import Conditions, evaluated_model
+from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
+from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.delivery.delivered import HELDOUT, trained_run
+from mens_pipeline_tests.jobs.processes import do_here
+
+pytestmark = pytest.mark.slow
+
+
+def _merged(trained: Path, device: Device) -> Path:
+    store = ArtifactStore(trained.parent / "store")
+    source = merge_source(trained, store)
+    conditions = Conditions(Decoding(max_new_tokens=32), device, trained.parent / "lock")
+    prompts = prompts_of(source, trained.parent / HELDOUT, store, lambda _text: True, 4)
+    prepared = prepare_merge(source, prompts, conditions, None, store.root / "work")
+    return build_merged_model(prepared, store, do_here)[0].path
+
+
+def test_an_adapter_of_a_whole_base_is_merged_into_that_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU with room: the base's own weights plus the product, nothing restored from four bits; all is said."""
+    import torch
+    from safetensors.torch import load_file  # noqa: PLC0415 - loads torch
+
+    monkeypatch.setattr(prepare, "computed_in", lambda _device: "bfloat16")
+    trained = trained_run(tmp_path, quantization="bf16", bnb_4bit_compute_dtype="auto")
+    folder = _merged(trained, resolve_device(DeviceChoice.CPU))
+    report, into = report_in(folder), manifest_in(folder).merged_into
+    name = "model.layers.1.mlp.down_proj"
+    base, merged = (load_file(path / "model.safetensors") for path in (trained.parent / "base", folder))
+    adapter = load_file(trained / "adapter" / "adapter_model.safetensors")
+    one, other = (adapter[f"base_model.model.{name}.lora_{half}.weight"] for half in "BA")
+    expected = base[f"{name}.weight"].bfloat16().float() + one @ other * (8 / 4)
+
+    assert (report.passed, report.demand, report.agreement.led_agreement) == (True, STRICT, 1.0)
+    assert report.reference == "base as it came, adapter merged, bfloat16, as evaluated"
+    assert (into.weights, into.quantization, into.double_quant) == ("own", "none", False)
+    assert into.why == "The adapter was trained and judged on these weights."
+    torch.testing.assert_close(merged[f"{name}.weight"].float(), expected, rtol=2**-7, atol=1e-4)
+    assert not torch.allclose(merged[f"{name}.weight"].float(), base[f"{name}.weight"], rtol=2**-7, atol=1e-4)
+
+
+def test_what_a_small_card_holds_in_four_bits_is_proven_dense(tmp_path: Path) -> None:
+    """By the CPU on both sides, in the precision of the card: rounding otherwise beside four bits refuses nothing."""
+    trained = trained_run(tmp_path, bnb_4bit_compute_dtype="bfloat16")
+    card = Device("cuda", "a small GPU", 1.0, has_bfloat16=True)
+    report = report_in(_merged(trained, card))
+
+    assert evaluated_model("adapter", Adapter.open(trained), card).held == "nf4"
+    assert report.reference == "base in nf4 restored, adapter merged, bfloat16, as evaluated"
+    assert (report.computed_on, report.demand) == (("cpu", "bfloat16"), STRICT)
+    assert (report.passed, report.agreement.led_agreement) == (True, 1.0)
