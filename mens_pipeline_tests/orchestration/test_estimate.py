@@ -140,6 +140,15 @@ def test_every_preset_for_a_gpu_has_a_price() -> None:
         assert one.gpu is None or max(stage.memory_mb for stage in one.stages) < 1024 * one.gpu.memory_gb
 
 
+def test_memory_of_a_cpu_is_what_runs_were_measured_to_take() -> None:
+    """400 steps of `cpu_demo`: 3.6 to 5.4 GB, whether a probe of a few steps says 2.1 GB or nothing was measured."""
+    recipe = Recipe.model_validate(load_named(PRESETS)["cpu_demo"].values)
+    parts = (_SUITE, _SUITE.take_share(2.0))
+    for rates in (_RATES, _RATES.model_copy(update={"memory_mb": 2100.0})):
+        (_, training, *_) = stages_of(60.0, rates, _ROWS, (recipe, _BASE, _CPU), parts, "measured")
+        assert 3600 <= training.memory_mb <= 5400
+
+
 def test_arithmetic_is_near_what_was_measured_here() -> None:
     """SmolLM2 on two cores of an AMD EPYC: 799 GFLOP/s, 696 tokens/s of training (docs/results.md)."""
     assert 1 / estimated_rates(_BASE, 799).train_token == pytest.approx(696, rel=0.3)

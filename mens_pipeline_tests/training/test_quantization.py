@@ -10,7 +10,7 @@ from mens_pipeline.inference.prepare import Model, evaluated_model
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.protocol import ExitCode
 from mens_pipeline.models.adapter import ADAPTER, Adapter
-from mens_pipeline.orchestration.forecast import base_by_name
+from mens_pipeline.models.find_base import base_by_name
 from mens_pipeline.settings import DOMAINS, PRESETS
 from mens_pipeline.training.preflight import choose_quantization, estimate_memory
 from mens_pipeline.training.presets import Named, load_named, resolve_recipe
