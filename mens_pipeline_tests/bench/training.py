@@ -323,6 +323,7 @@ def _ours(options: Namespace, folder: Path) -> Any:
 
     flags: dict[str, Any] = {"model_name_or_path": options.base, "max_steps": options.steps, "warmup_steps": 0}
     flags |= {"learning_rate": 2e-5, "save_steps": 10_000, "lr_scheduler_type": "linear"}
+    flags["quantization"] = "nf4"  # as the plain trainer beside it
     if options.variant == "float32":
         flags["bnb_4bit_compute_dtype"] = "float32"
     preset = "cpu_demo" if options.device == "cpu" else "auto"
