@@ -44,7 +44,7 @@ def _wait_for_texts(page: Page, *texts: str) -> None:
 
 
 def test_it_starts_without_a_warning_about_us(server: Server) -> None:
-    """Such as that of a command that is superseded. Dagster warns that it reads no dagster.yaml here: a link leads to it."""
+    """Such as that of a superseded command. That no dagster.yaml is read here, Dagster says: a link leads to it."""
     said = (server.home.parent / "server.log").read_text(encoding="utf-8")
 
     assert "Serving dagster-webserver" in said
