@@ -52,7 +52,7 @@ class ServeOptions(Options):
         "What computes the model: mens, or llama.cpp on the CPU with weights of 8 bits (extra `llama`).",
     )
     decoding: Syntax = option(
-        Syntax.FALLBACK, "fallback: what is no Vox is written once more, by tokens that lead to a program."
+        Syntax.CONSTRAINED, "constrained: only tokens that lead to a program are written; fallback means the same here."
     )
     names: bool = option(
         False,

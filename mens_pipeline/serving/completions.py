@@ -182,14 +182,13 @@ class RequestPreparer:
 def _syntax_of(request: GenerationRequest, default: Syntax) -> Syntax:
     """Return whether the parser constrains a completion: never one whose beginning the client has.
 
-    At a cursor it does from the first token in place of a second try. The likeliest tokens are the same up to where a
-    free try leaves the syntax, and the time for the rest of that try is saved.
+    Where a free try would be written again under the parser, it is constrained from the first token: the likeliest ones
+    are the same up to where a free try leaves the syntax, they come at once, and the rest of that try is saved.
     """
     if request.continues_text and request.suffix is None:
         return Syntax.FREE
     wanted = default if request.syntax is None else request.syntax
-    is_second_saved = request.suffix is not None and wanted is Syntax.FALLBACK
-    return Syntax.CONSTRAINED if is_second_saved else wanted
+    return Syntax.FREE if wanted is Syntax.FREE else Syntax.CONSTRAINED
 
 
 def _find_cursor(request: GenerationRequest) -> GenerationRequest:

@@ -7,9 +7,7 @@ from enum import StrEnum
 from math import inf
 from typing import Any, Final, Literal
 
-from mens_pipeline.inference.generation import Syntax, is_program
-from mens_pipeline.inference.insert_constraint import stands_at_cursor
-from mens_pipeline.language import Mode
+from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.models.chat import Turn
 from mens_pipeline.serving.http import RequestRefusedError
 
@@ -77,12 +75,6 @@ class GenerationRequest:
         """Whether a completion begins in the middle of a text of the client."""
         return self.text is not None or self.turns[-1].role == "assistant"
 
-    def is_met_by(self, completion: str) -> bool:
-        """Check whether a completion is a program, or stands at its cursor."""
-        if self.suffix is None:
-            return is_program(completion, Mode.SOURCE)
-        return stands_at_cursor(self.text or "", completion, self.suffix)
-
     @property
     def is_chosen(self) -> bool:
         """Whether one of several completions is given."""
@@ -120,7 +112,7 @@ class GenerationResult:
         text: The text of all its pieces.
         reason: `stop`: the model ended its turn, or a stop text came. `length`: the limit was reached.
         num_tokens: Tokens of what is sent, the end of the turn included.
-        num_computed: Tokens that were generated for it, those of tries that are not sent among them.
+        num_computed: Tokens that were generated for it, those that are not sent among them.
         prompt_seconds: From its start until its first token.
         seconds: From its first token to its last.
         is_constrained: Whether the parser constrained its tokens.
@@ -168,8 +160,8 @@ class PendingCompletion:
 
     Attributes:
         number: Its place in the request, from 0.
-        listen: Takes its events, in the thread of the queue; the last one is `GenerationResult` or `Failed`. In
-            fallback decoding, and where a piece may be withheld, none comes before a try has ended.
+        listen: Takes its events, in the thread of the queue; the last one is `GenerationResult` or `Failed`. Where a
+            piece may be withheld, none comes before it has ended.
         is_cancelled: Set when nobody waits for it any more.
     """
 

@@ -155,7 +155,6 @@ def read_grammar(values: Any) -> Any:
         if grammar is not None and not (isinstance(grammar, str) and grammar.strip() in _own_texts()):
             raise ValueError(f"{name}: not the grammar of Vox, and this server knows no other. {_ADVICE}")
     if any(grammar is not None for grammar in asked.values()):
-        # A fallback ends with a program as well.
         if kept.get("decoding") == Syntax.FREE:
             raise ValueError("decoding: free, and a grammar is asked for; leave one of them out")
         return {**kept, "decoding": kept.get("decoding") or str(Syntax.CONSTRAINED)}

@@ -116,7 +116,7 @@ class ChatRequest(TextRequest):
     messages: Listing[_Message] = Field(min_length=1)
     max_completion_tokens: int | None = Field(default=None, ge=1)
     decoding: Literal["free", "constrained", "fallback"] | None = Field(
-        default=None, description="Ours: whether the parser steers the answer."
+        default=None, description="Ours: whether the parser constrains the tokens; `fallback` is `constrained`."
     )
     best_of: int | None = Field(default=None, ge=1, description="Ours in chats: answers of which one is chosen.")
     logprobs: bool | None = None

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from mens_pipeline.errors import MensError
 from mens_pipeline.inference.engine import Engine
-from mens_pipeline.inference.generation import Syntax
+from mens_pipeline.inference.insert_constraint import stands_at_cursor
 from mens_pipeline.serving.generation import (
     Failed,
     GenerationResult,
@@ -200,7 +200,7 @@ class GenerationQueue:
                 self._fail(error)
             for slot in [slot for slot in self._running if slot.end is not None]:
                 self._running.remove(slot)
-                self._finish(slot, engine, loaded)
+                self._finish(slot)
 
     def _admit(self, engine: SlotEngine, loaded: Loaded) -> bool:
         """Move completions that wait into free slots, or wait for some; return False when it is time to end."""
@@ -219,32 +219,23 @@ class GenerationQueue:
                 if now >= completion.request.deadline:
                     completion.listen(self._lateness())
                 elif len(self._running) < self._num_slots:
-                    is_constrained = completion.request.syntax is Syntax.CONSTRAINED
-                    self._start(new_slot(loaded, completion, is_constrained=is_constrained), engine)
+                    slot = new_slot(loaded, completion)
+                    self._running.append(slot)
+                    engine.admit(slot)
                 else:
                     self._waiting.append(completion)
         return True
 
-    def _start(self, slot: ServedSlot, engine: SlotEngine) -> None:
-        self._running.append(slot)
-        engine.admit(slot)
-
-    def _finish(self, slot: ServedSlot, engine: SlotEngine, loaded: Loaded) -> None:
-        """Tell the client how a completion ended; a first try that is no program is generated again."""
+    def _finish(self, slot: ServedSlot) -> None:
+        """Tell the client how a completion ended."""
         if slot.end not in {"stop", "length", "late"}:
             return
         request, result = slot.completion.request, slot.to_result()
-        stands = result is not None and (
-            not (slot.is_first_try or slot.is_second_try) or request.is_met_by(result.text)
-        )
-        if slot.is_first_try and not stands and time.monotonic() < request.deadline:
-            num_before = len(slot.tokens)
-            self._start(new_slot(loaded, slot.completion, is_constrained=True, num_before=num_before), engine)
-            return
-        if result is None or (slot.is_first_try and not stands):
+        if result is None:
             slot.completion.listen(self._lateness())
             return
         if slot.is_held:
+            stands = not slot.has_to_stand or stands_at_cursor(request.text or "", result.text, request.suffix or "")
             if withheld := _reason_against(result, request.threshold, stands=stands):
                 result = replace(result, text="", tokens=(), num_tokens=0, withheld=withheld)
             slot.completion.listen(Piece(result.text, result.tokens))

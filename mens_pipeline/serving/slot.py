@@ -1,21 +1,19 @@
 """One completion that is being written for a client: its pieces as they become certain, and where it is to end.
 
-A small model that does not end its turn repeats itself up to the limit. What the parser has a say in is ended when it
-has all that was asked for by name, or begins to repeat itself; and at the timeout what stands of it is sent.
+A small model that does not end its turn repeats itself up to the limit. What the parser constrains is ended when it has
+all that was asked for by name, or declares a thing again; and at the timeout what stands of it is sent.
 """
 
 import re
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
-from mens_pipeline.corpus.schema.prompts import mentioned_names
 from mens_pipeline.evaluation.judge import errors_beside
 from mens_pipeline.inference.begun_word import BegunWord
-from mens_pipeline.inference.constraint import Constraint, repeats_itself
+from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.engine import Slot
 from mens_pipeline.inference.generation import Syntax, is_program, program_in
 from mens_pipeline.inference.insert_constraint import InsertConstraint
@@ -30,15 +28,9 @@ if TYPE_CHECKING:
 
     from mens_pipeline.serving.queue import Loaded
 
-_LEAST_ROOM: Final = 64
-"""Tokens of a second try, where the limit has as many: what closes a program takes up to forty."""
-_MOST_PARTS: Final = 16
-"""Ends of declarations at which a completion that was cut is looked at, the last ones first."""
 _ENDS: Final = frozenset("}\n")
 _ENTRY: Final = re.compile(r"^\}\s*\Z", re.MULTILINE)
 """The end of a declaration, at the end of a text."""
-_BETWEEN: Final = re.compile(r"\n(?=[^\s}]|\Z)|\Z")
-"""Between two declarations, and at the end."""
 _NAME: Final = re.compile(r"`(\w+)`")
 
 
@@ -49,11 +41,9 @@ class ServedSlot(Slot):
     Attributes:
         decode: Tokens -> text.
         begun: When it took its slot, on the monotonic clock.
-        num_before: Tokens of a first try that was no program.
         pieces: What has become certain of it, in order.
         unsent: Tokens since the last piece.
         first_token: When it came, on the monotonic clock.
-        lengths: Characters that were certain behind each token.
         cut: Why it was ended from outside, where it was.
     """
 
@@ -61,11 +51,9 @@ class ServedSlot(Slot):
     decode: Callable[[Sequence[int]], str]
     stream: TextStream
     begun: float
-    num_before: int = 0
     pieces: list[Piece] = field(default_factory=list)
     unsent: list[Token] = field(default_factory=list)
     first_token: float = 0.0
-    lengths: list[int] = field(default_factory=list)
     cut: Literal["repetition", "timeout"] | None = None
 
     @property
@@ -74,20 +62,14 @@ class ServedSlot(Slot):
         return self.completion.is_cancelled
 
     @property
-    def is_first_try(self) -> bool:
-        """Whether it is generated again, constrained, if it is no program."""
-        return self.completion.request.syntax is Syntax.FALLBACK and self.constraint is None
-
-    @property
-    def is_second_try(self) -> bool:
-        """Whether it is a second try at a cursor, which is sent only if it stands there."""
+    def has_to_stand(self) -> bool:
+        """Whether it is a constrained piece at a cursor, which is sent only if it stands there."""
         return self.completion.request.suffix is not None and self.constraint is not None
 
     @property
     def is_steered(self) -> bool:
         """Whether it is to be a program that stands for itself, so that it may be ended where it is one."""
-        request = self.completion.request
-        return request.syntax is not Syntax.FREE and request.suffix is None
+        return self.completion.request.suffix is None and self.constraint is not None
 
     @property
     def prompt_text(self) -> str:
@@ -97,13 +79,13 @@ class ServedSlot(Slot):
 
     @property
     def is_held(self) -> bool:
-        """Whether it may be generated again or withheld; until that is known, no piece is sent."""
-        return self.is_first_try or self.is_second_try or self.completion.request.threshold is not None
+        """Whether it may be withheld; until that is known, no piece is sent."""
+        return self.has_to_stand or self.completion.request.threshold is not None
 
     def take(self, token: int, scores: "torch.Tensor", stop: frozenset[int]) -> None:
         """Write a token, and pass on the text that it makes certain; the one that ends the turn has none."""
         if not self.tokens:
-            self._note_first_token()
+            self.first_token = time.monotonic()
         super().take(token, scores, stop)
         text = ""
         if token not in stop:
@@ -115,7 +97,6 @@ class ServedSlot(Slot):
             self.end = "stop"
         if text or self.end is not None:
             self._pass_on(text)
-        self.lengths.append((self.lengths[-1] if self.lengths else 0) + len(text))
         if self.end is None and self.is_steered and not _ENDS.isdisjoint(text):
             self._end_runaway()
 
@@ -127,19 +108,9 @@ class ServedSlot(Slot):
             if not self.is_held:
                 self.completion.listen(self.pieces[-1])
 
-    def _note_first_token(self) -> None:
-        """Note when it comes; from then on a first try of a program leaves half of the time to a second one.
-
-        It keeps all of it where half of what is left is too short to read the prompt once more.
-        """
-        self.first_token = time.monotonic()
-        half = (self.deadline - self.first_token) / 2
-        if self.is_first_try and self.is_steered and half > self.first_token - self.begun:
-            self.deadline = self.first_token + half
-
     def _end_runaway(self) -> None:
-        """End it where it begins to repeat itself, or has all that was asked for by name."""
-        if self.constraint is None and (repeats_itself(self.text) or _declares_twice(self.text)):
+        """End it where it declares a thing again, or has all that was asked for by name."""
+        if _declares_twice(self.text):
             self.end, self.cut = "length", "repetition"
         elif _ENTRY.search(self.text) and _names_in(self.prompt_text) and _is_complete(self.prompt_text, self.text):
             self.end = "stop"
@@ -161,27 +132,24 @@ class ServedSlot(Slot):
         return "".join(piece.text for piece in self.pieces)
 
     def to_result(self) -> GenerationResult | None:
-        """Return what is sent: all of it, or what stands where it was ended from outside; None where nothing does."""
-        text, is_whole = self.text, self.end == "stop" or not self.is_steered
+        """Return what came, closed where it is to be a program and is none yet; None where it came too late."""
+        closing: str | None = ""
+        is_whole = self.end == "stop" or not self.is_steered
         if self.end == "late":
             self.cut = "timeout"
-        if not is_whole and (self.cut == "repetition" or not is_program(text, Mode.SOURCE)):
-            text = self._standing()
-        if self.end == "late" and (is_whole or not text):
+        if not is_whole and not is_program(self.text, Mode.SOURCE):
+            closing = complete(self.text, Mode.SOURCE, is_strict=True) if self.text.strip() else None
+        if self.end == "late" and (is_whole or closing is None):
             return None
         self._pass_on("")
-        if not self.is_held:
-            text = text or self.text  # what was sent counts, though nothing of it stands
-            if len(text) > len(self.text):
-                self.completion.listen(Piece(text[len(self.text) :]))
+        if closing:
+            self.completion.listen(Piece(closing))
         return GenerationResult(
-            text=text,
-            tokens=tuple(chain(*(piece.tokens for piece in self.pieces))) if text == self.text else (),
+            text=self.text + (closing or ""),
+            tokens=() if closing else tuple(chain(*(piece.tokens for piece in self.pieces))),
             reason="stop" if self.end == "stop" else "length",
-            num_tokens=len(self.tokens)
-            if len(text) >= len(self.text)
-            else bisect_left(self.lengths, len(text)) + bool(text),
-            num_computed=self.num_before + len(self.tokens),
+            num_tokens=len(self.tokens),
+            num_computed=len(self.tokens),
             prompt_seconds=self.first_token - self.begun,
             seconds=time.monotonic() - self.first_token,
             is_constrained=self.constraint is not None,
@@ -189,32 +157,18 @@ class ServedSlot(Slot):
             cut=self.cut,
         )
 
-    def _standing(self) -> str:
-        """Return its longest part that is an answer; under the constraint it is closed the shortest way."""
-        if self.constraint is not None:
-            closing = complete(self.text, Mode.SOURCE, is_strict=True)
-            return self.text + closing if closing is not None and self.text.strip() else ""
-        ends = [match.start() for match in _BETWEEN.finditer(self.text)]
-        parts = (self.text[:end] for end in ends[: -_MOST_PARTS - 1 : -1])
-        there = frozenset(mentioned_names(self.prompt_text))
-        sound = (part for part in parts if _is_complete(self.prompt_text, part, there) and not _declares_twice(part))
-        return next(sound, "")
-
 
 def _names_in(asked: str) -> frozenset[str]:
     return frozenset(_NAME.findall(asked))
 
 
-def _is_complete(asked: str, text: str, there: frozenset[str] = frozenset()) -> bool:
-    """Return whether a text is a program that has all names in backticks of a prompt, and lacks none that it uses.
-
-    Names of `there` are declared elsewhere.
-    """
+def _is_complete(asked: str, text: str) -> bool:
+    """Return whether a text is a program that has all names in backticks of a prompt, and lacks none that it uses."""
     program = program_in(text)
     words = {token.text for token in tokenize(program)}
     if not (_names_in(asked) <= words and is_program(text, Mode.SOURCE)):
         return False
-    return not errors_beside("", program, Mode.SOURCE, there)
+    return not errors_beside("", program, Mode.SOURCE, frozenset())
 
 
 def _declares_twice(text: str) -> bool:
@@ -225,17 +179,10 @@ def _declares_twice(text: str) -> bool:
     return len(set(named)) < len(named)
 
 
-def new_slot(
-    loaded: "Loaded", completion: PendingCompletion, *, is_constrained: bool, num_before: int = 0
-) -> ServedSlot:
-    """Return a completion that has not begun; limits of tokens and time are those of the request, for both its tries.
-
-    A second try of a program has the tokens that the first one left: a third of the limit and enough to close a program
-    at least.
-    """
+def new_slot(loaded: "Loaded", completion: PendingCompletion) -> ServedSlot:
+    """Return a completion that has not begun; limits of tokens and time are those of the request."""
     request = completion.request
-    most = request.max_tokens or 0
-    room = max(most - num_before, most // 3, min(most, _LEAST_ROOM)) if request.suffix is None else most
+    room, is_constrained = request.max_tokens or 0, request.syntax is Syntax.CONSTRAINED
     constraint: Constraint | InsertConstraint | None = None
     prefix, word = split_word(request.text or "") if request.suffix is not None else ("", "")
     if word:
@@ -257,5 +204,4 @@ def new_slot(
         decode=loaded.decode,
         stream=TextStream(loaded.decode, request.stop, num_left_out=len(word)),
         begun=time.monotonic(),
-        num_before=num_before,
     )

@@ -59,15 +59,6 @@ class _Bytes:
         return bytes(min(token, 255) for token in tokens).decode("latin-1")
 
 
-class _Imports:
-    """A tokenizer all of whose tokens are declarations."""
-
-    @staticmethod
-    def decode(tokens: Any, **_options: Any) -> str:
-        """The text of some tokens."""
-        return "import a\n" * len(tokens)
-
-
 def _load() -> Loaded:
     return Loaded(hybrid_model(), frozenset(), _Bytes())
 
@@ -204,18 +195,6 @@ def test_a_model_that_fails_is_asked_again_for_the_next() -> None:
         assert isinstance(other.end(), GenerationResult)
     assert isinstance(end, Failed)
     assert (end.why.status, str(end.why)) == (500, "The model could not go on: out of memory.")
-
-
-def test_a_first_try_that_is_a_program_is_the_answer() -> None:
-    """Held back until it has ended, here since it repeats itself, and then given whole."""
-    with _engine(lambda: Loaded(hybrid_model(), frozenset(), _Imports())) as (engine, _):
-        asked = _Asked(syntax=Syntax.FALLBACK)
-        engine.submit([asked.completion])
-        end = asked.end()
-
-    assert asked.events[:-1] == [Piece("import a\n" * 3)]
-    assert isinstance(end, GenerationResult)
-    assert (end.num_tokens, end.is_constrained, end.cut) == (3, False, "repetition")
 
 
 def test_answers_in_the_making_are_ended_first() -> None:

@@ -88,7 +88,7 @@ def test_programs_are_constrained_as_with_ours(theirs: Running) -> None:
 
 
 def test_whatever_is_drawn_stands_or_is_withheld(theirs: Running) -> None:
-    """At a temperature, where a first try hardly ever does."""
+    """At a temperature, where what is drawn freely hardly ever does."""
     shown = 0
     for seed in range(8):
         body = {"input_prefix": "let x = ", "input_suffix": "\n", "n_predict": 16, "temperature": 1.2, "seed": seed}

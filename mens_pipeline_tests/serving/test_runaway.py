@@ -24,8 +24,6 @@ from mens_pipeline.serving.queue import GenerationQueue, Limits, Loaded, State
 from mens_pipeline.serving.slot import ServedSlot
 
 _ADD: Final = "fn add(a: int, b: int) to int {\n    return a + b\n}\n"
-_HALF: Final = "fn add(a: int) to int {\n    let b = a\n"
-_NOISE: Final = "".join(f"x{number} y\n" for number in range(999))
 _ENDLESS: Final = "fn a() to int {\n" + "".join(f"    f({number})\n" for number in range(999))
 _END: Final = 0
 _HALF_CHARACTER: Final = "\ufffd"
@@ -65,22 +63,17 @@ class _Characters:
 
 @dataclass
 class _Typist:
-    """Writes a text for each slot, a character a step: the first try's, and that of what the parser steers.
+    """Writes a text, a character a step; to write one takes some seconds."""
 
-    To read the prompt and to write a character take some seconds.
-    """
-
-    free: Any
-    steered: Any
-    reading: float = 0.0
+    text: Any
     pause: float = 0.0
     scores: Any = None
     num_slots: int = 1
     slots: list[tuple[ServedSlot, Any]] = field(default_factory=list)
 
     def admit(self, slot: ServedSlot) -> None:
-        _CLOCK.now += self.reading
-        self.slots.append((slot, iter(self.free if slot.constraint is None else self.steered)))
+        assert slot.constraint is not None
+        self.slots.append((slot, iter(self.text)))
 
     def step(self) -> list[ServedSlot]:
         _CLOCK.now += self.pause
@@ -104,16 +97,15 @@ class _Loaded(Loaded):
 
 
 def _sent(
-    free: Any,
-    steered: Any = "",
+    text: Any,
     prompt: str = "Write a function.",
     seconds: float = 60.0,
     num_likeliest: int | None = None,
     **typed: Any,
 ) -> tuple[GenerationResult | Failed, list[Piece]]:
-    """The end of a completion in fallback decoding with a limit of 900 tokens, and all pieces that came."""
+    """The end of a constrained completion with a limit of 900 tokens, and all pieces that came."""
     ready, over, events = threading.Event(), threading.Event(), list[Event]()
-    typist = _Typist(free, steered, **typed)
+    typist = _Typist(text, **typed)
     queue = GenerationQueue(
         lambda: _Loaded(typist, frozenset({_END}), _Characters()),
         Limits(1, 1_000, seconds, 900),
@@ -133,7 +125,7 @@ def _sent(
         (Turn("user", prompt),),
         max_tokens=900,
         deadline=_CLOCK.now + seconds,
-        syntax=Syntax.FALLBACK,
+        syntax=Syntax.CONSTRAINED,
         seed=0,
         prompt=(1,),
         num_likeliest=num_likeliest,
@@ -155,33 +147,22 @@ def _result(*asked: Any, **options: Any) -> GenerationResult:
 
 
 def test_a_declaration_that_comes_again_ends_it() -> None:
-    """What stands before it is sent, and counted apart from what it took."""
+    """It was sent as it came."""
     end = _result(chain.from_iterable(repeat(_ADD)))
 
-    assert (end.text, end.reason, end.is_constrained) == (_ADD.strip(), "length", False)
-    assert end.details == {"decoding": "free", "cut": "repetition"}
-    assert (end.num_tokens, end.num_computed) == (len(_ADD) - 1, 2 * len(_ADD) - 1)
+    assert (end.text, end.reason) == ((2 * _ADD).strip(), "length")
+    assert end.details == {"decoding": "constrained", "cut": "repetition"}
+    assert end.num_tokens == len(end.text)
 
 
-def test_a_statement_that_comes_again_ends_the_first_try_early() -> None:
-    """Nothing of it stands, so it is written once more under the parser, with what is left of the limit."""
-    end = _result(chain(_HALF, cycle("    f(b)\n")), _ADD)
-
-    assert (end.text.strip(), end.reason, end.details) == (_ADD.strip(), "stop", {"decoding": "constrained"})
-    assert end.num_tokens == len(_ADD) + 1
-    assert end.num_computed == len(_HALF) + 3 * len("    f(b)\n") + end.num_tokens
-
-
-@pytest.mark.parametrize("steered", [False, True], ids=["free", "steered"])
-def test_what_was_asked_for_by_name_ends_it(*, steered: bool) -> None:
+def test_what_was_asked_for_by_name_ends_it() -> None:
     """It is no cut: the model would have gone on with what nobody asked for. Without a name it may go on."""
     text = _ADD + "fn more() to int {\n    return 1\n}\n"
-    tries = ("fn (\0", text) if steered else (text,)
 
-    end = _result(*tries, prompt="Write a function `add`.")
+    end = _result(text, prompt="Write a function `add`.")
     assert (end.text, end.reason, "cut" in end.details) == (_ADD.strip(), "stop", False)
-    assert _result(*tries, prompt="Write a function `add`, with `more`.").text == text.strip()
-    assert _result(*tries).text == text
+    assert _result(text, prompt="Write a function `add`, with `more`.").text == text.strip()
+    assert _result(text).text == text
 
 
 def test_what_a_named_declaration_lacks_may_still_come() -> None:
@@ -192,47 +173,36 @@ def test_what_a_named_declaration_lacks_may_still_come() -> None:
         assert _result(text, prompt=prompt).text == text.strip()
 
 
-@pytest.mark.parametrize(("first", "num"), [("x y\n" * 999, 900), (_NOISE, 1200)], ids=["early", "all"])
-def test_both_tries_share_the_limit(first: str, num: int) -> None:
-    """The second has what the first left, and a third of the limit at least."""
-    end = _result(first, _ENDLESS)
+def test_at_the_limit_it_is_closed() -> None:
+    """The shortest way: all that came counts."""
+    end = _result(_ENDLESS)
 
     assert is_program(end.text, Mode.SOURCE)
-    assert (end.reason, end.num_computed) == ("length", num)
+    assert (end.reason, end.num_computed) == ("length", 900)
 
 
 def test_at_the_timeout_what_stands_is_sent() -> None:
-    """Of the first try, complete declarations; under the parser, what is written, closed. Both say so."""
+    """Closed, and it says so."""
     more = (c for n in range(9999) for c in f"fn f{n}() to int {{\n    return {n}\n}}\n")
-    first = _result(more, pause=0.002, seconds=1.0)
-    second = _result(_NOISE, _ENDLESS, pause=0.002, seconds=1.0)
+    for text in (more, _ENDLESS):
+        end = _result(text, pause=0.002, seconds=1.0)
 
-    for end in (first, second):
         assert is_program(end.text, Mode.SOURCE)
         assert (end.reason, end.details["cut"]) == ("length", "timeout")
-    assert first.text.endswith("}")
-    assert [first.is_constrained, second.is_constrained] == [False, True]
 
 
 def test_where_nothing_stands_the_timeout_is_an_error() -> None:
     """As it always was."""
-    end, pieces = _sent(_NOISE, cycle(" "), pause=0.002, seconds=0.2)
+    end, pieces = _sent(cycle(" "), pause=0.002, seconds=0.2)
 
     assert isinstance(end, Failed)
     assert end.why.code == "timeout"
     assert {character for piece in pieces for character in piece.text} == {" "}
 
 
-def test_a_prompt_that_takes_most_of_the_time_leaves_all_of_the_rest_to_the_first_try() -> None:
-    """A second one would read it once more, and end after the timeout."""
-    end = _result(chain(_ADD, "\0"), _ADD, reading=40.0, pause=0.1, seconds=60.0)
-
-    assert (end.text, end.reason, end.is_constrained) == (_ADD, "stop", False)
-
-
 def test_what_was_sent_counts_though_nothing_of_it_stands() -> None:
     """Blank text up to the limit is no program, but it came, token by token."""
-    end = _result("fn (\0", cycle(" "))
+    end = _result(cycle(" "))
 
     assert (end.text.strip(), end.reason) == ("", "length")
     assert end.num_tokens == len(end.text) > 0
@@ -242,9 +212,9 @@ def test_at_the_timeout_tokens_without_text_are_told_as_well() -> None:
     """A token that is half a character has no text yet; its log-probability is told with the others."""
     import torch
 
-    steered = chain('fn a() to str {\n    return "', repeat(_HALF_CHARACTER))
+    text = chain('fn a() to str {\n    return "', repeat(_HALF_CHARACTER))
     scores = torch.zeros(ord(_HALF_CHARACTER) + 1)
-    end, pieces = _sent("fn (\0", steered, pause=0.1, seconds=20.0, num_likeliest=0, scores=scores)
+    end, pieces = _sent(text, pause=0.1, seconds=20.0, num_likeliest=0, scores=scores)
 
     assert isinstance(end, GenerationResult)
     assert end.details["cut"] == "timeout"

@@ -77,7 +77,7 @@ def test_a_chosen_answer_tells_its_own_tokens(server: Running) -> None:
 
 
 def test_a_steered_answer_tells_its_own_tokens(server: Running) -> None:
-    """Of a second try, not of the first one."""
+    """Those that the parser let it write."""
     choice = _chat(server, logprobs=True, extra_body={"decoding": "fallback"}).choices[0]
 
     assert choice.decoding == "constrained"
