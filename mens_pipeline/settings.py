@@ -264,8 +264,9 @@ def has_side_branch(name: str) -> bool:
 
 
 def show_side_branches(names: str) -> None:
-    """Let the code location that this process loads hold these side branches and no other."""
-    os.environ["MENS_SIDE_BRANCHES"] = names
+    """Have this process and those that it starts define side branches, beside those that are named already."""
+    named = {*load_settings().side_branches.split(","), *names.split(",")} - {""}
+    os.environ["MENS_SIDE_BRANCHES"] = ",".join(sorted(named))
 
 
 def load_settings() -> Settings:

@@ -31,7 +31,7 @@ def test_a_report_of_a_newer_version_asks_for_an_upgrade(
     tmp_path: Path, read: Callable[[Path], object], name: str
 ) -> None:
     """And not for the deletion of its folder."""
-    (tmp_path / name).write_text('{"format_version": 2}')
+    (tmp_path / name).write_text('{"format_version": 9}')
 
     with pytest.raises(RefusedError, match=rf"{name}: written by a newer version .*Upgrade it\.$"):
         read(tmp_path)
