@@ -57,7 +57,7 @@ def test_the_launchpad_begins_with_what_people_choose() -> None:
 def test_overrides_are_numbers_where_the_recipe_has_numbers() -> None:
     """And texts for lists and shares; each as the recipe takes it."""
     written = {"lora_r": 8, "learning_rate": 0.001, "max_minutes": 3, "curriculum": True, "category_filter": "fn,type"}
-    _accept(written | {"curriculum_max_difficulty": "3,5", "token_shares": "task=0.4", "load_in_4bit": True})
+    _accept(written | {"curriculum_max_difficulty": "3,5", "token_shares": "task=0.4", "quantization": "nf4"})
     config = TrainConfig.model_validate({"overrides": written})
 
     assert config.flags() == written
