@@ -102,7 +102,7 @@ def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
         ({"solution": "blank.vox"}, "task `fn_one`: blank.vox: found 1 characters, expected a text of 1 to 65536."),
         ({"solution": "broken.vox"}, "task `fn_one`: broken.vox: found an error in line 2 ("),
         ({"mode": "ui"}, "task `fn_one`: one.vox: found mode `ui`, which expects a file name with `.vox.ui`."),
-        ({"requires": []}, "task `fn_one`: found neither `requires` nor `tests`, expected what tells a right completion"),
+        ({"requires": []}, "task `fn_one`: found neither `requires` nor `tests`, expected what tells a right"),
         (
             {"requires": [{"construct": "function", "name": "two"}]},
             "task `fn_one`: one.vox: Asked for a function `two`; found a function `one`. Correct the solution, or `req",

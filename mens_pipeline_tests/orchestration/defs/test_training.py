@@ -112,9 +112,9 @@ def test_an_adapter_is_trained_further(machine: Path) -> None:
             _materialise(root, instance, more_minutes=[60.0]),
             _materialise(root, instance, more_minutes=[0.0]),
         ]
-    made = [result.asset_materializations_for_node("qlora_adapter")[0].metadata for result in results[:3]]
-    store = ArtifactStore(root)
-    first, second = (store.holding(Path(str(entry["adapter"].value)))[0] for entry in made[:2])
+    shown = [result.asset_materializations_for_node("qlora_adapter")[0] for result in results[:3]]
+    made, store = [each.metadata for each in shown], ArtifactStore(root)
+    first, second = (store.holding(Path(files_of(each)["adapter"]))[0] for each in shown[:2])
 
     assert [entry["reused"].value for entry in made[1:]] == [False, True]  # the first may be of the test before
     steps = first.manifest["training"]["result"]["num_steps"]
