@@ -59,7 +59,7 @@ def test_a_broken_workspace_is_refused(home: Path, tmp_path: Path) -> None:
 
     assert result.returncode == 1
     assert outcome["success"] is False
-    assert outcome["checks"][0]["figures"]["accepted"] == "0/1 (0.0 %)"
+    assert outcome["checks"][0]["figures"]["golden_accepted"] == "0/1 (0.0 %)"
 
 
 def test_an_empty_workspace_is_refused(home: Path, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_an_empty_workspace_is_refused(home: Path, tmp_path: Path) -> None:
     result = _run(home, "--source-root", tmp_path)
 
     assert result.returncode == 1
-    assert "accepted: 0/0" in result.stdout
+    assert "golden_accepted: 0/0" in result.stdout
     assert "next        mend what failed" in result.stdout
     (line,) = [line for line in result.stderr.splitlines() if " of train_set failed: " in line]
     assert "source_parse_rate" in line

@@ -96,7 +96,7 @@ def _metadata(report: SourceReport, required: float) -> dict[str, dg.MetadataVal
     # The page of a check shows its metadata by the alphabet.
     return {
         **({"broken_files": table(rejected)} if rejected else {}),
-        "golden_programs": dg.MetadataValue.text(share_text(report.num_accepted, report.num_golden)),
+        "golden_accepted": dg.MetadataValue.text(share_text(report.num_accepted, report.num_golden)),
         **({} if report.parse_rate is None else {"measured": dg.MetadataValue.float(round(report.parse_rate, 4))}),
         "required": dg.MetadataValue.float(required),
     }
