@@ -5,21 +5,78 @@ Rules such as `G41` are those of `vox-language.md` beside this file. Other packa
 below them. The last two are doors of their own, since the interpreter takes time to load.
 """
 
-# ruff: noqa: F401
-# isort: off
 from mens_pipeline.language.completion import complete
 from mens_pipeline.language.diagnostics import Code, Diagnostic, Position, Severity, SourceText, visible_text
 from mens_pipeline.language.fingerprint import grammar_fingerprint
 from mens_pipeline.language.front_end import (
-    DEEP_STACK, Analysis, analyze, analyze_bytes, analyze_uncached, collector_paused, verdict_record,
-)  # fmt: skip
+    DEEP_STACK,
+    Analysis,
+    analyze,
+    analyze_bytes,
+    analyze_uncached,
+    collector_paused,
+    verdict_record,
+)
 from mens_pipeline.language.lexer import Token, scan, tokenize
 from mens_pipeline.language.outline import (
-    DeclarationSpan, Structure, declaration_spans, declaration_structures, name_of, structure_of,
-)  # fmt: skip
+    DeclarationSpan,
+    Structure,
+    declaration_spans,
+    declaration_structures,
+    name_of,
+    structure_of,
+)
 from mens_pipeline.language.parser.modules import Mode, mode_of
 from mens_pipeline.language.taxonomy import (
-    CONSTRUCTS, DEFAULT_DIFFICULTY, Construct, construct_of, difficulty, histogram,
-)  # fmt: skip
+    CONSTRUCTS,
+    DEFAULT_DIFFICULTY,
+    Construct,
+    construct_of,
+    difficulty,
+    histogram,
+)
 from mens_pipeline.language.viability import ParserPlace, Viability, ViableText, has_tokens
 from mens_pipeline.language.vocabulary import EFFECTS, FUNCTION_DECORATORS, KEYWORDS, LLM_DECORATORS
+
+__all__ = [
+    "CONSTRUCTS",
+    "DEEP_STACK",
+    "DEFAULT_DIFFICULTY",
+    "EFFECTS",
+    "FUNCTION_DECORATORS",
+    "KEYWORDS",
+    "LLM_DECORATORS",
+    "Analysis",
+    "Code",
+    "Construct",
+    "DeclarationSpan",
+    "Diagnostic",
+    "Mode",
+    "ParserPlace",
+    "Position",
+    "Severity",
+    "SourceText",
+    "Structure",
+    "Token",
+    "Viability",
+    "ViableText",
+    "analyze",
+    "analyze_bytes",
+    "analyze_uncached",
+    "collector_paused",
+    "complete",
+    "construct_of",
+    "declaration_spans",
+    "declaration_structures",
+    "difficulty",
+    "grammar_fingerprint",
+    "has_tokens",
+    "histogram",
+    "mode_of",
+    "name_of",
+    "scan",
+    "structure_of",
+    "tokenize",
+    "verdict_record",
+    "visible_text",
+]

@@ -3,23 +3,100 @@
 Rules such as `O2` are those of `vox-semantics.md` beside the language reference.
 """
 
-# ruff: noqa: F401
-# isort: off
 from mens_pipeline.language.interpreter.case import CallableProgram, CallResult, CaseRunner, error_of
 from mens_pipeline.language.interpreter.compiler.calls import CALLABLE
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.program import Program
 from mens_pipeline.language.interpreter.results import (
-    CaseResult, ErrorClass, ErrorKind, Features, LimitKind, Limits, Outcome, ProgramReport, ProgramStatus, Refusal,
+    CaseResult,
+    ErrorClass,
+    ErrorKind,
+    Features,
+    LimitKind,
+    Limits,
+    Outcome,
+    ProgramReport,
+    ProgramStatus,
+    Refusal,
     TextName,
-)  # fmt: skip
+)
 from mens_pipeline.language.interpreter.running import (
-    GIVEN_END, given_module, hidden_module, put_below, run_tests, run_with_tests, with_given, without_tests,
-)  # fmt: skip
+    GIVEN_END,
+    given_module,
+    hidden_module,
+    put_below,
+    run_tests,
+    run_with_tests,
+    with_given,
+    without_tests,
+)
 from mens_pipeline.language.interpreter.sandbox import (
-    Sandbox, WorkerPool, WorkerProcess, WorkerStoppedError, report_record, worker_command,
-)  # fmt: skip
+    Sandbox,
+    WorkerPool,
+    WorkerProcess,
+    WorkerStoppedError,
+    report_record,
+    worker_command,
+)
 from mens_pipeline.language.interpreter.values import (
-    MOST_LEVELS, NONE, UNIT, Native, Value, Variant, equal, error, literal_of, ok, some,
-)  # fmt: skip
+    MOST_LEVELS,
+    NONE,
+    UNIT,
+    Native,
+    Value,
+    Variant,
+    equal,
+    error,
+    literal_of,
+    ok,
+    some,
+)
 from mens_pipeline.language.interpreter.worker import confine, serve
+
+__all__ = [
+    "CALLABLE",
+    "GIVEN_END",
+    "MOST_LEVELS",
+    "NONE",
+    "UNIT",
+    "CallResult",
+    "CallableProgram",
+    "CaseResult",
+    "CaseRunner",
+    "ErrorClass",
+    "ErrorKind",
+    "Features",
+    "LimitKind",
+    "Limits",
+    "Machine",
+    "Native",
+    "Outcome",
+    "Program",
+    "ProgramReport",
+    "ProgramStatus",
+    "Refusal",
+    "Sandbox",
+    "TextName",
+    "Value",
+    "Variant",
+    "WorkerPool",
+    "WorkerProcess",
+    "WorkerStoppedError",
+    "confine",
+    "equal",
+    "error",
+    "error_of",
+    "given_module",
+    "hidden_module",
+    "literal_of",
+    "ok",
+    "put_below",
+    "report_record",
+    "run_tests",
+    "run_with_tests",
+    "serve",
+    "some",
+    "with_given",
+    "without_tests",
+    "worker_command",
+]
