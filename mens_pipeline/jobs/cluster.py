@@ -15,7 +15,7 @@ from concurrent.futures import Executor, Future
 from typing import Any, Final
 
 from mens_pipeline.corpus.extract.batches import Pools
-from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.jobs.environment import ray_environment
 from mens_pipeline.language.interpreter import LimitKind, Limits, WorkerPool, WorkerProcess, WorkerStoppedError
 
@@ -105,10 +105,18 @@ class ClusterWorker(WorkerProcess):
         self._actor: Any = ray.remote(**options)(_Host).remote(command[1:], limits)
 
     def exchange(self, request: object, seconds: float) -> Any:
-        """Send a request and return the answer, as `WorkerProcess` does."""
+        """Send a request and return the answer, as `WorkerProcess` does.
+
+        Raises:
+            RefusedError: Its node was lost, and those in its place as well.
+        """
         import ray
 
-        reply, stopped = ray.get(self._actor.exchange.remote(request, seconds))
+        try:
+            reply, stopped = ray.get(self._actor.exchange.remote(request, seconds))
+        except ray.exceptions.RayActorError as error:
+            found = f"a node that ran programs was lost {_RESTARTS + 1} times ({str(error).splitlines()[0]})"
+            raise RefusedError(f"Ray: {found}. Look at `ray status`, and run the same again.") from error
         if stopped is not None:
             raise WorkerStoppedError(*stopped)
         return reply

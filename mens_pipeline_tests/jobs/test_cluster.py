@@ -13,8 +13,9 @@ from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers, Job
 from mens_pipeline.corpus.extract.batches import Pools, in_batches
 from mens_pipeline.corpus.extract.workspace import FileOutcome, extract_workspace
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
-from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.judge import run_hidden_tests
+from mens_pipeline.jobs import cluster as jobs_cluster
 from mens_pipeline.jobs.cluster import work_on_cluster
 from mens_pipeline.language.interpreter import WorkerPool
 from mens_pipeline.settings import PROJECT_ROOT
@@ -36,7 +37,7 @@ def head() -> Iterator[RayHead]:
 
 @pytest.fixture(scope="module")
 def extracted_alone() -> list[FileOutcome]:
-    """What one process extracts from the golden programs."""
+    """Outcomes of the golden programs, extracted by one process."""
     return list(extract_workspace(_GOLDEN))
 
 
@@ -60,7 +61,7 @@ def _node_of(jobs: list[int]) -> list[str]:
     return [f"{job} on {ray.get_runtime_context().get_node_id()}" for job in jobs]
 
 
-def _refused(jobs: list[int]) -> list[str]:
+def _refuse(jobs: list[int]) -> list[str]:
     raise ValueError(f"cannot work on {jobs}")
 
 
@@ -73,7 +74,7 @@ def test_batches_are_worked_on_by_all_nodes(cluster: int) -> None:
     assert [int(number) for number, _ in found] == list(range(16))
     assert len({node for _, node in found}) == 2
     with pytest.raises(ValueError, match="cannot work on"):
-        list(in_batches([(n, None, 10) for n in range(16)], _refused, 1, 10))
+        list(in_batches([(n, None, 10) for n in range(16)], _refuse, 1, 10))
 
 
 @pytest.mark.slow
@@ -105,6 +106,25 @@ def test_what_a_lost_node_did_is_done_again(head: RayHead) -> None:
             os.kill(number, signal.SIGKILL)
         assert [*observed] == [first] * 399
     assert killed
+
+
+class _LostHost:
+    """Ends its process at each request, as a node does that is lost."""
+
+    def __init__(self, *_: object) -> None:
+        """Start no worker."""
+
+    def exchange(self, _request: object, _seconds: float) -> None:
+        os._exit(1)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_a_worker_that_is_lost_each_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line; the same request ends the process on every node."""
+    monkeypatch.setattr(jobs_cluster, "_Host", _LostHost)
+    with BehaviourWorkers() as workers, pytest.raises(RefusedError, match=r"^Ray: .* was lost 4 times .*`ray status`"):
+        list(workers.observe([_JOB]))
 
 
 def test_a_machine_without_a_cluster_is_told_how_to_join() -> None:
