@@ -34,9 +34,9 @@ def finish_plan(
     actual = actual_seconds(outcome.step_seconds, outcome.figures)
     actual[CORPUS] = actual.get(CORPUS, 0.0) + (made_in or 0.0)
     add_plan(root, plan.model_copy(update={"actual": actual}))
-    for line in () if as_json else compare_lines(plan.planned, actual):
+    for line in () if as_json else compare_lines(plan.seconds_by_stage, actual):
         print_line(line)
-    return {"planned_seconds": plan.planned, "actual_seconds": actual}
+    return {"planned_seconds": plan.seconds_by_stage, "actual_seconds": actual}
 
 
 def lines_of(plan: "Plan", per_hour: float | None = None, watts: float | None = None) -> Iterator[str]:

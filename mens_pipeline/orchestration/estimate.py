@@ -42,7 +42,7 @@ _LIBRARIES_MB: Final = 1000
 """Of the deep learning stack and the allocator, beside what is computed."""
 
 _SHAPES_MB: Final = 1700
-"""What a training on a CPU comes to hold besides, as oneDNN keeps something of every new shape of a product: the first
+"""Megabytes that a training on a CPU grows by, since oneDNN keeps memory for each new shape of a product: the first
 step of `cpu_demo` takes 1.7 GB, as its sizes say; runs of 160 to 400 steps ended at 3.6 to 5.4 GB."""
 
 _GATE_SECONDS: Final = 4.0
@@ -272,7 +272,7 @@ GPUS: Final = (
 
 
 class PricedPreset(NamedTuple):
-    """What a preset trains on, and the stages of a run on the GPU that `auto` picks it for, estimated; else none."""
+    """Estimated steps and stages of a preset on its GPU; without GPU and stages where `auto` never picks it."""
 
     preset: str
     recipe: Recipe

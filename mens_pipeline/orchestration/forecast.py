@@ -96,7 +96,7 @@ class Plan(Versioned):
     actual: dict[str, float] = Field(default={}, description="Stage -> seconds that it took, if it was not reused.")
 
     @property
-    def planned(self) -> dict[str, float]:
+    def seconds_by_stage(self) -> dict[str, float]:
         """Stage -> seconds."""
         return {stage.name: stage.seconds for stage in self.stages}
 
@@ -114,7 +114,7 @@ class Plan(Versioned):
 
 
 class Counts(NamedTuple):
-    """What a run trains on and asks: rows, tokens of the train set, the eval suite."""
+    """Counts of a run: rows that are shown, tokens of the train set, prompts of the eval suite."""
 
     rows: Rows
     tokens: float
@@ -154,12 +154,12 @@ class Planner:
         resolved, minutes, root = self._resolve(), self.minutes, self._store.root
         default = DEFAULT_CUDA_MODEL if self.device.kind == "cuda" else DEFAULT_CPU_MODEL
         name = resolved.recipe.model_name_or_path or default
-        if self._mixed is None and minutes is not None:
+        if self._train_set is None and minutes is not None:
             raise RefusedError(f"{root}: no train set, and minutes cannot be planned without one. {_MAKE_IT}")
-        if self._mixed is None or (
+        if self._train_set is None or (
             minutes is None and not is_base_here(name, self.settings.cache_root / "base_models")
         ):
-            missing = f"the base {name} is not on this machine" if self._mixed else "no train set is in the store"
+            missing = f"the base {name} is not on this machine" if self._train_set else "no train set is in the store"
             speed = "only products of matrices were measured; `mens run` makes the one, fetches the other"
             base, counts = base_by_name(name), _seed_counts(resolved.recipe)
             rates = estimated_rates(base, products(self.device), is_cpu=self.device.kind == "cpu")
@@ -192,7 +192,7 @@ class Planner:
         return open_store(self.settings)
 
     @cached_property
-    def _mixed(self) -> Artifact | None:
+    def _train_set(self) -> Artifact | None:
         """The newest train set."""
         key = self._store.read_pointer(MIXED, "latest")
         return self._store.get(MIXED, key) if key is not None else None
@@ -210,7 +210,7 @@ class Planner:
     def _key(self) -> str:
         """Hash of all that decides a plan but the speed of the machine."""
         given = {"minutes": self.minutes, "choice": dict(self.choice), "set": dict(self.overrides)}
-        train = self._mixed.key if self._mixed is not None else None
+        train = self._train_set.key if self._train_set is not None else None
         config = load_model(EVALUATION_CONFIG, EvaluationConfig).model_dump(mode="json")
         return key_of({**given, "train": train, "evaluation": config})
 
@@ -227,10 +227,10 @@ class Planner:
 
     def _prepare(self, resolved: ResolvedRecipe) -> tuple[PreparedRun, Counts]:
         """Look at all that a training needs, and count what it would show and be asked; nothing is written."""
-        assert self._mixed is not None, "looked at before"  # noqa: S101 - our own impossibility
+        assert self._train_set is not None, "looked at before"  # noqa: S101 - our own impossibility
         run = prepare_run(
             resolved,
-            self._mixed.path / TRAIN,
+            self._train_set.path / TRAIN,
             self._store.root / _PROBE,
             self.device,
             cache=self.settings.cache_root,
@@ -243,7 +243,7 @@ class Planner:
         shown = sum(kind["tokens_shown"] for kind in kinds)
         tokens = sum(kind["tokens"] + kind["tokens_too_long"] for kind in kinds)
         rows = Rows(run.preflight["num_steps"], shown, data["num_validation"] * mean)
-        return run, Counts(rows, tokens, _count_suite(run.base, self._mixed, self._store, self.settings))
+        return run, Counts(rows, tokens, _count_suite(run.base, self._train_set, self._store, self.settings))
 
     def _finish(  # noqa: PLR0913, PLR0917 - all that a plan rests on
         self,
@@ -325,7 +325,7 @@ def add_plan(root: Path, plan: Plan) -> None:
 def correction_in(plans: Sequence[Plan], base_sha256: str) -> float:
     """Return by how much evaluations took longer than was planned before corrections, the median of the last three."""
     ratios = [
-        plan.actual[EVALUATION] * plan.correction / plan.planned[EVALUATION]
+        plan.actual[EVALUATION] * plan.correction / plan.seconds_by_stage[EVALUATION]
         for plan in plans
         if plan.base_sha256 == base_sha256 and EVALUATION in plan.actual
     ]

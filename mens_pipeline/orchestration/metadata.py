@@ -86,7 +86,7 @@ GPU_TAGS: Final = {"mens/device": "gpu"}
 """Of steps that want a GPU, for launchers that choose a machine by the tags of a step."""
 
 _GPU_POD: Final = {"container_config": {"resources": {"limits": {"nvidia.com/gpu": "1"}}}}
-"""What `dagster_k8s:k8s_job_executor` asks for their pods, those of other steps get no GPU."""
+"""Resources of a pod of a step that uses a GPU, for `dagster_k8s:k8s_job_executor`; pods of other steps get none."""
 
 
 def declare_asset(

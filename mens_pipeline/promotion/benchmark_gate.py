@@ -35,7 +35,7 @@ PIPELINE_COMMIT: Final = "pipeline_commit"
 
 
 class GateParams(Params):
-    """What is evaluated, by which thresholds, against which champion (its key); `commit` is that of the pipeline.
+    """Evaluation, thresholds and champion (its key) of a verdict; `commit` is that of the pipeline.
 
     A verdict is on two documents: another evaluation or run that holds the same has the same one.
     """

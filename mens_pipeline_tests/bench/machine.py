@@ -9,7 +9,7 @@ _SIDES: Final = (1_024, 2_048, 4_096, 8_192, 16_384)
 """Of matrices whose product is timed, until a larger one is no faster."""
 _RISE: Final = 1.03
 _PRODUCTS_SECONDS: Final = 0.02
-"""So long products follow each other before one waits for them: launching and waiting is not their work."""
+"""Seconds of products between two waits for the GPU, so that launches and waits do not count."""
 
 
 def machine_name() -> str:

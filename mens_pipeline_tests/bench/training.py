@@ -229,7 +229,7 @@ class _Watch:
 
 
 def _plain(options: Namespace, folder: Path) -> Any:
-    """What one writes who follows TRL's documentation: prompt and completion, NF4, LoRA on all linear layers.
+    """Train by TRL as its documentation shows: prompt and completion, NF4, LoRA on all linear layers.
 
     Where rows are packed, a CPU gets one pack at a time, which has about as many tokens as eight rows.
     """

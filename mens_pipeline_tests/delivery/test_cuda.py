@@ -37,7 +37,7 @@ def test_what_a_card_judged_is_what_is_handed_on(
     *,
     is_small: bool,
 ) -> None:
-    """Merged as it was judged, or, where the card holds four bits, into their values by the CPU; the proof holds."""
+    """Merged as it was judged, or, where the GPU holds four bits, into their values by the CPU; the proof holds."""
     if is_small:
         monkeypatch.setattr(prepare, "fits_dense", lambda *_: False)
     store = ArtifactStore(tmp_path / "store")

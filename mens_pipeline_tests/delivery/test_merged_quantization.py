@@ -1,4 +1,4 @@
-"""What an adapter is merged into: its base in four bits restored, or as it came; and how a small card proves it."""
+"""Merging into a base restored from four bits, or as it came; and the proof of a merge for a small GPU."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from mens_pipeline_tests.jobs.processes import do_here
 pytestmark = pytest.mark.slow
 
 
-def _merged(trained: Path, device: Device) -> Path:
+def _merge(trained: Path, device: Device) -> Path:
     store = ArtifactStore(trained.parent / "store")
     source = merge_source(trained, store)
     conditions = Conditions(Decoding(max_new_tokens=32), device, trained.parent / "lock")
@@ -35,7 +35,7 @@ def test_an_adapter_of_a_whole_base_is_merged_into_that_base(tmp_path: Path, mon
 
     monkeypatch.setattr(prepare, "computed_in", lambda _device: "bfloat16")
     trained = trained_run(tmp_path, quantization="bf16", bnb_4bit_compute_dtype="auto")
-    folder = _merged(trained, resolve_device(DeviceChoice.CPU))
+    folder = _merge(trained, resolve_device(DeviceChoice.CPU))
     report, into = report_in(folder), manifest_in(folder).merged_into
     name = "model.layers.1.mlp.down_proj"
     base, merged = (load_file(path / "model.safetensors") for path in (trained.parent / "base", folder))
@@ -52,10 +52,10 @@ def test_an_adapter_of_a_whole_base_is_merged_into_that_base(tmp_path: Path, mon
 
 
 def test_what_a_small_card_holds_in_four_bits_is_proven_dense(tmp_path: Path) -> None:
-    """By the CPU on both sides, in the precision of the card: rounding otherwise beside four bits refuses nothing."""
+    """By the CPU on both sides, in the precision of the GPU: rounding otherwise beside four bits refuses nothing."""
     trained = trained_run(tmp_path, bnb_4bit_compute_dtype="bfloat16")
     card = Device("cuda", "a small GPU", 1.0, has_bfloat16=True)
-    report = report_in(_merged(trained, card))
+    report = report_in(_merge(trained, card))
 
     assert evaluated_model("adapter", Adapter.open(trained), card).held == "nf4"
     assert report.reference == "base in nf4 restored, adapter merged, bfloat16, as evaluated"

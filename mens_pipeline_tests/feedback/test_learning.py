@@ -139,12 +139,12 @@ def _learning(method: Method, run: Path, folder: Path, samples: list[Sample]) ->
     return Learning(method, run, pairs, train, _EAGER), store
 
 
-def _prepared(learning: Learning, store: ArtifactStore, cache: Path) -> PreparedRun:
+def _prepare(learning: Learning, store: ArtifactStore, cache: Path) -> PreparedRun:
     return prepare_feedback(learning, store, resolve_device(DeviceChoice.CPU), cache, lambda _line: None)
 
 
 def _trained(learning: Learning, store: ArtifactStore, cache: Path) -> Artifact:
-    run = _prepared(learning, store, cache)
+    run = _prepare(learning, store, cache)
 
     def launch(prepared: PreparedRun) -> int:
         return do_here(prepared.job_path)
@@ -180,9 +180,9 @@ def test_too_little_to_learn_from_is_refused(trained: Path, tmp_path: Path) -> N
     samples = [sample(0, Tier.PASSED, structure="a")]
     learning, store = _learning(Method.RAFT, trained, tmp_path, samples)
     with pytest.raises(RefusedError, match=r"1 accepted completions, 2 are needed to learn from\. Ask for longer"):
-        _prepared(learning, store, tmp_path / "cache")
+        _prepare(learning, store, tmp_path / "cache")
     learning, store = _learning(Method.CONTROL, trained, tmp_path, samples)
-    run = _prepared(learning, store, tmp_path / "cache")
+    run = _prepare(learning, store, tmp_path / "cache")
     assert "feedback" not in run.job.recipe.token_shares
     assert run.job.train_path == learning.train
     assert run.job.continues is not None
@@ -199,7 +199,7 @@ def test_a_run_of_an_earlier_version_is_learnt_from(trained: Path, tmp_path: Pat
     (folder / MANIFEST).write_text(json.dumps(manifest))
     learning, store = _learning(Method.CONTROL, folder, tmp_path, _samples())
 
-    run = _prepared(learning, store, tmp_path / "cache")
+    run = _prepare(learning, store, tmp_path / "cache")
     assert run.job.recipe.lora_r == manifest["recipe"]["lora_r"]
     assert run.preflight["recipe_origins"]["quantization"] == "device cpu", "said by nobody"
     assert run.job.recipe.quantization == "nf4"

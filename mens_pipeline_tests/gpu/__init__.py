@@ -1,1 +1,1 @@
-"""What a GPU machine that reaches nothing is given, and what it is asked."""
+"""Bundle and checks for a GPU machine without network."""

@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--train", type=Path, help="a train set [default: the newest one of the store]")
     parser.add_argument("--heldout", type=Path, help="held-out pairs [default: likewise]")
     parser.add_argument("--python", default="3.12", help="Python of the GPU machine")
-    parser.add_argument("--processor", default="x86_64", choices=["x86_64", "aarch64"])
+    parser.add_argument("--architecture", default="x86_64", choices=["x86_64", "aarch64"])
     parser.add_argument(
         "--cuda", default="130", help="CUDA of its torch, without the point: bitsandbytes has a library each"
     )
@@ -54,7 +54,7 @@ def main() -> None:
     shutil.copy2(options.heldout or _newest(SPLIT, HELDOUT), BUNDLE / HELDOUT)
     for file in tokenizer_files():
         shutil.copy2(file, BUNDLE / TOKENIZER / file.name)
-    _download(options.python, options.processor)
+    _download(options.python, options.architecture)
     for wheel in (BUNDLE / WHEELS).glob("bitsandbytes-*.whl"):
         keep_libraries(wheel, (f"_cuda{options.cuda}.so", "_cpu.so"))
     print(_pack(BUNDLE.with_suffix(".tar")))
@@ -76,12 +76,12 @@ def pins() -> list[str]:
     return [f"{name}=={known[name]}" for name in _PACKAGES]
 
 
-def _download(python: str, processor: str) -> None:
-    platforms = [word for name in _PLATFORMS for word in ("--platform", name.format(processor))]
+def _download(python: str, architecture: str) -> None:
+    platforms = [word for name in _PLATFORMS for word in ("--platform", name.format(architecture))]
     target = ["--python-version", python, "--implementation", "cp", *platforms, "--dest", str(BUNDLE / WHEELS)]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", *target, *pins()]
     if subprocess.run(command, check=False).returncode:
-        sys.exit(f"The packages for Python {python} on {processor} were not found; pip says above what is missing.")
+        sys.exit(f"The packages for Python {python} on {architecture} were not found; pip says above what is missing.")
 
 
 def keep_libraries(wheel: Path, endings: tuple[str, ...]) -> None:

@@ -10,13 +10,13 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("cuda")]
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3_5_text"])
-def test_a_card_writes_what_the_processor_writes(kind: str, record_property: Callable[[str, object], None]) -> None:
+def test_a_gpu_writes_what_the_cpu_writes(kind: str, record_property: Callable[[str, object], None]) -> None:
     """Many completions at once that come and go, in float32, token by token; with linear attention as well."""
     model = tiny_model(kind)
     prompts = random_prompts(model)
-    processor = [complete_plainly(model, prompt, 20) for prompt in prompts]
-    card = complete_staggered(model.to("cuda"), prompts, 20)
-    same = sum(ours == theirs for ours, theirs in zip(card, processor, strict=True))
+    on_cpu = [complete_plainly(model, prompt, 20) for prompt in prompts]
+    on_gpu = complete_staggered(model.to("cuda"), prompts, 20)
+    same = sum(ours == theirs for ours, theirs in zip(on_gpu, on_cpu, strict=True))
     record_property("same", f"{same} of {len(prompts)}")
 
-    assert card == processor
+    assert on_gpu == on_cpu

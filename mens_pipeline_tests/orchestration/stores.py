@@ -62,7 +62,7 @@ def hand_over(instance: dg.DagsterInstance, ref: ArtifactRef) -> None:
 
 
 def files_of(made: dg.AssetMaterialization) -> dict[str, str]:
-    """Where the files lie that a materialisation names.
+    """Return the paths of the files that a materialisation names.
 
     Args:
         made: Of an asset.

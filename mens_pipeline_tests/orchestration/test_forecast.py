@@ -82,13 +82,13 @@ def test_the_plan_of_a_run_is_kept_and_taken_up(store: ArtifactStore) -> None:
     assert first.dial is not None
     assert first.dial.suite.heldout_tasks == 6
     assert "6 held-out prompts are too few to promote: the policy asks for 50" in first.note
-    assert sum(first.planned.values()) < 600, "four passes over sixty rows are all there is"
+    assert sum(first.seconds_by_stage.values()) < 600, "four passes over sixty rows are all there is"
 
 
 def test_what_evaluations_took_corrects_the_next_plan(store: ArtifactStore) -> None:
     """Three times as long as was planned, of other minutes on this machine."""
     first = _plan(minutes=10, made_in=5.0)
-    add_plan(store.root, first.model_copy(update={"actual": {EVALUATION: 3 * first.planned[EVALUATION]}}))
+    add_plan(store.root, first.model_copy(update={"actual": {EVALUATION: 3 * first.seconds_by_stage[EVALUATION]}}))
     second = _plan(minutes=11, made_in=5.0)
 
     assert second.correction == pytest.approx(3)
@@ -97,7 +97,7 @@ def test_what_evaluations_took_corrects_the_next_plan(store: ArtifactStore) -> N
     assert second.dial.max_minutes < first.dial.max_minutes + 1
 
 
-def _kept(actual: float | None, before: float = 1.0) -> Plan:
+def _make_plan(actual: float | None, before: float = 1.0) -> Plan:
     """A plan that was announced with a hundred seconds of evaluation."""
     size = SuiteSize(
         heldout_tasks=9,
@@ -123,7 +123,7 @@ def test_plans_are_kept(tmp_path: Path) -> None:
     """In their order; a store without any has none."""
     root = tmp_path / "store"
     assert read_plans(root) == ()
-    first, second = _kept(None), _kept(90.0)
+    first, second = _make_plan(None), _make_plan(90.0)
     add_plan(root, first)
     add_plan(root, second)
 
@@ -136,8 +136,8 @@ def test_plans_are_kept(tmp_path: Path) -> None:
     ids=["cut off", "of a newer version"],
 )
 def test_a_line_that_is_no_plan_is_named(line: str, problem: str, tmp_path: Path) -> None:
-    """What a run took is never passed over in silence."""
-    add_plan(tmp_path, _kept(None))
+    """A damaged or newer line is named."""
+    add_plan(tmp_path, _make_plan(None))
     with (tmp_path / PLANS).open("a") as log:
         log.write(line + "\n")
 
@@ -147,7 +147,7 @@ def test_a_line_that_is_no_plan_is_named(line: str, problem: str, tmp_path: Path
 
 def test_a_correction_is_the_median_of_the_last_three_runs_with_a_base() -> None:
     """Of what was modelled, so a plan that was corrected before counts by what it was before."""
-    records = [_kept(500.0), _kept(120.0), _kept(None), _kept(100.0, before=1.5), _kept(130.0)]
+    records = [_make_plan(500.0), _make_plan(120.0), _make_plan(None), _make_plan(100.0, before=1.5), _make_plan(130.0)]
 
     assert correction_in(records, "a") == pytest.approx(1.3)
     assert correction_in(records, "b") == 1

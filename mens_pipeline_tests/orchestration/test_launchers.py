@@ -1,4 +1,4 @@
-"""What KubeRay is given: a manifest of fields that there are, sent to a server that answers like Kubernetes."""
+"""The RayJob for KubeRay: its fields exist in the CRD, and a server that replies like Kubernetes takes it."""
 
 import importlib.util
 import json
@@ -185,12 +185,12 @@ def test_a_training_is_sent_to_kubernetes(template: Path, tmp_path: Path, monkey
     codes = []
 
     @dg.asset
-    def trained(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    def train(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         codes.append(run_on_ray(context, tmp_path / "job.json", lambda _event: None, ray_job))
         return dg.MaterializeResult()
 
     with _kubernetes(tmp_path) as asked, dg.DagsterInstance.ephemeral() as instance:
-        dg.materialize([trained], instance=instance)
+        dg.materialize([train], instance=instance)
     ((path, body),) = asked
 
     assert path == "/apis/ray.io/v1/namespaces/mens/rayjobs"

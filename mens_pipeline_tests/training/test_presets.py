@@ -108,7 +108,7 @@ def _rows_of_every_kind() -> list[Example]:
 
 
 def test_a_larger_gpu_and_more_of_them_make_as_many_steps() -> None:
-    """What is optimized does not follow the card: the same tokens a step and rate, and nearly as many steps."""
+    """The optimizer does not depend on the GPU: the same tokens a step and rate, and nearly as many steps."""
     rows, steps, rates = _rows_of_every_kind(), {}, set()
     for name, devices in product((*_OF_GPUS, "distributed"), (1, 2, 8)):
         recipe = _resolve(preset=name, flags={"devices": devices}).recipe

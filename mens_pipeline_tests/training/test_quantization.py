@@ -58,7 +58,7 @@ def _chosen(device: Device, **fields: Any) -> str:
     ids=["6 GB", "8 GB", "10 GB", "12 GB", "16 GB", "24 GB", "H200", "V100 32 GB", "Apple", "unknown", "CPU"],
 )
 def test_a_base_of_four_billion_is_held_whole_from_12_gigabytes_on(device: Device, expected: str) -> None:
-    """With the preset of the card, where it fits in training and beside completions; else in four bits."""
+    """With the preset of the GPU, where it fits in training and beside completions; else in four bits."""
     assert _chosen(device) == expected
 
 
@@ -71,7 +71,7 @@ def test_what_a_person_says_is_done() -> None:
 
 
 def test_bfloat16_that_is_only_emulated_is_refused() -> None:
-    """By the name of the card, with what to write."""
+    """By the name of the GPU, with what to write."""
     with pytest.raises(RefusedError, match=r"quantization bf16: a GPU does not compute in bfloat16\. Write quantiz"):
         _chosen(_card(31.7, has_bfloat16=False), quantization="bf16")
 
@@ -130,12 +130,12 @@ def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monk
         again = {"activation_checkpointing": True, "activation_checkpointing_kwargs": {"use_reentrant": False}}
         return {**made(*given), **again}
 
-    def kept(*given: Any) -> Any:
+    def keep(*given: Any) -> Any:
         trainers.append(begun(*given))
         return trainers[-1]
 
     monkeypatch.setattr(train, "arguments_of", as_on_a_gpu)
-    monkeypatch.setattr(train, "_trainer", kept)
+    monkeypatch.setattr(train, "_trainer", keep)
     run = prepared(tiny_base, tmp_path, max_steps=3, quantization="bf16", bnb_4bit_compute_dtype="auto")
     result = train_here(run)
     manifest = finish_run(run, None, ExitCode.DONE)

@@ -22,7 +22,7 @@ def _new_local_pool(workers: int) -> Executor:
 
 
 class Pools:
-    """Where batches are worked on: in processes of this machine; `jobs.cluster` has nodes of a cluster do it.
+    """Makes the process pools for batches: on this machine, or, once `jobs.cluster` is used, on nodes of a cluster.
 
     Attributes:
         new: Makes a pool of so many processes.

@@ -126,7 +126,7 @@ def test_a_refusal_stands_where_people_look(store: ArtifactStore) -> None:
 
 
 def test_the_page_of_the_gate_begins_with_its_table(store: ArtifactStore) -> None:
-    """What refuses comes first, measured beside required; nothing on the page is wider than a word of its text."""
+    """Gates that refuse come first, measured beside required; no column is wider than a word of its text."""
     (made,) = _run(store).asset_materializations_for_node("benchmark_gate")
     rows: Any = made.metadata["gates"].value
     first = rows.records[0].data
