@@ -25,7 +25,7 @@ from mens_pipeline.storage.validation import Strict
 
 if TYPE_CHECKING:
     from mens_pipeline.evaluation.infill import InfillTask
-    from mens_pipeline.evaluation.infill_results import InsertScore
+    from mens_pipeline.evaluation.results import InsertScore
     from mens_pipeline.evaluation.scores import Score
     from mens_pipeline.inference.generation import Completion
     from mens_pipeline.inference.prepare import PreparedGeneration

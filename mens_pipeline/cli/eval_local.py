@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 def summary_of(results: "EvalResults", page: Path) -> str:
     """Format the figures that most people look for, each with its 95 % interval."""
-    from mens_pipeline.evaluation.infill_results import figures_of_infill
+    from mens_pipeline.evaluation.results import figures_of_infill
     from mens_pipeline.promotion.report.table import columns_of, table_of
 
     table = table_of([column for column in columns_of(results) if column.name != "champion"])
@@ -252,7 +252,7 @@ def _report_too_long(number: int, conditions: "Conditions") -> None:
 
 def _put_into(run_dir: Path, evaluation: Artifact) -> None:
     """Put the documents of an evaluation in place of earlier ones, and remove the verdict on those."""
-    from mens_pipeline.evaluation.infill_results import INSERTS
+    from mens_pipeline.evaluation.results import INSERTS
     from mens_pipeline.evaluation.run_folder import forget, remember
     from mens_pipeline.promotion.receipt import FAILED, RECEIPT
     from mens_pipeline.promotion.receipt import KIND as GATE

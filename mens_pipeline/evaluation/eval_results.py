@@ -22,8 +22,8 @@ from mens_pipeline.evaluation.evaluate import (
     with_sound_tests,
 )
 from mens_pipeline.evaluation.infill import CHAMPION, INFILL, LINE_MODELS, InfillSuite, score_suite
-from mens_pipeline.evaluation.infill_results import INSERTS
 from mens_pipeline.evaluation.results import (
+    INSERTS,
     KIND,
     LOCAL_REPORT,
     PASS_AT_K,

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from mens_pipeline.evaluation.baselines import FewShot
 from mens_pipeline.evaluation.best_of import best_of
-from mens_pipeline.evaluation.infill_results import InfillResults
 from mens_pipeline.evaluation.judge import judge, prepend_given, run_hidden_tests
 from mens_pipeline.evaluation.results import (
     CategoryStats,
@@ -15,6 +14,7 @@ from mens_pipeline.evaluation.results import (
     EvalResults,
     FallbackComparison,
     FewShotComparison,
+    InfillResults,
     LocalReport,
     PassAtK,
     Progress,

@@ -20,8 +20,8 @@ from mens_pipeline.corpus.schema.records import SourceKind
 from mens_pipeline.corpus.schema.training_pair import HoleKind, TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.baselines import NgramModel
-from mens_pipeline.evaluation.infill_results import Abstention, InfillModel, InfillResults, InsertRates, InsertScore
 from mens_pipeline.evaluation.judge import FEATURES, errors_beside
+from mens_pipeline.evaluation.results import Abstention, InfillModel, InfillResults, InsertRates, InsertScore
 from mens_pipeline.evaluation.statistics import Paired, Rate, compare_paired, mean_rate
 from mens_pipeline.inference.generation import Completion, Decoding, EvaluationConfig, Request, Syntax, as_served
 from mens_pipeline.language import Mode, analyze

@@ -18,7 +18,7 @@ from mens_pipeline.corpus.schema.reasons import ReplayDrop
 from mens_pipeline.corpus.schema.training_pair import HoleKind
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.infill import InfillSuite, InfillTask, is_taught, score_suite, suite_of
-from mens_pipeline.evaluation.infill_results import InfillModel, InsertScore
+from mens_pipeline.evaluation.results import InfillModel, InsertScore
 from mens_pipeline.evaluation.statistics import Rate, mean_rate, p_text
 from mens_pipeline.inference.generation import Completion, EvaluationConfig
 from mens_pipeline.models.adapter import Adapter, TrainingManifest

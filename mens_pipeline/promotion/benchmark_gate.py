@@ -6,8 +6,7 @@ from typing import Annotated, Any, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import EvaluationDetails
-from mens_pipeline.evaluation.infill_results import INSERTS, InsertScore
-from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, ScoredCompletion
+from mens_pipeline.evaluation.results import INSERTS, RESULTS, SCORED_COMPLETIONS, InsertScore, ScoredCompletion
 from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.promotion.history import KIND as PROMOTED

@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from mens_pipeline.evaluation.infill_results import InfillModel
-from mens_pipeline.evaluation.results import EvalResults
+from mens_pipeline.evaluation.results import EvalResults, InfillModel
 from mens_pipeline.evaluation.statistics import p_text
 from mens_pipeline.promotion.policy import GateStatus, Measured, Thresholds
 

@@ -9,7 +9,6 @@ from mens_pipeline.corpus.infill.history import read_history
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import completions_of, prepare_infill
 from mens_pipeline.evaluation.infill import InfillSuite, infill_decoding
-from mens_pipeline.evaluation.infill_results import INSERTS
 from mens_pipeline.evaluation.replay import (
     KIND,
     RESULTS,
@@ -19,6 +18,7 @@ from mens_pipeline.evaluation.replay import (
     replay_suite,
     score_replay,
 )
+from mens_pipeline.evaluation.results import INSERTS
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, completion_fits, generate_all
 from mens_pipeline.models.adapter import Adapter

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mens_pipeline.evaluation.infill import INFILL, LINE_MODELS, infill_decoding, infill_suite, score_suite
-from mens_pipeline.evaluation.infill_results import InsertScore
+from mens_pipeline.evaluation.results import InsertScore
 from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, EvaluationConfig, Syntax
 from mens_pipeline.inference.prepare import Conditions, completion_fits, prepare_generation
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device

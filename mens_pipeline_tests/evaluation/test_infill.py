@@ -14,7 +14,7 @@ from mens_pipeline.evaluation.infill import (
     insert_rates,
     score_inserts,
 )
-from mens_pipeline.evaluation.infill_results import InfillModel, InsertScore
+from mens_pipeline.evaluation.results import InfillModel, InsertScore
 from mens_pipeline.inference.generation import Completion
 from mens_pipeline.language import Mode
 from mens_pipeline.settings import PROJECT_ROOT

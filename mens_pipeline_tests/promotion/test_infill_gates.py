@@ -1,7 +1,7 @@
 """The gates of what is written at a cursor, on both sides of their thresholds."""
 
 from mens_pipeline.evaluation.infill import infill_results
-from mens_pipeline.evaluation.infill_results import InfillModel, InfillResults, InsertScore
+from mens_pipeline.evaluation.results import InfillModel, InfillResults, InsertScore
 from mens_pipeline.promotion.policy import GateName, GateOutcome, Thresholds
 from mens_pipeline_tests.promotion.verdicts import RESULTS, STRICT, inputs, outcome_of
 

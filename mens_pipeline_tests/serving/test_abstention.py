@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.infill_results import Abstention, InfillResults
-from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.evaluation.results import RESULTS, Abstention, InfillResults
 from mens_pipeline.evaluation.statistics import rate_of
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.models.adapter import Adapter, adapter_digest

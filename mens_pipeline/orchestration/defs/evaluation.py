@@ -17,9 +17,8 @@ from mens_pipeline.evaluation.baselines import few_shot_of
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import STAGE, eval_suite
 from mens_pipeline.evaluation.infill import infill_decoding, infill_suite
-from mens_pipeline.evaluation.infill_results import figures_of_infill
 from mens_pipeline.evaluation.results import KIND as EVALUATED
-from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults
+from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults, figures_of_infill
 from mens_pipeline.evaluation.statistics import p_text
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, completion_fits

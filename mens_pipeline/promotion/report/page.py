@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from mens_pipeline.evaluation.infill_results import InsertScore
 from mens_pipeline.evaluation.replay import SHOWN_MODELS, ReplayRates, ReplayResults
-from mens_pipeline.evaluation.results import EvalResults, ScoredCompletion
+from mens_pipeline.evaluation.results import EvalResults, InsertScore, ScoredCompletion
 from mens_pipeline.evaluation.scores import ModelScores
 from mens_pipeline.evaluation.statistics import Rate, p_text
 from mens_pipeline.evaluation.tasks import FAMILIES, Suite

@@ -1,7 +1,7 @@
 """The part of the page for people that shows pieces at a cursor."""
 
 from mens_pipeline.evaluation.infill import infill_results
-from mens_pipeline.evaluation.infill_results import InfillModel, InsertScore
+from mens_pipeline.evaluation.results import InfillModel, InsertScore
 from mens_pipeline.promotion.report.page import report_page
 from mens_pipeline_tests.evaluation.scored import evaluation, scored_completions
 from mens_pipeline_tests.promotion.report.test_page import _HOSTILE as HOSTILE
