@@ -16,9 +16,9 @@ from mens_pipeline.inference.generation import Decoding, Syntax, as_served
 from mens_pipeline.jobs.device import Device, DeviceChoice
 from mens_pipeline.language import Mode, grammar_fingerprint
 from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import Tokenizer, Turn, encode_turns
 from mens_pipeline.models.infill import encode_infill_prompt
-from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.settings import PROJECT_ROOT, load_settings
 from mens_pipeline.storage.store import key_of
 from mens_pipeline.storage.validation import Strict

@@ -27,9 +27,9 @@ from mens_pipeline.delivery.merge import complete, write_comparison
 from mens_pipeline.delivery.merge_job import MODEL, GgufJob, GgufType
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.progress import FILE, TelemetryLog
+from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import encode_prompt
 from mens_pipeline.models.infill import marks_of
-from mens_pipeline.models.tokenizer_file import FileTokenizer
 
 _TYPES: Final = {
     "f32": (GGMLQuantizationType.F32, LlamaFileType.ALL_F32),

@@ -24,9 +24,9 @@ from mens_pipeline.delivery.merge_source import MergeSource, Prompts
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.prepare import Conditions, prepare_generation
 from mens_pipeline.jobs.local import refuse_failure
+from mens_pipeline.models.base import template_in
 from mens_pipeline.models.card import base_name
 from mens_pipeline.models.chat import format_of
-from mens_pipeline.models.tokenizer_file import template_in
 from mens_pipeline.promotion.bill import copy_bill
 from mens_pipeline.storage.files import copy_folder
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage

@@ -15,8 +15,8 @@ from mens_pipeline.delivery.merge_source import MergeSource, card_of_source
 from mens_pipeline.delivery.merged_model import manifest_in, refuse_difference
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import CARD
+from mens_pipeline.models.base import read_tokenizer, template_in
 from mens_pipeline.models.chat import FormatName, format_of
-from mens_pipeline.models.tokenizer_file import read_tokenizer, template_in
 from mens_pipeline.storage.documents import draft_folder
 from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.stage import DecidedBy, Params, Parent, Stage

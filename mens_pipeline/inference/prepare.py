@@ -29,8 +29,7 @@ from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.local import refuse_failure
 from mens_pipeline.jobs.protocol import JOB
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.models.base import Base, base_folder, configuration_of, find_recorded_base
-from mens_pipeline.models.tokenizer_file import read_tokenizer
+from mens_pipeline.models.base import Base, base_folder, configuration_of, find_recorded_base, read_tokenizer
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore

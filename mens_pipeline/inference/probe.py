@@ -22,9 +22,8 @@ from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.local import refuse_failure
 from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import JOB, Job
-from mens_pipeline.models.base import Base
+from mens_pipeline.models.base import Base, FileTokenizer
 from mens_pipeline.models.chat import encode_prompt
-from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.storage.validation import Strict
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import steps_of

@@ -14,10 +14,9 @@ from mens_pipeline.corpus.curate.mixed_train_set import report_beside
 from mens_pipeline.corpus.infill.rows import INFILL
 from mens_pipeline.language import visible_text
 from mens_pipeline.models.adapter import ShownKind, TrainingManifest
-from mens_pipeline.models.base import Base
+from mens_pipeline.models.base import Base, FileTokenizer
 from mens_pipeline.models.chat import format_of
 from mens_pipeline.models.infill import marks_of
-from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.storage.store import digest_of
 
 if TYPE_CHECKING:

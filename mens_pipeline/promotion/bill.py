@@ -20,9 +20,8 @@ from mens_pipeline.corpus.schema.records import FILES, UNKNOWN_LICENCE, SourceKi
 from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest, adapter_digest
-from mens_pipeline.models.base import find_recorded_base
+from mens_pipeline.models.base import FileTokenizer, find_recorded_base
 from mens_pipeline.models.card import base_name, markdown_table, plain
-from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
 if TYPE_CHECKING:

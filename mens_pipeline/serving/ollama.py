@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Final, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
+from mens_pipeline.models.base import template_in
 from mens_pipeline.models.chat import Turn, format_of
-from mens_pipeline.models.tokenizer_file import template_in
 from mens_pipeline.serving.completions import Completions
 from mens_pipeline.serving.generation import GenerationRequest, GenerationResult, Piece
 from mens_pipeline.serving.http import OLLAMA_PATHS, Lenient, Listing, RequestRefusedError, find_turn_errors

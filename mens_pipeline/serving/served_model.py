@@ -13,14 +13,15 @@ from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import ADAPTER, CONFIGURATION, Adapter, read_adapter_config
 from mens_pipeline.models.adapter import KIND as TRAINED
 from mens_pipeline.models.base import (
+    FileTokenizer,
     configuration_of,
     describe_base,
     digest_of_folder,
     num_parameters_in,
     refuse_missing,
+    template_in,
 )
 from mens_pipeline.models.chat import format_of, system_of
-from mens_pipeline.models.tokenizer_file import FileTokenizer, template_in
 from mens_pipeline.promotion.history import adapter_sha256_of, champion_of
 from mens_pipeline.promotion.policy import GateStatus
 from mens_pipeline.promotion.receipt import KIND as GATE

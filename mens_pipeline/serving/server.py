@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.models.tokenizer_file import FileTokenizer
+from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.serving.application import application
 from mens_pipeline.serving.completions import Defaults
 from mens_pipeline.serving.limits import LOCAL_NAMES, Access, BoundedConnection, limit_error_log

@@ -17,9 +17,8 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import Device, refuse_missing_devices
 from mens_pipeline.jobs.protocol import JOB, Job, as_document, result_of
 from mens_pipeline.models.adapter import refuse_links
-from mens_pipeline.models.base import Base, configuration_of
+from mens_pipeline.models.base import Base, FileTokenizer, configuration_of
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, find_base_model
-from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.jsonl import open_rows, write_text
 from mens_pipeline.storage.store import ArtifactStore, digest_of, key_of

@@ -15,9 +15,9 @@ from mens_pipeline.jobs.local import result_after
 from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import ExitCode, as_document
 from mens_pipeline.models.adapter import ADAPTER, CARD, KIND, MANIFEST, METHOD, SCHEMA_VERSION, TrainingManifest
+from mens_pipeline.models.base import template_in
 from mens_pipeline.models.card import data_sources, model_card
 from mens_pipeline.models.chat import format_of
-from mens_pipeline.models.tokenizer_file import template_in
 from mens_pipeline.storage.files import copy_folder
 from mens_pipeline.storage.stage import Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of

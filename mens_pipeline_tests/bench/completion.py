@@ -27,9 +27,8 @@ import httpx
 
 from mens_pipeline.inference.insert_constraint import stands_at_cursor
 from mens_pipeline.models.adapter import MANIFEST, Adapter
-from mens_pipeline.models.base import find_recorded_base
+from mens_pipeline.models.base import FileTokenizer, find_recorded_base
 from mens_pipeline.models.infill import encode_infill_prompt
-from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.settings import load_settings
 from mens_pipeline_tests.bench.machine import machine_name
 from mens_pipeline_tests.bench.serving import Server, merged_folder, running

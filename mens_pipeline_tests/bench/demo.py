@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from mens_pipeline.cli.demo import CONTRACT, DEMO, contract_with
 from mens_pipeline.models.adapter import ADAPTER, CONFIGURATION, MANIFEST, WEIGHTS, Adapter
-from mens_pipeline.models.base import find_recorded_base
-from mens_pipeline.models.tokenizer_file import FileTokenizer
+from mens_pipeline.models.base import FileTokenizer, find_recorded_base
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.jsonl import write_text
 

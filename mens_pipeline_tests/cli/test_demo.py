@@ -22,8 +22,8 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.judge import judge
 from mens_pipeline.language import analyze, grammar_fingerprint
 from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
-from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.settings import load_settings
 from mens_pipeline_tests.evaluation.scored import BROKEN, completion, task
 

@@ -26,9 +26,9 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
+from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.models.infill import encode_infill_prompt
-from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.storage.jsonl import read_models, write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline_tests.inference.llama_server import llama_server

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
+from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import (
     CHATML,
     IM_END,
@@ -26,7 +27,6 @@ from mens_pipeline.models.chat import (
     render_prompt,
     system_of,
 )
-from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.training.examples import Example
 from mens_pipeline.training.preflight import check_tokenizer
 from mens_pipeline.training.sft import collate

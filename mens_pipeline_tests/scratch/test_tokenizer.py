@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import render_prompt
-from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.scratch.tokenizer import (
     CHARACTERS,
     COMPOUNDS,

@@ -17,10 +17,9 @@ from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.protocol import mark_complete, newest_checkpoint
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, Adapter
-from mens_pipeline.models.base import describe_base, digest_of_folder
+from mens_pipeline.models.base import FileTokenizer, describe_base, digest_of_folder
 from mens_pipeline.models.chat import IM_END, IM_START, TEMPLATE, control_tokens, encode, escape
 from mens_pipeline.models.find_base import WHEEL, find_base_model
-from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline_tests.evaluation.runs import trained
 from mens_pipeline_tests.training.runs import prepared

@@ -7,8 +7,8 @@ import openai
 import pytest
 
 from mens_pipeline.inference.generation import Syntax
+from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import TEMPLATE, Turn, encode_text, encode_turns
-from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline_tests.serving.running import Running
 
 _ASK: list[Any] = [{"role": "user", "content": "Write a function."}]

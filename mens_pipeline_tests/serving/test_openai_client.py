@@ -8,8 +8,8 @@ import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
+from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import encode_prompt
-from mens_pipeline.models.tokenizer_file import FileTokenizer
 from mens_pipeline_tests.serving.running import Running
 
 _ASK: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Write a function."}]

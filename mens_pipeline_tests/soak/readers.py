@@ -21,8 +21,7 @@ from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import RESULT, mark_complete, newest_checkpoint, result_of
 from mens_pipeline.models.adapter import CONFIGURATION, MANIFEST, WEIGHTS, TrainingManifest, read_adapter_config
-from mens_pipeline.models.base import configuration_of
-from mens_pipeline.models.tokenizer_file import read_tokenizer
+from mens_pipeline.models.base import configuration_of, read_tokenizer
 from mens_pipeline.promotion.history import CHAMPION, HISTORY, KIND, champion_key, history_of
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.promotion.receipt import RECEIPT, Override, read_override, read_results, receipt_in, sign_override
