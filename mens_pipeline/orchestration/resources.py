@@ -16,7 +16,6 @@ from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.extract.sources import shown_name, vox_files
 from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 from mens_pipeline.errors import SourceNotFoundError
-from mens_pipeline.jobs.cluster import work_on_cluster
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import ADAPTER, CARD
 from mens_pipeline.orchestration.metadata import FILES, fold_paths, table
@@ -74,11 +73,8 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
     root: str = ""
 
     def open(self) -> ArtifactStore:
-        """Open the store; from then on a cluster, if there is one, does what a step does in several processes."""
-        settings = load_settings()
-        if settings.launcher == "ray" and settings.ray_address:
-            work_on_cluster(settings.ray_address)
-        return open_store(settings, self.root)
+        """Open the store."""
+        return open_store(load_settings(), self.root)
 
     def artifact(self, ref: ArtifactRef) -> Artifact:
         """Load the artifact that was handed over, and check that it is unchanged.
