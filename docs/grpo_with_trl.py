@@ -9,7 +9,7 @@ from peft import LoraConfig
 from trl import GRPOConfig, GRPOTrainer
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.evaluation.evaluate import score_completions
 from mens_pipeline.evaluation.tasks import training_tasks
 from mens_pipeline.feedback.reward import is_telling, reward_of

@@ -14,7 +14,7 @@ from mens_pipeline.cli.terminal import log_line, print_line, show, write_report
 from mens_pipeline.cli.upstream import CorpusGroup
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit, most_frequent, share_text
 from mens_pipeline.corpus.schema.reasons import DropReason, NoBehaviour
-from mens_pipeline.corpus.schema.training_pair import read_records
+from mens_pipeline.corpus.schema.records import read_records
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.jsonl import open_rows, write_digest, write_jsonl, write_lines, write_text
@@ -217,7 +217,7 @@ def infill(
     Exit code 0: the rows are written. 1: IN holds a row that is no pair. 2: the command was misused.
     """
     from mens_pipeline.corpus.infill.rows import InfillPolicy, cut_rows
-    from mens_pipeline.corpus.schema.training_pair import read_pairs
+    from mens_pipeline.corpus.schema.records import read_pairs
 
     policy = InfillPolicy(per_file=per_file, synthetic_share=1.0, seed=seed)
     cut = cut_rows(read_pairs(rows), read_pairs(heldout) if heldout is not None else (), policy)

@@ -10,7 +10,7 @@ from mens_pipeline.cli.options import Options, option, take_options
 from mens_pipeline.cli.progress import choose_device, run_and_show
 from mens_pipeline.cli.terminal import interruptible, log_line, print_line
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Decoding, Syntax, as_served
 from mens_pipeline.jobs.device import Device, DeviceChoice

@@ -10,7 +10,7 @@ import typer
 from mens_pipeline.cli.options import REQUIRED, Options, argument, declare_options, option, switch, take_options
 from mens_pipeline.cli.terminal import interruptible, log_line, print_json, print_line, write_report
 from mens_pipeline.corpus.schema.account import share_text
-from mens_pipeline.corpus.schema.training_pair import read_pairs, read_records
+from mens_pipeline.corpus.schema.records import read_pairs, read_records
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.inference.generation import has_placeholder, is_refusal, program_in
 from mens_pipeline.settings import PIPELINE_CONFIG, Settings, load_settings

@@ -11,7 +11,7 @@ from mens_pipeline.cli.options import REQUIRED, declare_options, option, switch
 from mens_pipeline.cli.terminal import show, write_report
 from mens_pipeline.cli.upstream import ListingGroup
 from mens_pipeline.corpus.schema.account import share_text
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.jsonl import write_jsonl

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from mens_pipeline.corpus.curate.mix import MixReport
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
-from mens_pipeline.corpus.schema.records import Source
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import Source, read_pairs
 from mens_pipeline.delivery.retention import Item, read_store
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import KIND as ADAPTER

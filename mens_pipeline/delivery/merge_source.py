@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.delivery.agreement import spread
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS, EvalResults

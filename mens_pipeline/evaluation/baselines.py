@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
-from mens_pipeline.corpus.schema.records import Lane
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.records import Lane, TrainingPair, read_pairs
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.tasks import Task, sample_of
 from mens_pipeline.language import CONSTRUCTS, analyze, construct_of, tokenize

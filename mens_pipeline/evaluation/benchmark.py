@@ -14,8 +14,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from mens_pipeline.corpus.schema.records import MAX_TEXT, Source, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import MAX_TEXT, Source, SourceKind, TrainingPair
 from mens_pipeline.errors import ConfigurationError, did_you_mean
 from mens_pipeline.evaluation.requirements import Requirement, unmet
 from mens_pipeline.language import Analysis, Mode, analyze, difficulty, mode_of

@@ -15,7 +15,7 @@ from pydantic import Field
 from mens_pipeline.corpus.infill.history import History, week_of
 from mens_pipeline.corpus.schema.account import counts_of
 from mens_pipeline.corpus.schema.reasons import ReplayDrop
-from mens_pipeline.corpus.schema.training_pair import HoleKind
+from mens_pipeline.corpus.schema.records import HoleKind
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.infill import InfillSuite, InfillTask, is_taught, score_suite, suite_of
 from mens_pipeline.evaluation.results import InfillModel, InsertScore

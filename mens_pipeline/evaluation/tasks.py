@@ -11,8 +11,7 @@ from typing import Final
 
 from mens_pipeline.corpus.curate.validate import parsed_code
 from mens_pipeline.corpus.schema import records
-from mens_pipeline.corpus.schema.records import Lane
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import Lane, TrainingPair
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.requirements import Requirement

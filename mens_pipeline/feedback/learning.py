@@ -9,8 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.corpus.schema.records import Source, SourceKind
-from mens_pipeline.corpus.schema.training_pair import Lineage, TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.records import Lineage, Source, SourceKind, TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.tasks import training_tasks
 from mens_pipeline.feedback.config import FeedbackConfig, Method

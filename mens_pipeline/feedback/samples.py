@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from mens_pipeline.corpus.evolution.requests import Generator, Ledger
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.best_of import best_of
 from mens_pipeline.evaluation.evaluate import score_completions, with_sound_tests

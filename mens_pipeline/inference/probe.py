@@ -15,7 +15,7 @@ from typing import Final
 from pydantic import Field
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.inference.generation import Decoding, Dtype, GenerationJob, Request
 from mens_pipeline.inference.prepare import held_on
 from mens_pipeline.jobs.device import Device

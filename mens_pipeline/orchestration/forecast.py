@@ -21,7 +21,7 @@ from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.extract.sources import vox_files
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.tasks import benchmark_tasks, heldout_tasks

@@ -11,7 +11,7 @@ import dagster as dg
 from mens_pipeline.configured import open_store, thresholds_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.evaluation.tasks import heldout_tasks

@@ -16,8 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from mens_pipeline.corpus.schema.records import FILES, UNKNOWN_LICENCE, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.records import FILES, UNKNOWN_LICENCE, SourceKind, TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest, adapter_digest
 from mens_pipeline.models.base import FileTokenizer, find_recorded_base

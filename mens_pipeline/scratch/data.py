@@ -10,7 +10,7 @@ from mens_pipeline.corpus.curate.validate import Quarantined, read_row
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.reasons import Skipped
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.chat import ControlToken, Encoded
 from mens_pipeline.models.chat import encode as encode_chat

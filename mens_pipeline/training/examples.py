@@ -8,7 +8,7 @@ from typing import Any, Final
 from mens_pipeline.corpus.curate.heldout_split import group_of
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.reasons import NotShown
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.models.chat import Encoded, Tokenizer, encode
 from mens_pipeline.models.infill import encode_infill, order_of
 from mens_pipeline.training.plan import is_validation_group

@@ -12,7 +12,7 @@ from typing import Any, Final, Generic, TypeVar
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.overlap import trained_heldout
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import Device, refuse_missing_devices
 from mens_pipeline.jobs.protocol import JOB, Job, as_document, result_of

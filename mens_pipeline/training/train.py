@@ -30,7 +30,7 @@ from datasets import Dataset
 from transformers import AutoTokenizer, set_seed
 from trl import SFTConfig
 
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.agent import ON_RAY, Team, own_team
 from mens_pipeline.jobs.environment import own_environment

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from mens_pipeline.corpus.curate import heldout_split, mixed_train_set
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, family_tasks, heldout_tasks
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device

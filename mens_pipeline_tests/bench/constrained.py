@@ -18,7 +18,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, heldout_tasks
 from mens_pipeline.inference.constraint import Constraint

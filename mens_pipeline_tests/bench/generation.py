@@ -19,7 +19,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.dense_llama import speed_up
 from mens_pipeline.inference.engine import Slot

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, Final
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.inference.generation import Decoding, GenerationJob, Request
 from mens_pipeline.inference.prepare import held_on
 from mens_pipeline.inference.probe import Probe, Rates

@@ -22,8 +22,7 @@ from typing import Any, Final
 
 from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
-from mens_pipeline.corpus.schema.records import Source, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.corpus.synthesis.tasks.draw import draw_tasks
 from mens_pipeline.corpus.telemetry.table import (
     TelemetryAccount,

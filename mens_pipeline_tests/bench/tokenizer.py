@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs
 from mens_pipeline.models.chat import encode
 from mens_pipeline_tests.bench.machine import machine_name
 

@@ -316,7 +316,7 @@ def _ours(options: Namespace, folder: Path) -> Any:
     from torch.nn.functional import cross_entropy
     from transformers import AutoTokenizer, set_seed
 
-    from mens_pipeline.corpus.schema.training_pair import read_pairs  # noqa: PLC0415 - likewise
+    from mens_pipeline.corpus.schema.records import read_pairs  # noqa: PLC0415 - likewise
     from mens_pipeline.training import sft  # noqa: PLC0415 - likewise
     from mens_pipeline.training import train as module  # noqa: PLC0415 - likewise
     from mens_pipeline.training.examples import make_examples  # noqa: PLC0415 - likewise

@@ -14,8 +14,7 @@ from mens_pipeline.cli.main import app, main
 from mens_pipeline.corpus.curate.validate import parsed_code
 from mens_pipeline.corpus.evolution.operators import REWRITER
 from mens_pipeline.corpus.evolution.requests import Request
-from mens_pipeline.corpus.schema.records import SourceKind
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import SourceKind, read_pairs
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze
 from mens_pipeline.storage.jsonl import write_jsonl

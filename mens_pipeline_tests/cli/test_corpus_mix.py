@@ -10,8 +10,7 @@ from typer.testing import Result
 from mens_pipeline.cli.main import main
 from mens_pipeline.corpus.curate.heldout_split import is_held_out
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.schema.records import Lane
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import Lane, read_pairs
 from mens_pipeline.settings import PIPELINE_CONFIG
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline_tests.cli.invoking import invoke

@@ -17,7 +17,7 @@ from mens_pipeline.cli.demo import (
     contract_with,
     refuse_stale,
 )
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.judge import judge
 from mens_pipeline.language import analyze, grammar_fingerprint

@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.schema.records import SourceKind
-from mens_pipeline.corpus.schema.training_pair import read_pairs, read_records
+from mens_pipeline.corpus.schema.records import SourceKind, read_pairs, read_records
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import open_rows
 from mens_pipeline_tests.cli.invoking import run_main

@@ -4,8 +4,7 @@ import hashlib
 from typing import Any
 
 from mens_pipeline.corpus.extract.extractors import extract_vox
-from mens_pipeline.corpus.schema.records import ExtractedRecord, Source, SourceFile, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import ExtractedRecord, Source, SourceFile, SourceKind, TrainingPair
 
 
 def source_at(path: str, kind: SourceKind = SourceKind.VOX_FILE) -> Source:

@@ -6,8 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.schema.records import Lane
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.records import Lane, TrainingPair, read_pairs
 
 _PAGE = """---
 title: "Parcels"

@@ -11,8 +11,7 @@ from mens_pipeline.corpus.curate.validate import Repetition
 from mens_pipeline.corpus.curate.validated_pairs import make_pairs
 from mens_pipeline.corpus.extract.extracted_corpus import SNAPSHOT_STAGE, SnapshotParams, source_report_in
 from mens_pipeline.corpus.extract.workspace import extract_workspace
-from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceKind, TrainingPair
 from mens_pipeline.storage.store import ArtifactStore
 
 pytestmark = pytest.mark.seed_row(42)

@@ -12,7 +12,7 @@ from huggingface_hub import DatasetCard, ModelCard
 from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.delivery.hub import Target, plan_benchmark, plan_push, plan_train_set
 from mens_pipeline.delivery.merge_source import merge_source
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError

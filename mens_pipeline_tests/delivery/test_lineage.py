@@ -13,8 +13,7 @@ from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
-from mens_pipeline.corpus.schema.records import Source, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.delivery.lineage import lineage_of, reverse_edges
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.jsonl import write_jsonl

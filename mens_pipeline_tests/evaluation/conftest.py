@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline_tests.evaluation.runs import trained
 from mens_pipeline_tests.evaluation.trainable import rows_that_may_train
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.evaluation.eval_results import write_documents
 from mens_pipeline.evaluation.evaluate import evaluate_completions
 from mens_pipeline.evaluation.results import KIND, RESULTS, Progress, Subject

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.baselines import examples_among, few_shot_of, few_shot_prompt
 from mens_pipeline.evaluation.tasks import sample_of

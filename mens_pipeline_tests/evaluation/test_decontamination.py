@@ -7,7 +7,7 @@ import pytest
 
 from mens_pipeline.corpus.behaviour.repeats import TaskFunctions
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.evaluation.benchmark import BenchmarkTask, load_benchmark, protected_pairs
 from mens_pipeline.settings import PROJECT_ROOT
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation import eval_results
 from mens_pipeline.evaluation.benchmark import load_benchmark

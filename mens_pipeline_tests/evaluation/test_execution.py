@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import write_documents
 from mens_pipeline.evaluation.evaluate import (

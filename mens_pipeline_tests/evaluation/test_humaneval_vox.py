@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.evaluation.benchmark import BenchmarkTask, Difficulty, load_benchmark, tasks_as_pairs
 from mens_pipeline.evaluation.requirements import Requirement, unmet
 from mens_pipeline.language import analyze, ast

@@ -4,8 +4,7 @@ from collections import Counter
 
 import pytest
 
-from mens_pipeline.corpus.schema.records import SourceKind
-from mens_pipeline.corpus.schema.training_pair import HoleKind, TrainingPair
+from mens_pipeline.corpus.schema.records import HoleKind, SourceKind, TrainingPair
 from mens_pipeline.evaluation.infill import (
     InfillTask,
     abstention_of,

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from mens_pipeline.corpus.extract.sources import vox_files
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.evaluation.benchmark import BenchmarkTask, Difficulty, load_benchmark, protected_pairs
 from mens_pipeline.evaluation.requirements import Part, Requirement, unmet
 from mens_pipeline.language import CONSTRUCTS, analyze, declaration_spans

@@ -9,8 +9,7 @@ import pytest
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.curate.validated_pairs import make_pairs
-from mens_pipeline.corpus.schema.records import Lane
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import Lane, TrainingPair
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.judge import judge

@@ -8,7 +8,7 @@ from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.validated_pairs import STAGE as VALIDATION
 from mens_pipeline.corpus.curate.validated_pairs import ValidationParams
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, build_extracted_corpus
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs, read_records
+from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs, read_records
 from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS, STAGE, SynthesisParams, coverage_of, generate
 from mens_pipeline.evaluation.benchmark import Benchmark, tasks_as_pairs
 from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT

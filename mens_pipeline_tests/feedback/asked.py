@@ -1,7 +1,6 @@
 """A task with hidden tests, and answers to it, as training prompts have them."""
 
-from mens_pipeline.corpus.schema.records import Source, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.evaluation.evaluate import score_completions
 from mens_pipeline.evaluation.tasks import Task, training_tasks
 from mens_pipeline.feedback.reward import Reward, reward_of

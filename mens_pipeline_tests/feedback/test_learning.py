@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.tasks import training_tasks
 from mens_pipeline.feedback.config import FeedbackConfig, Method

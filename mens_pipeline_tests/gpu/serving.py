@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import httpx2
 
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline_tests.bench.machine import machine_name
 
 _CLIENTS: Final = 8

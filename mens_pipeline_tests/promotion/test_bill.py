@@ -10,8 +10,14 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, build_extracted_corpus
-from mens_pipeline.corpus.schema.records import Source, SourceKind
-from mens_pipeline.corpus.schema.training_pair import HoleKind, InfillContext, TrainingPair, read_record_lines
+from mens_pipeline.corpus.schema.records import (
+    HoleKind,
+    InfillContext,
+    Source,
+    SourceKind,
+    TrainingPair,
+    read_record_lines,
+)
 from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.models.base import describe_base
 from mens_pipeline.orchestration.resources import champion_metadata

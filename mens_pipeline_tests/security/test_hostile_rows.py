@@ -18,8 +18,7 @@ from mens_pipeline.corpus.curate.mix import MixConfig, MixSource, RecordFormat
 from mens_pipeline.corpus.curate.mixed_train_set import read_sources
 from mens_pipeline.corpus.curate.validate import Quarantined, Repetition, ValidationReport, validate_rows
 from mens_pipeline.corpus.schema.reasons import RejectReason, TelemetryDrop
-from mens_pipeline.corpus.schema.records import MAX_TEXT
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import MAX_TEXT, read_pairs
 from mens_pipeline.corpus.telemetry.table import TelemetryAccount, TelemetryQuery, read_telemetry, telemetry_pairs
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import Mode

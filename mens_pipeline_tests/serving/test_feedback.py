@@ -18,7 +18,7 @@ from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.validated_pairs import STAGE as VALIDATION
 from mens_pipeline.corpus.curate.validated_pairs import ValidationParams
 from mens_pipeline.corpus.extract.extracted_corpus import TELEMETRY, build_extracted_corpus
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs
 from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.serving.queue import Limits

@@ -13,7 +13,7 @@ from mens_pipeline.corpus.curate.mix import load_mix_config
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.validate import Repetition, ValidationReport, validate_rows
 from mens_pipeline.corpus.extract.sources import ROOTS_FILE, find_source_roots
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.corpus.telemetry.table import TelemetryAccount, TelemetryQuery, read_telemetry, telemetry_pairs
 from mens_pipeline.delivery.retention import load_retention
 from mens_pipeline.evaluation.benchmark import load_benchmark

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs, read_records
+from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs, read_records
 from mens_pipeline.errors import ConfigurationError, DiskError, RefusedError, SourceNotFoundError
 from mens_pipeline.storage.jsonl import (
     open_placed_rows,

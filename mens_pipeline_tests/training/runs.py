@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from mens_pipeline.corpus.schema.records import Source, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.protocol import result_of
 from mens_pipeline.models.adapter import ADAPTER

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mens_pipeline.corpus.schema.reasons import NotShown
-from mens_pipeline.corpus.schema.records import Lane, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import Lane, SourceKind, TrainingPair
 from mens_pipeline.training.examples import Examples, make_examples
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.corpus.rows import source_at

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.training.examples import row_weight
 from mens_pipeline.training.plan import is_validation_group
 from mens_pipeline.training.recipe import Recipe

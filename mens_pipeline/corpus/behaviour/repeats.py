@@ -9,7 +9,7 @@ from mens_pipeline.corpus.behaviour.observe import callable_syntax
 from mens_pipeline.corpus.behaviour.screening import TaskFunction, TaskStatus
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.curate.validate import parsed_code
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.language import DEEP_STACK, Mode, analyze, name_of
 from mens_pipeline.language.ast import Ident, Module, Node, walk
 from mens_pipeline.language.interpreter import GIVEN_END, hidden_module

@@ -8,8 +8,7 @@ from pydantic import Field
 
 from mens_pipeline.corpus.curate.validate import Quarantined, parsed_code, read_rows
 from mens_pipeline.corpus.schema.account import most_frequent
-from mens_pipeline.corpus.schema.records import ExtractedRecord
-from mens_pipeline.corpus.schema.training_pair import pair_digest
+from mens_pipeline.corpus.schema.records import ExtractedRecord, pair_digest
 from mens_pipeline.language import CONSTRUCTS, analyze, construct_of
 from mens_pipeline.storage.validation import Strict
 

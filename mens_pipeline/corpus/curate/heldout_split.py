@@ -19,8 +19,15 @@ from mens_pipeline.corpus.curate.validated_pairs import PairsDetails
 from mens_pipeline.corpus.schema import records
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.reasons import SplitReason
-from mens_pipeline.corpus.schema.records import HELDOUT_SPLIT, NEW_CONSTANTS, UNKNOWN_TASK, Lane, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.records import (
+    HELDOUT_SPLIT,
+    NEW_CONSTANTS,
+    UNKNOWN_TASK,
+    Lane,
+    SourceKind,
+    TrainingPair,
+    read_pairs,
+)
 from mens_pipeline.corpus.synthesis.tasks.draw import Side, heldout_tasks
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.stage import Params, Parent, Stage

@@ -14,8 +14,7 @@ from pydantic import AfterValidator, Field, model_validator
 from mens_pipeline.corpus.infill.rows import ROWS, InfillPolicy, InfillReport
 from mens_pipeline.corpus.schema.account import Account, counts_of, lost_of
 from mens_pipeline.corpus.schema.reasons import MixDrop, SkippedReason
-from mens_pipeline.corpus.schema.records import Lane, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import Lane, SourceKind, TrainingPair
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.store import Details
 from mens_pipeline.storage.validation import Strict

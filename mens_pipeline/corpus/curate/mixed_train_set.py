@@ -13,8 +13,7 @@ from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.mix import Mix, MixConfig, MixReport, MixSource, RecordFormat, SourceRows, mix_sources
 from mens_pipeline.corpus.curate.redacted_row import redact_row
 from mens_pipeline.corpus.infill.rows import ROWS, cut_rows
-from mens_pipeline.corpus.schema.records import Lane
-from mens_pipeline.corpus.schema.training_pair import InfillContext, Lineage, TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.records import InfillContext, Lane, Lineage, TrainingPair, read_pairs
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy
 from mens_pipeline.storage.jsonl import open_rows, replacing, write_jsonl, write_text
 from mens_pipeline.storage.stage import Params, Parent, Stage

@@ -7,7 +7,7 @@ from typing import Final
 
 from mens_pipeline.corpus.curate.validate import ngrams_of, parsed_code, words_of
 from mens_pipeline.corpus.schema.reasons import SplitReason
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import analyze, declaration_structures
 

@@ -10,8 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 from pydantic import JsonValue
 
 from mens_pipeline.corpus.curate.validate import parsed_code
-from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, TrainingPair
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind, redact
 from mens_pipeline.language import analyze, structure_of
 

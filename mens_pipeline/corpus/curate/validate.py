@@ -13,8 +13,7 @@ from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.prompts import mentioned_names, words_of_code
 from mens_pipeline.corpus.schema.reasons import RejectReason, WarnReason
-from mens_pipeline.corpus.schema.records import ExtractedRecord
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, pair_digest, unknown_category
+from mens_pipeline.corpus.schema.records import ExtractedRecord, TrainingPair, pair_digest, unknown_category
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language import Analysis, Mode, analyze, mode_of
 from mens_pipeline.language.ast import Module

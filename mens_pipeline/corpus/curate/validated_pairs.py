@@ -17,8 +17,7 @@ from mens_pipeline.corpus.extract.extracted_corpus import RECORDS
 from mens_pipeline.corpus.schema.account import Account
 from mens_pipeline.corpus.schema.prompts import noun_of, shape_of
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
-from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, Lane, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, Lane, SourceKind, TrainingPair
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import DeclarationSpan, Mode, analyze, declaration_spans, mode_of
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl

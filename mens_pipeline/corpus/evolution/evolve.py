@@ -30,8 +30,7 @@ from mens_pipeline.corpus.evolution.operators import Prompts, draw_evolution
 from mens_pipeline.corpus.evolution.requests import Generator, Ledger, Reply
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.reasons import EvolutionDrop
-from mens_pipeline.corpus.schema.records import Source, SourceKind
-from mens_pipeline.corpus.schema.training_pair import Lineage, TrainingPair
+from mens_pipeline.corpus.schema.records import Lineage, Source, SourceKind, TrainingPair
 from mens_pipeline.language import Mode, analyze, difficulty
 from mens_pipeline.language.ast import Module
 from mens_pipeline.language.interpreter import ProgramReport

@@ -15,8 +15,7 @@ from mens_pipeline.corpus.evolution.requests import Request
 from mens_pipeline.corpus.schema.account import Account
 from mens_pipeline.corpus.schema.prompts import noun_of
 from mens_pipeline.corpus.schema.reasons import EvolutionDrop, NoSeed, SplitReason
-from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane, TrainingPair
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, construct_of, name_of, structure_of
 from mens_pipeline.language.ast import Module, Node
 from mens_pipeline.language.interpreter import Outcome, ProgramReport, ProgramStatus

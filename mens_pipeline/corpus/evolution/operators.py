@@ -14,7 +14,7 @@ from typing import Final
 
 from mens_pipeline.corpus.evolution.requests import Generator, Request
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT, noun_of
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.language import CONSTRUCTS, Mode, construct_of
 from mens_pipeline.language.ast import Forall, Function, GenericType, Module, Test, Try, walk
 

@@ -27,8 +27,7 @@ from mens_pipeline.corpus.extract.sources import (
 )
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit, most_frequent
 from mens_pipeline.corpus.schema.reasons import DropReason, LeaveReason
-from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceFile, SourceKind
-from mens_pipeline.corpus.schema.training_pair import read_record_lines
+from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceFile, SourceKind, read_record_lines
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind, redact
 from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.storage.files import is_out_of_place, read_regular

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from mens_pipeline.corpus.schema.training_pair import HoleKind
+from mens_pipeline.corpus.schema.records import HoleKind
 from mens_pipeline.language import Token, ast, tokenize
 
 QUOTAS: Final[dict[HoleKind, float]] = {

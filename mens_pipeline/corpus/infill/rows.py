@@ -14,8 +14,7 @@ from mens_pipeline.corpus.curate.validate import parsed_code
 from mens_pipeline.corpus.infill.holes import Hole, draw_holes
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.reasons import InfillDrop
-from mens_pipeline.corpus.schema.records import SourceKind
-from mens_pipeline.corpus.schema.training_pair import HoleKind, InfillContext, TrainingPair
+from mens_pipeline.corpus.schema.records import HoleKind, InfillContext, SourceKind, TrainingPair
 from mens_pipeline.language import analyze
 from mens_pipeline.storage.validation import Strict
 

@@ -13,8 +13,14 @@ from mens_pipeline.corpus.curate.validate import semantic_problem
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS
 from mens_pipeline.corpus.schema.account import Account
 from mens_pipeline.corpus.schema.reasons import SynthesisDrop
-from mens_pipeline.corpus.schema.records import ExtractedRecord, Source, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, pair_digest, read_records
+from mens_pipeline.corpus.schema.records import (
+    ExtractedRecord,
+    Source,
+    SourceKind,
+    TrainingPair,
+    pair_digest,
+    read_records,
+)
 from mens_pipeline.corpus.synthesis.families.templates import Family, Sample, load_families
 from mens_pipeline.corpus.synthesis.tasks.drafts import TASK
 from mens_pipeline.corpus.synthesis.tasks.draw import draw_tasks

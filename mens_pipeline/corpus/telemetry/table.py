@@ -24,8 +24,16 @@ from mens_pipeline.corpus.curate.pipeline_config import TelemetryPolicy
 from mens_pipeline.corpus.extract.page import parse_page
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.reasons import TelemetryDrop
-from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane, Source, SourceKind, hardest_construct
-from mens_pipeline.corpus.schema.training_pair import HoleKind, InfillContext, TrainingPair
+from mens_pipeline.corpus.schema.records import (
+    MAX_TEXT,
+    HoleKind,
+    InfillContext,
+    Lane,
+    Source,
+    SourceKind,
+    TrainingPair,
+    hardest_construct,
+)
 from mens_pipeline.corpus.telemetry.redaction import SensitiveKind, redact
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
 from mens_pipeline.language import analyze

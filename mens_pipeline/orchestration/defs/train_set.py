@@ -27,7 +27,7 @@ from mens_pipeline.corpus.curate.validated_pairs import STAGE as VALIDATION
 from mens_pipeline.corpus.extract.extracted_corpus import TELEMETRY
 from mens_pipeline.corpus.schema.account import lost_of, share_text
 from mens_pipeline.corpus.schema.reasons import SynthesisDrop
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.corpus.synthesis.synthetic_corpus import PAIRS as SYNTHETIC_PAIRS
 from mens_pipeline.corpus.synthesis.synthetic_corpus import REPORT as SYNTHETIC_REPORT
 from mens_pipeline.corpus.synthesis.synthetic_corpus import STAGE as SYNTHESIS

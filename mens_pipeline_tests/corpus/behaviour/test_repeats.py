@@ -6,7 +6,7 @@ import pytest
 
 from mens_pipeline.corpus.behaviour.repeats import TaskFunctions
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.language.interpreter import with_given
 from mens_pipeline_tests.corpus.rows import pair_at
 

@@ -13,8 +13,7 @@ from mens_pipeline.corpus.curate.validate import Repetition, ngrams_of, words_of
 from mens_pipeline.corpus.curate.validated_pairs import make_pairs
 from mens_pipeline.corpus.extract.workspace import extract_workspace
 from mens_pipeline.corpus.schema.reasons import SplitReason
-from mens_pipeline.corpus.schema.records import ExtractedRecord, Lane, SourceKind
-from mens_pipeline.corpus.schema.training_pair import Lineage, TrainingPair
+from mens_pipeline.corpus.schema.records import ExtractedRecord, Lane, Lineage, SourceKind, TrainingPair
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.corpus.rows import pair_at
 

@@ -20,8 +20,7 @@ from mens_pipeline.corpus.curate.mix import (
     mix_sources,
 )
 from mens_pipeline.corpus.schema.reasons import MixDrop, SkippedReason
-from mens_pipeline.corpus.schema.records import Lane
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import Lane, TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.settings import MIX_CONFIG
 

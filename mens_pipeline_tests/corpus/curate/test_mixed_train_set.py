@@ -20,8 +20,7 @@ from mens_pipeline.corpus.curate.mixed_train_set import (
     write_mix,
     write_parquet,
 )
-from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane
-from mens_pipeline.corpus.schema.training_pair import Lineage, TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane, Lineage, TrainingPair, read_pairs
 from mens_pipeline.errors import ConfigurationError, RefusedError, SourceNotFoundError
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of

@@ -7,8 +7,15 @@ import pytest
 
 from mens_pipeline.corpus.curate.redacted_row import redact_row
 from mens_pipeline.corpus.extract.extractors import extract_vox
-from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, Lane, SourceFile
-from mens_pipeline.corpus.schema.training_pair import HoleKind, InfillContext, TrainingPair
+from mens_pipeline.corpus.schema.records import (
+    MAX_TEXT,
+    ExtractedRecord,
+    HoleKind,
+    InfillContext,
+    Lane,
+    SourceFile,
+    TrainingPair,
+)
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind
 from mens_pipeline.language import analyze
 

@@ -15,8 +15,7 @@ from mens_pipeline.corpus.curate.validate import (
 )
 from mens_pipeline.corpus.extract.extractors import extract_vox
 from mens_pipeline.corpus.schema.reasons import RejectReason, WarnReason
-from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, SourceFile
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, SourceFile, TrainingPair
 from mens_pipeline.language import Mode
 from mens_pipeline.storage.files import MAX_LINE_BYTES
 from mens_pipeline_tests.corpus.rows import pair_at

@@ -3,8 +3,7 @@
 from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
 from mens_pipeline.corpus.curate.validate import NearDuplicates, Repetition, ngrams_of, words_of
 from mens_pipeline.corpus.schema.reasons import RejectReason
-from mens_pipeline.corpus.schema.records import SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import SourceKind, TrainingPair
 from mens_pipeline_tests.corpus.rows import pair_at, records_of
 
 

@@ -20,8 +20,14 @@ from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
 from mens_pipeline.corpus.extract.extractors import PageExtraction, extract_docs
 from mens_pipeline.corpus.schema.account import Account
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
-from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, SourceFile, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.records import (
+    MAX_TEXT,
+    ExtractedRecord,
+    SourceFile,
+    SourceKind,
+    TrainingPair,
+    read_pairs,
+)
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import analyze
 from mens_pipeline.settings import PROJECT_ROOT

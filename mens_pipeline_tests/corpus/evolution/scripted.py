@@ -13,7 +13,7 @@ from mens_pipeline.corpus.evolution.evolve import Budget, EvolutionAccount, Plan
 from mens_pipeline.corpus.evolution.examine import Neighbours, Reading, sort_seeds
 from mens_pipeline.corpus.evolution.operators import REWRITER
 from mens_pipeline.corpus.evolution.requests import Ledger, Reply, Request
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.language.interpreter import run_tests
 from mens_pipeline_tests.corpus.rows import pair_at
 

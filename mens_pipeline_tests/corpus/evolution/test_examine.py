@@ -17,8 +17,7 @@ from mens_pipeline.corpus.evolution.examine import (
 from mens_pipeline.corpus.evolution.operators import Evolution, Operator
 from mens_pipeline.corpus.evolution.requests import Request
 from mens_pipeline.corpus.schema.reasons import EvolutionDrop
-from mens_pipeline.corpus.schema.records import MAX_TEXT, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import MAX_TEXT, SourceKind, TrainingPair
 from mens_pipeline.language import Mode, analyze
 from mens_pipeline.language.interpreter import Limits, run_tests
 from mens_pipeline_tests.corpus.evolution.scripted import Scripted, good, read

@@ -8,8 +8,7 @@ from mens_pipeline.corpus.curate.heldout_split import is_held_out
 from mens_pipeline.corpus.evolution.examine import Neighbours, sort_seeds
 from mens_pipeline.corpus.evolution.requests import Ledger, Reply
 from mens_pipeline.corpus.schema.reasons import EvolutionDrop, NoSeed
-from mens_pipeline.corpus.schema.records import Lane, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import Lane, SourceKind, TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze
 from mens_pipeline_tests.corpus.evolution.scripted import POLICY, function_seed, function_seeds

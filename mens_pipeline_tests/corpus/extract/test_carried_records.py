@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.schema.training_pair import read_records
+from mens_pipeline.corpus.schema.records import read_records
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.storage.jsonl import open_rows
 

@@ -11,7 +11,7 @@ from mens_pipeline.corpus.curate.mixed_train_set import read_sources
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, CorpusDetails, build_extracted_corpus
 from mens_pipeline.corpus.extract.workspace import page_records
 from mens_pipeline.corpus.schema.reasons import MixDrop
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from mens_pipeline.corpus.infill.holes import MAX_LINES, QUOTAS, Hole, draw_holes
-from mens_pipeline.corpus.schema.training_pair import HoleKind
+from mens_pipeline.corpus.schema.records import HoleKind
 from mens_pipeline.language import Mode, analyze, mode_of, tokenize
 from mens_pipeline.settings import PROJECT_ROOT
 

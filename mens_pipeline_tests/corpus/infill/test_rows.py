@@ -6,8 +6,7 @@ from mens_pipeline.corpus.curate.mix import MixConfig, MixSource, SourceRows, mi
 from mens_pipeline.corpus.curate.mixed_train_set import add_infill_rows
 from mens_pipeline.corpus.infill.rows import INFILL, ROWS, InfillPolicy, cut_rows
 from mens_pipeline.corpus.schema.reasons import InfillDrop
-from mens_pipeline.corpus.schema.records import SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.records import SourceKind, TrainingPair, read_pairs
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline_tests.corpus.rows import pair_at
 

@@ -10,8 +10,7 @@ from mens_pipeline.corpus.curate.pipeline_config import KindShares, SynthesizePo
 from mens_pipeline.corpus.extract.extracted_corpus import build_extracted_corpus
 from mens_pipeline.corpus.extract.workspace import extract_workspace
 from mens_pipeline.corpus.schema.reasons import SynthesisDrop
-from mens_pipeline.corpus.schema.records import ExtractedRecord
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import ExtractedRecord, read_pairs
 from mens_pipeline.corpus.synthesis import synthetic_corpus as module
 from mens_pipeline.corpus.synthesis.families.templates import Family, Sample
 from mens_pipeline.corpus.synthesis.synthetic_corpus import (

@@ -10,8 +10,7 @@ from mens_pipeline.corpus.curate.mix import MixConfig, MixSource, SourceRows, mi
 from mens_pipeline.corpus.curate.mixed_train_set import add_infill_rows
 from mens_pipeline.corpus.infill.rows import INFILL, ROWS
 from mens_pipeline.corpus.schema.reasons import InfillDrop, TelemetryDrop
-from mens_pipeline.corpus.schema.records import MAX_TEXT
-from mens_pipeline.corpus.schema.training_pair import HoleKind, TrainingPair
+from mens_pipeline.corpus.schema.records import MAX_TEXT, HoleKind, TrainingPair
 from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
 from mens_pipeline.corpus.telemetry.redaction import SensitiveKind
 from mens_pipeline.corpus.telemetry.table import (

@@ -11,8 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from mens_pipeline.corpus.schema.reasons import TelemetryDrop
-from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane, SourceKind, TrainingPair
 from mens_pipeline.corpus.telemetry.redaction import SensitiveKind
 from mens_pipeline.corpus.telemetry.table import (
     TelemetryAccount,

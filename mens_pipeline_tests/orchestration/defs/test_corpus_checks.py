@@ -13,8 +13,7 @@ from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.validated_pairs import KIND as PAIRS
-from mens_pipeline.corpus.schema.records import Source, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.corpus.synthesis.synthetic_corpus import KIND as SYNTHETIC
 from mens_pipeline.orchestration.defs.train_set import (
     as_many_as_asked,

@@ -15,7 +15,7 @@ from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.extract.extracted_corpus import KIND
-from mens_pipeline.corpus.schema.training_pair import read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.corpus.synthesis.synthetic_corpus import KINDS
 from mens_pipeline.definitions import defs
 from mens_pipeline.language import CONSTRUCTS

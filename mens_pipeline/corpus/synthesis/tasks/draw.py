@@ -15,8 +15,7 @@ from mens_pipeline.corpus.behaviour.examples import Observation
 from mens_pipeline.corpus.behaviour.observe import Behaviour, behaviour_in
 from mens_pipeline.corpus.curate.validate import semantic_problem
 from mens_pipeline.corpus.extract.batches import in_batches
-from mens_pipeline.corpus.schema.records import Source, SourceKind
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.corpus.synthesis.tasks.drafts import LINE, TASK, Draft, draft_task, write_prompt
 from mens_pipeline.corpus.synthesis.tasks.templates import Atom, load_tasks
 from mens_pipeline.errors import RefusedError

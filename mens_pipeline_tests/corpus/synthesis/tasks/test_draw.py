@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from mens_pipeline.corpus.behaviour.observe import Behaviour, behaviour_of, passes
-from mens_pipeline.corpus.schema.training_pair import TrainingPair
+from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.corpus.synthesis.tasks import draw
 from mens_pipeline.corpus.synthesis.tasks.drafts import TASK, draft_task, indent
 from mens_pipeline.corpus.synthesis.tasks.draw import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mens_pipeline.corpus.schema.training_pair import (
+from mens_pipeline.corpus.schema.records import (
     CATEGORIES,
     OTHER_NAMES,
     TrainingPair,
