@@ -8,7 +8,8 @@ from typing import Any, Final
 from mens_pipeline.cli.terminal import log_line
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.jobs.local import run_job
-from mens_pipeline.jobs.progress import FILE, Follower
+from mens_pipeline.jobs.progress import Follower
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.settings import Settings
 from mens_pipeline.training.telemetry_log import format_plan, step_of
 
@@ -31,7 +32,7 @@ def run_and_show(
     on_ray: bool = False,
 ) -> int:
     """Do a job in a process of its own, pass on each of its events, and return its exit code."""
-    poll = Follower(job_path.with_name(FILE), show).poll
+    poll = Follower(job_path.with_name(TELEMETRY), show).poll
     return run_job(job_path, poll, grace_seconds=grace_seconds, num_ranks=num_ranks, on_ray=on_ray)
 
 

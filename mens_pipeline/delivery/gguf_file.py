@@ -26,7 +26,8 @@ from mens_pipeline.delivery.gguf_model import splitter_of
 from mens_pipeline.delivery.merge import complete, write_comparison
 from mens_pipeline.delivery.merge_job import MODEL, GgufJob, GgufType
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.jobs.progress import FILE, TelemetryLog
+from mens_pipeline.jobs.progress import TelemetryLog
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import encode_prompt
 from mens_pipeline.models.infill import marks_of
@@ -173,7 +174,7 @@ def export(job: GgufJob) -> None:
     write_gguf(job.merged_path, folder / job.file_name, job.file_type, job.model_name, job.licence)
     gc.collect()
 
-    log = TelemetryLog(job.run_dir / FILE)
+    log = TelemetryLog(job.run_dir / TELEMETRY)
     tokenizer = AutoTokenizer.from_pretrained(job.merged_path)
     read_back = AutoTokenizer.from_pretrained(folder, gguf_file=job.file_name)
     asked = {r.task: encode_prompt(tokenizer, reference.system_prompt, r.prompt) for r in reference.requests}

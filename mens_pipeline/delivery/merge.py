@@ -15,8 +15,9 @@ from typing import Any
 from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, Comparison, MergeJob, Written
 from mens_pipeline.inference.generation import GenerationJob
 from mens_pipeline.inference.model import load_evaluated, save_merged
-from mens_pipeline.jobs.progress import FILE, TelemetryLog
+from mens_pipeline.jobs.progress import TelemetryLog
 from mens_pipeline.jobs.protocol import as_document
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.chat import control_tokens, encode_prompt, escape
 from mens_pipeline.storage.jsonl import write_jsonl
 
@@ -35,7 +36,7 @@ def merge(job: MergeJob) -> None:
 
     torch.set_flush_denormal(True)
     reference_job, folder = job.reference, job.run_dir / MODEL
-    log = TelemetryLog(job.run_dir / FILE)
+    log = TelemetryLog(job.run_dir / TELEMETRY)
     _save(job)
     gc.collect()
 

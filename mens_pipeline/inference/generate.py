@@ -32,7 +32,8 @@ from mens_pipeline.inference.insert_constraint import InsertConstraint
 from mens_pipeline.inference.kv_cache import state_positions
 from mens_pipeline.inference.model import load_evaluated, save_merged
 from mens_pipeline.inference.sampling import Sampler
-from mens_pipeline.jobs.progress import FILE, TelemetryLog
+from mens_pipeline.jobs.progress import TelemetryLog
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.chat import encode_prompt, format_for
 from mens_pipeline.models.infill import encode_infill_prompt, encode_prefix, split_word
 from mens_pipeline.storage.jsonl import write_jsonl
@@ -54,7 +55,7 @@ def generate(job: GenerationJob) -> None:
     # Numbers next to zero slow a CPU down a hundredfold, and decide nothing.
     torch.set_flush_denormal(True)
     tokenizer = AutoTokenizer.from_pretrained(job.base_path, trust_remote_code=False)
-    log = TelemetryLog(job.run_dir / FILE)
+    log = TelemetryLog(job.run_dir / TELEMETRY)
 
     @cache
     def load() -> tuple[Any, frozenset[int]]:

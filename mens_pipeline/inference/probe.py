@@ -20,8 +20,8 @@ from mens_pipeline.inference.generation import Decoding, Dtype, GenerationJob, R
 from mens_pipeline.inference.prepare import held_on
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.local import refuse_failure
-from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import JOB, Job
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.base import Base, FileTokenizer
 from mens_pipeline.models.chat import encode_prompt
 from mens_pipeline.storage.validation import Strict
@@ -85,7 +85,7 @@ class Probe:
         short = {"max_steps": _STEPS, "max_minutes": _MINUTES, "save_steps": 10_000, "validation_split_ratio": 0.0}
         recipe, folder = run.job.recipe.model_copy(update=short), self.folder / "train"
         seconds = self._run(run.job.model_copy(update={"recipe": recipe, "run_dir": folder, "continues": None}))
-        steps = list(steps_of(folder / FILE))
+        steps = list(steps_of(folder / TELEMETRY))
         first, last = steps[0], steps[-1]
         counted = steps[1:] or steps
         lap = last["seconds"] - (first["seconds"] if len(steps) > 1 else 0.0)
@@ -102,7 +102,7 @@ class Probe:
         first, *others = (self._job(run, name, prompts, tokens) for name, tokens in sizes.items())
         seconds = self._run(first.model_copy(update={"then": tuple(_write(job) for job in others)}))
         ended: dict[str, tuple[float, int]] = {}
-        for line in (first.run_dir / FILE).read_text(encoding="utf-8").splitlines():
+        for line in (first.run_dir / TELEMETRY).read_text(encoding="utf-8").splitlines():
             event = json.loads(line)["payload"]
             ended[event["model"]] = (event["seconds"], event["num_tokens"])
         tokenizer = FileTokenizer(run.base.path)

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-FILE: Final = "telemetry.jsonl"
 _BLOCK: Final = 65_536
 """Bytes that are read at once when the end of a log is looked at."""
 

@@ -20,6 +20,9 @@ KIND: Final = "qlora_adapter"
 ADAPTER: Final = "adapter"
 """In the folder of a run: the adapter as PEFT reads it."""
 
+TELEMETRY: Final = "telemetry.jsonl"
+"""In the folder of a run, as of any job: its log, an event a line."""
+
 MANIFEST: Final = "training_manifest.json"
 CARD: Final = "README.md"
 WEIGHTS: Final = "adapter_model.safetensors"

@@ -17,9 +17,10 @@ from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import progress_of
 from mens_pipeline.jobs.environment import ray_environment
 from mens_pipeline.jobs.local import run_job
-from mens_pipeline.jobs.progress import FILE, Follower, poll_in_thread
+from mens_pipeline.jobs.progress import Follower, poll_in_thread
 from mens_pipeline.jobs.protocol import LOG, STOP, ExitCode, exit_code_of
 from mens_pipeline.language import visible_text
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.orchestration.metadata import stop_if_canceled
 from mens_pipeline.scratch.run import PreparedScratch
 from mens_pipeline.settings import KUBERAY, load_settings
@@ -139,7 +140,7 @@ def run_in_child(
     `watch` takes each event of the job. What the process prints is shown beside the step, unless a terminal shows the
     run.
     """
-    log, events = job_path.with_name(LOG), Follower(job_path.with_name(FILE), watch)
+    log, events = job_path.with_name(LOG), Follower(job_path.with_name(TELEMETRY), watch)
     is_headless = context.run.tags.get(JOB_TAG) == HEADLESS
     said, next_look = log.stat().st_size if log.is_file() else 0, 0.0
 
@@ -180,7 +181,7 @@ def run_on_ray(
     Returns:
         What the job came to; see `ExitCode`.
     """
-    run_dir, events = job_path.parent, Follower(job_path.with_name(FILE), watch)
+    run_dir, events = job_path.parent, Follower(job_path.with_name(TELEMETRY), watch)
 
     def poll() -> None:
         events.poll()

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Final
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import EvaluationDetails
 from mens_pipeline.evaluation.results import INSERTS, RESULTS, SCORED_COMPLETIONS, InsertScore, ScoredCompletion
-from mens_pipeline.jobs.progress import FILE
-from mens_pipeline.models.adapter import MANIFEST
+from mens_pipeline.models.adapter import MANIFEST, TELEMETRY
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.promotion.receipt import (
@@ -104,7 +103,7 @@ def build_benchmark_gate(params: GateParams, store: ArtifactStore) -> tuple[Arti
 
 def write_page(path: Path, evaluation: Path, adapter: Path, receipt: Receipt | None) -> None:
     """Write the report page of an evaluation."""
-    losses = losses_of(adapter / FILE)
+    losses = losses_of(adapter / TELEMETRY)
     completions = list(read_models(evaluation / SCORED_COMPLETIONS, ScoredCompletion))
     inserts = list(read_models(evaluation / INSERTS, InsertScore)) if (evaluation / INSERTS).is_file() else []
     path.write_text(report_page(results_in(evaluation), completions, losses, receipt, inserts), encoding="utf-8")

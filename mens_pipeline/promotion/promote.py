@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS, EvalResults
-from mens_pipeline.jobs.progress import FILE
-from mens_pipeline.models.adapter import ADAPTER, MANIFEST, TrainingManifest, adapter_digest
+from mens_pipeline.models.adapter import ADAPTER, MANIFEST, TELEMETRY, TrainingManifest, adapter_digest
 from mens_pipeline.promotion.bill import write_bill
 from mens_pipeline.promotion.conditions import Conditions, Counted, conditions_of, differences
 from mens_pipeline.promotion.history import (
@@ -275,7 +274,7 @@ def _store(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, ov
         if adapter_digest(folder) != inputs["adapter_sha256"]:
             raise RefusedError(f"{run / ADAPTER}: changed while it was copied. {_ADVICE}")
         # The telemetry is kept for people; no verdict is about it.
-        shutil.copy2(run / FILE, folder / FILE)
+        shutil.copy2(run / TELEMETRY, folder / TELEMETRY)
         _copy(run / MANIFEST, folder, receipt.sources[MANIFEST])
         for name in _OF_GATE:
             _copy(gate.path / name, folder, gate.outputs[name])

@@ -11,9 +11,9 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from torch.utils.data import DataLoader
 from transformers import GenerationConfig, GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
 
-from mens_pipeline.jobs.progress import FILE, TelemetryLog
+from mens_pipeline.jobs.progress import TelemetryLog
 from mens_pipeline.jobs.protocol import RESULT, newest_checkpoint, write_document
-from mens_pipeline.models.adapter import ADAPTER
+from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.models.chat import IM_END
 from mens_pipeline.scratch.data import JsonlDataLoader, account_of, plan_order
 from mens_pipeline.scratch.recipe import Shape
@@ -57,12 +57,12 @@ def train(job: ScratchJob) -> bool:
         strict=job.strict,
     )
     order = plan_order(loader, recipe.plan())
-    log = TelemetryLog(job.run_dir / FILE)
+    log = TelemetryLog(job.run_dir / TELEMETRY)
     checkpoint = newest_checkpoint(job.run_dir)
     schedule = Schedule(order.num_steps, recipe.warmup_steps, "cosine")
     tokens = step_tokens(order.batches, list(map(len, loader.entries)), recipe.gradient_accumulation_steps)
     steps = take_up(job.run_dir, schedule, tokens, recipe.max_minutes)
-    progress = Progress(log, stop, steps, seconds_trained(job.run_dir / FILE))
+    progress = Progress(log, stop, steps, seconds_trained(job.run_dir / TELEMETRY))
     rest = order.first(steps.num_steps, recipe.gradient_accumulation_steps) if steps.is_over else order
     trainer = _trainer(job, loader, rest, progress)
     about = {
@@ -91,7 +91,7 @@ def train(job: ScratchJob) -> bool:
         "plan": steps.account(),
         "validation_loss": validation,
         "seconds": progress.seconds,
-        **totals_of(job.run_dir / FILE),
+        **totals_of(job.run_dir / TELEMETRY),
         "model_sha256": digest_of(job.run_dir / WEIGHTS),
     }
     write_document(job.run_dir / RESULT, result)

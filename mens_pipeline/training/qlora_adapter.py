@@ -12,9 +12,17 @@ from typing import Any, Final
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.local import result_after
-from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import ExitCode, as_document
-from mens_pipeline.models.adapter import ADAPTER, CARD, KIND, MANIFEST, METHOD, SCHEMA_VERSION, TrainingManifest
+from mens_pipeline.models.adapter import (
+    ADAPTER,
+    CARD,
+    KIND,
+    MANIFEST,
+    METHOD,
+    SCHEMA_VERSION,
+    TELEMETRY,
+    TrainingManifest,
+)
 from mens_pipeline.models.base import template_in
 from mens_pipeline.models.card import data_sources, model_card
 from mens_pipeline.models.chat import format_of
@@ -42,7 +50,7 @@ def write_trained_model(folder: Path, params: TrainingParams) -> dict[str, Any]:
     """Finish a run, and copy its model and documents; the manifest of the training goes to that of the artifact."""
     manifest = params.finish()
     copy_folder(params.run_dir / params.model, folder / params.model)
-    for name in (CONTRACT, PREFLIGHT, MANIFEST, FILE):
+    for name in (CONTRACT, PREFLIGHT, MANIFEST, TELEMETRY):
         shutil.copy2(params.run_dir / name, folder / name)
     return {"training": manifest}
 

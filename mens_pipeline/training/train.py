@@ -34,9 +34,9 @@ from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.agent import ON_RAY, Team, own_team
 from mens_pipeline.jobs.environment import own_environment
-from mens_pipeline.jobs.progress import FILE, SilentLog, TelemetryLog
+from mens_pipeline.jobs.progress import SilentLog, TelemetryLog
 from mens_pipeline.jobs.protocol import RESULT, STOP, newest_checkpoint, write_document
-from mens_pipeline.models.adapter import ADAPTER
+from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.models.chat import format_for
 from mens_pipeline.training.common_trainer import Progress, StopRequest, common_arguments, mean_loss
 from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products
@@ -82,8 +82,8 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
     tokens = step_tokens(target.batches, list(map(len, examples.train)), accumulated)
     steps = take_up(job.run_dir, schedule, tokens, recipe.max_minutes, is_recorded=team.is_first)
     plan = target.first(steps.num_steps, accumulated) if steps.is_over else target
-    log = TelemetryLog(job.run_dir / FILE) if team.is_first else SilentLog()
-    progress = Progress(log, stop, steps, seconds_trained(job.run_dir / FILE), clock, team)
+    log = TelemetryLog(job.run_dir / TELEMETRY) if team.is_first else SilentLog()
+    progress = Progress(log, stop, steps, seconds_trained(job.run_dir / TELEMETRY), clock, team)
     trainer = _trainer(job, tokenizer, examples.train, plan, progress, team)
     before = checksums(trainer.model)
     log.write(
@@ -110,7 +110,7 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
         "plan": steps.account(),
         "validation_loss": validation,
         "seconds": progress.seconds,
-        **totals_of(job.run_dir / FILE),
+        **totals_of(job.run_dir / TELEMETRY),
     }
     write_document(job.run_dir / RESULT, result)
     log.write("train_complete", result)

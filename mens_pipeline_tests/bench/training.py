@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.environment import training_environment
-from mens_pipeline.jobs.progress import FILE, TelemetryLog
+from mens_pipeline.jobs.progress import TelemetryLog
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
 from mens_pipeline.settings import PRESETS, load_settings
 from mens_pipeline.training.plan import plan_run
@@ -293,7 +294,7 @@ def without_budget(folder: Path, num_steps: int) -> Any:
     from mens_pipeline.training.common_trainer import Progress, StopRequest  # noqa: PLC0415 - loads the deep learning stack
 
     steps = take_up(folder, Schedule(num_steps, 0, "linear"), [1] * num_steps, None)
-    return Progress(TelemetryLog(folder / FILE), StopRequest(), steps)
+    return Progress(TelemetryLog(folder / TELEMETRY), StopRequest(), steps)
 
 
 def _take_out(module: Any, variant: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from mens_pipeline.delivery.trackers import NAME, Trackers, parse_trackers, track_champion
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.jobs.environment import environment_without_secrets
-from mens_pipeline.jobs.progress import FILE
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.promotion.history import champion_of
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
@@ -58,7 +58,7 @@ def test_a_training_is_read_back(tiny_base: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mens_pipeline.cli", "train", *folders]
     done = subprocess.run(command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    expected = {step["step"]: step["loss"] for step in steps_of(tmp_path / "run" / FILE)}
+    expected = {step["step"]: step["loss"] for step in steps_of(tmp_path / "run" / TELEMETRY)}
     client = _client(uri)
     run = _only_run(client)
     history = client.get_metric_history(run.info.run_id, "train/loss")

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from mens_pipeline.jobs.progress import FILE
-from mens_pipeline.models.adapter import ADAPTER, WEIGHTS
+from mens_pipeline.models.adapter import ADAPTER, TELEMETRY, WEIGHTS
 from mens_pipeline.promotion.history import champion_of
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.settings import PROJECT_ROOT
@@ -54,7 +53,7 @@ def _digests_of_rows(store: Path) -> dict[str, str]:
         kind = manifest.parent.parent.name
         place = kind if kind in _OWN else f"{kind}/{manifest.parent.name}"
         outputs = json.loads(manifest.read_text())["outputs"]
-        rows = {name for name in outputs if name.endswith(".jsonl") and not (name == FILE and "adapter" in kind)}
+        rows = {name for name in outputs if name.endswith(".jsonl") and not (name == TELEMETRY and "adapter" in kind)}
         found |= {f"{place}/{name}": outputs[name]["sha256"] for name in rows}
     return found
 

@@ -14,9 +14,8 @@ from mens_pipeline.evaluation.results import KIND, RESULTS, Progress, Subject
 from mens_pipeline.evaluation.run_folder import remember
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.inference.generation import Completion, Decoding, Syntax
-from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.language import Mode
-from mens_pipeline.models.adapter import ADAPTER, CARD, MANIFEST, WEIGHTS, adapter_digest
+from mens_pipeline.models.adapter import ADAPTER, CARD, MANIFEST, TELEMETRY, WEIGHTS, adapter_digest
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.benchmark_gate import GateParams, build_benchmark_gate
 from mens_pipeline.promotion.conditions import Conditions
@@ -117,7 +116,7 @@ def fill_trained(folder: Path, weights: str) -> dict[str, Any]:
     (adapter / CARD).write_text("# An adapter\n", encoding="utf-8")
     (folder / MANIFEST).write_text(json.dumps(training_manifest(), indent=2), encoding="utf-8")
     step = {"event": "step", "payload": {"step": 1, "loss": 1.0}}
-    (folder / FILE).write_text(json.dumps(step) + "\n", encoding="utf-8")
+    (folder / TELEMETRY).write_text(json.dumps(step) + "\n", encoding="utf-8")
     return {"training": training_manifest()}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from mens_pipeline.jobs.progress import FILE
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.training.recipe import PREFLIGHT
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.bench.machine import machine_name
@@ -53,7 +53,7 @@ def figures(preset: str, run: Path, seconds: float) -> list[str]:
         seconds: That the command took, loading and all.
     """
     preflight = json.loads((run / PREFLIGHT).read_text(encoding="utf-8"))
-    steps = list(steps_of(run / FILE))
+    steps = list(steps_of(run / TELEMETRY))
     rate = median(step["tokens_per_second"] for step in steps[_WARM_STEPS:] or steps)
     peak = max(step["peak_memory_mb"] for step in steps)
     losses = " ".join(f"{step['loss']:.3f}" for step in steps)

@@ -20,8 +20,8 @@ from mens_pipeline.inference.generation import (
     is_program,
 )
 from mens_pipeline.inference.sampling import Sampler
-from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.language import Mode, Viability, ViableText, analyze, mode_of
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline_tests.language.examples import golden_programs, right_programs
 
@@ -149,7 +149,7 @@ def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path
     """Behind the first tries, which stay as they are; served is the second one."""
     job = _job(tiny_base, tmp_path, Decoding(max_new_tokens=16, syntax=Syntax.FALLBACK))
     generate(job)
-    last = json.loads((tmp_path / FILE).read_text().splitlines()[-1])
+    last = json.loads((tmp_path / TELEMETRY).read_text().splitlines()[-1])
     completions = list(read_models(tmp_path / COMPLETIONS, Completion))
     served = as_served(completions)
 

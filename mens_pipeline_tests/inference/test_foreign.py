@@ -14,8 +14,7 @@ from mens_pipeline.inference.generate import generate
 from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, ForeignEngine, Request, Syntax
 from mens_pipeline.inference.prepare import Conditions, prepare_generation
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
-from mens_pipeline.jobs.progress import FILE
-from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.models.adapter import TELEMETRY, Adapter
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline_tests.openai_server import Served
 from mens_pipeline_tests.openai_server import serving as listening
@@ -34,7 +33,7 @@ def _completions(run: Path, work: Path, decoding: Decoding, engine: ForeignEngin
     conditions = Conditions(decoding, resolve_device(DeviceChoice.CPU), work / "lock", engine)
     prepared = prepare_generation("adapter", Adapter.open(run), _REQUESTS, conditions, work)
     generate(prepared.job)
-    last = json.loads((work / FILE).read_text().splitlines()[-1])["payload"]
+    last = json.loads((work / TELEMETRY).read_text().splitlines()[-1])["payload"]
     assert last["num_done"] == last["num_answers"]
     return list(read_models(work / COMPLETIONS, Completion))
 

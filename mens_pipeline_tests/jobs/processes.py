@@ -10,9 +10,9 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from mens_pipeline.jobs.local import run_job
-from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import LOG
 from mens_pipeline.jobs.run import main
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.scratch.run import PreparedScratch
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.recipe import Recipe, TrainingJob
@@ -104,7 +104,7 @@ def run_signalled(
 
 def steps_told(run: PreparedRun | PreparedScratch) -> int:
     """Count the steps in the log of a run, which may still be written."""
-    path = run.job.run_dir / FILE
+    path = run.job.run_dir / TELEMETRY
     lines = path.read_text().splitlines() if path.is_file() else []
     return sum(json.loads(line)["event"] == "step" for line in lines if line.endswith("}"))
 

@@ -17,8 +17,8 @@ from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.jobs.environment import ray_environment
 from mens_pipeline.jobs.local import run_job
-from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import FAILURE, RESULT, STOP, ExitCode, exit_code_of, newest_checkpoint, write_document
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.orchestration.defs.training import qlora_adapter
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.launchers import Trainer
@@ -68,7 +68,7 @@ def _launched(run: PreparedRun, poll: Callable[[], None] = lambda: None) -> int:
 
 
 def _num_steps(run_dir: Path) -> int:
-    log = run_dir / FILE
+    log = run_dir / TELEMETRY
     return len(list(steps_of(log))) if log.is_file() else 0
 
 
@@ -100,7 +100,7 @@ def test_a_worker_that_is_killed_is_replaced(tiny_base: Path, tmp_path: Path, al
 
     assert _launched(run, poll) == ExitCode.DONE, words_of(run)
     assert killed
-    assert '"resumed_from":"checkpoint-' in (run.job.run_dir / FILE).read_text().replace(" ", "")
+    assert '"resumed_from":"checkpoint-' in (run.job.run_dir / TELEMETRY).read_text().replace(" ", "")
     assert weights_of(run) == alone
 
 

@@ -16,8 +16,8 @@ from mens_pipeline.jobs.agent import Team, own_team
 from mens_pipeline.jobs.device import Device, refuse_missing_devices
 from mens_pipeline.jobs.environment import training_environment
 from mens_pipeline.jobs.local import run_job
-from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import FAILURE, RESULT, ExitCode, newest_checkpoint
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.training.plan import Plan, share_of
 from mens_pipeline.training.prepare import PreparedRun, contract_of
 from mens_pipeline.training.presets import recipe_errors
@@ -40,7 +40,7 @@ def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
 def _run(run: PreparedRun, *, at: int | None = None, rank: int = 1, number: int = signal.SIGKILL) -> int:
     """Run a job to its end, or send the process of a rank a signal once the log tells of a step."""
     is_sent = threading.Event()
-    log = run.job.run_dir / FILE
+    log = run.job.run_dir / TELEMETRY
 
     def poll() -> None:
         if at is None or is_sent.is_set() or not log.is_file() or len(list(steps_of(log))) < at:
@@ -76,7 +76,9 @@ def test_two_processes_train_the_adapter_of_one(tiny_base: Path, tmp_path: Path,
     """Bit for bit, with the same figures in one telemetry, and under the same contract."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=3, devices=2, **_RECIPE)
     assert _launched(run) == ExitCode.DONE, words_of(run)
-    details = [[(s["step"], s["loss"], s["num_tokens"]) for s in steps_of(r.job.run_dir / FILE)] for r in (run, alone)]
+    details = [
+        [(s["step"], s["loss"], s["num_tokens"]) for s in steps_of(r.job.run_dir / TELEMETRY)] for r in (run, alone)
+    ]
     results = [json.loads((r.job.run_dir / RESULT).read_text()) for r in (run, alone)]
 
     assert weights_of(run) == weights_of(alone)
@@ -119,7 +121,7 @@ def test_whoever_ends_the_wait_ends_all_processes(tiny_base: Path, tmp_path: Pat
     seen: list[int] = []
 
     def poll() -> None:
-        log = run.job.run_dir / FILE
+        log = run.job.run_dir / TELEMETRY
         if log.is_file() and len(list(steps_of(log))) >= 2:
             seen.extend(job_processes(run.job.run_dir))
             raise KeyboardInterrupt
@@ -142,7 +144,7 @@ def test_three_processes_with_a_budget_stop_at_one_step(tiny_base: Path, tmp_pat
     result = json.loads((run.job.run_dir / RESULT).read_text())
 
     assert 0 < result["num_steps"] < result["planned_steps"]
-    assert len(list(steps_of(run.job.run_dir / FILE))) == result["num_steps"]
+    assert len(list(steps_of(run.job.run_dir / TELEMETRY))) == result["num_steps"]
 
 
 @pytest.mark.slow

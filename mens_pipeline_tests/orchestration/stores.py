@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from mens_pipeline.jobs.progress import FILE
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, paths_in, reference
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
@@ -78,4 +78,4 @@ def write_losses(folder: Path, losses: Sequence[float]) -> None:
         losses: Of its steps.
     """
     steps = [{"ts_ms": 0, "event": "step", "payload": {"step": n, "loss": loss}} for n, loss in enumerate(losses)]
-    (folder / FILE).write_text("".join(f"{json.dumps(step)}\n" for step in steps))
+    (folder / TELEMETRY).write_text("".join(f"{json.dumps(step)}\n" for step in steps))

@@ -7,8 +7,8 @@ import pytest
 
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.jobs.local import run_job
-from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import RESULT, ExitCode
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.scratch.runs import prepared
 
@@ -22,7 +22,7 @@ def test_a_card_trains_the_full_model(tmp_path: Path) -> None:
     code = run_job(run.job_path)
     assert code == ExitCode.DONE, (tmp_path / "child.log").read_text()[-2000:]
     result = json.loads((run.job.run_dir / RESULT).read_text())
-    losses = [step["loss"] for step in steps_of(run.job.run_dir / FILE)]
+    losses = [step["loss"] for step in steps_of(run.job.run_dir / TELEMETRY)]
 
     assert (result["device"], result["compute_dtype"]) == ("cuda", "bfloat16")
     assert result["num_parameters"] == 38_227_968

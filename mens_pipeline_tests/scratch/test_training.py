@@ -10,8 +10,8 @@ import pytest
 import torch  # noqa: TID253 - these tests train
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import RESULT, newest_checkpoint
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.scratch.data import JsonlDataLoader, plan_order
 from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig, Shape
 from mens_pipeline.scratch.run import WEIGHTS, PreparedScratch, card_of, finish_scratch
@@ -42,7 +42,7 @@ def _trainer(run: PreparedScratch) -> Any:
     from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
 
     loader = JsonlDataLoader(run.job.train_path)
-    log = TelemetryLog(run.job.run_dir / FILE)
+    log = TelemetryLog(run.job.run_dir / TELEMETRY)
     order = plan_order(loader, run.job.recipe.plan())
     steps = take_up(run.job.run_dir, Schedule(order.num_steps, 0, "cosine"), [1] * order.num_steps, None)
     return module._trainer(run.job, loader, order, Progress(log, StopRequest(), steps))  # noqa: SLF001 - what is tested
@@ -53,7 +53,7 @@ def test_the_loss_falls(tmp_path: Path) -> None:
     """From that of a guess among 133 ids to less than half of it, in forty steps."""
     run = prepared(tmp_path, num_train_epochs=10, save_steps=1000, learning_rate=3e-3)
     _train(run)
-    losses = [step["loss"] for step in steps_of(run.job.run_dir / FILE)]
+    losses = [step["loss"] for step in steps_of(run.job.run_dir / TELEMETRY)]
 
     assert len(losses) == 40
     assert losses[0] == pytest.approx(math.log(133), abs=0.2)
@@ -86,7 +86,7 @@ def test_a_run_tells_what_it_does(tmp_path: Path) -> None:
     """A line for each step; tokens without padding; rows of other files measure; the manifest says what it is."""
     run = prepared(tmp_path, number=40, validation_split_ratio=0.2, num_train_epochs=2)
     result = _train(run)
-    events = [json.loads(line)["event"] for line in (run.job.run_dir / FILE).read_text().splitlines()]
+    events = [json.loads(line)["event"] for line in (run.job.run_dir / TELEMETRY).read_text().splitlines()]
     manifest = finish_scratch(run, "0123abcd", 0)
     card = (run.job.run_dir / "model" / "README.md").read_text()
 
@@ -126,7 +126,7 @@ def test_accumulated_micro_batches_are_one_batch(tmp_path: Path, monkeypatch: py
     at_once = prepared(tmp_path / "at_once", 4)
     one_by_one = prepared(tmp_path / "one", 4, per_device_train_batch_size=1, gradient_accumulation_steps=4)
     results = [_train(run) for run in (at_once, one_by_one)]
-    (left,), (right,) = (list(steps_of(run.job.run_dir / FILE)) for run in (at_once, one_by_one))
+    (left,), (right,) = (list(steps_of(run.job.run_dir / TELEMETRY)) for run in (at_once, one_by_one))
 
     assert [result["num_steps"] for result in results] == [1, 1]
     assert left["num_tokens"] == right["num_tokens"] == results[0]["num_tokens"]

@@ -18,9 +18,15 @@ from mens_pipeline.corpus.telemetry.table import TelemetryAccount, TelemetryQuer
 from mens_pipeline.delivery.retention import load_retention
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.results import RESULTS
-from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import RESULT, mark_complete, newest_checkpoint, result_of
-from mens_pipeline.models.adapter import CONFIGURATION, MANIFEST, WEIGHTS, TrainingManifest, read_adapter_config
+from mens_pipeline.models.adapter import (
+    CONFIGURATION,
+    MANIFEST,
+    TELEMETRY,
+    WEIGHTS,
+    TrainingManifest,
+    read_adapter_config,
+)
 from mens_pipeline.models.base import configuration_of, read_tokenizer
 from mens_pipeline.promotion.history import CHAMPION, HISTORY, KIND, champion_key, history_of
 from mens_pipeline.promotion.policy import load_gate_policy
@@ -84,7 +90,7 @@ def _of_models(folder: Path) -> Readers:
     (run / RESULT).write_text(json.dumps({"seconds": 1.0, "num_steps": 4}))
     start = {"event": "train_start", "payload": {"resumed_from": None}}
     step = {"event": "step", "payload": {"step": 1, "loss": 1.0, "num_updates": 1, "num_tokens": 9, "seconds": 1.0}}
-    (run / FILE).write_text("".join(json.dumps(event) + "\n" for event in (start, step)))
+    (run / TELEMETRY).write_text("".join(json.dumps(event) + "\n" for event in (start, step)))
     checkpoint = run / "checkpoints" / "checkpoint-9"
     checkpoint.mkdir(parents=True)
     (checkpoint / "optimizer.pt").write_bytes(b"moments")
@@ -95,7 +101,7 @@ def _of_models(folder: Path) -> Readers:
         "tokenizer": (base / "tokenizer.json", lambda path: read_tokenizer(path.parent)),
         "training manifest": (run / MANIFEST, TrainingManifest.read),
         "result of a training": (run / RESULT, lambda path: result_of(path.parent)),
-        "log of a training": (run / FILE, lambda path: (list(steps_of(path)), seconds_trained(path))),
+        "log of a training": (run / TELEMETRY, lambda path: (list(steps_of(path)), seconds_trained(path))),
         "mark of a checkpoint": (checkpoint / "complete", lambda _path: newest_checkpoint(run)),
         "configuration of an adapter": (adapter / CONFIGURATION, lambda path: read_adapter_config(path.parent)),
         "weights of an adapter": (adapter / WEIGHTS, lambda path: read_adapter_config(path.parent)),

@@ -11,9 +11,9 @@ from unittest.mock import patch
 
 import pytest
 
-from mens_pipeline.jobs.progress import FILE, TelemetryLog
+from mens_pipeline.jobs.progress import TelemetryLog
 from mens_pipeline.jobs.protocol import RESULT
-from mens_pipeline.models.adapter import ADAPTER
+from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.step_plan import Decision, StepPlan
 from mens_pipeline.training.telemetry_log import steps_of
@@ -86,7 +86,7 @@ def _killed() -> None:
 
 
 def _rates(run: PreparedRun) -> list[float]:
-    return [step["learning_rate"] for step in steps_of(run.job.run_dir / FILE)]
+    return [step["learning_rate"] for step in steps_of(run.job.run_dir / TELEMETRY)]
 
 
 def test_a_fast_machine_gives_what_no_budget_gives(tiny_base: Path, tmp_path: Path, machine: _Machine) -> None:
@@ -113,7 +113,7 @@ def test_the_rate_comes_down_to_zero_where_the_budget_ends(
     run = prepared(tiny_base, tmp_path, max_minutes=_MINUTES, **_RECIPE)
     assert _train(run, machine)
     result, rates = left_by(run), _rates(run)
-    lines = [json.loads(line) for line in (run.job.run_dir / FILE).read_text().splitlines()]
+    lines = [json.loads(line) for line in (run.job.run_dir / TELEMETRY).read_text().splitlines()]
     decisions = result["plan"]["decisions"]
     last = decisions[-1]
     details = [line["payload"] for line in lines if line["event"] == "plan" and line["payload"]["reason"]]
@@ -177,7 +177,7 @@ def test_next_to_no_time_still_gives_an_adapter(tiny_base: Path, tmp_path: Path,
     assert _train(run, machine)
 
     assert left_by(run)["num_steps"] == 2
-    assert [(step["step"], step["num_updates"]) for step in steps_of(run.job.run_dir / FILE)] == [(2, 2)]
+    assert [(step["step"], step["num_updates"]) for step in steps_of(run.job.run_dir / TELEMETRY)] == [(2, 2)]
 
 
 def test_one_step_trains(tiny_base: Path, tmp_path: Path, machine: _Machine) -> None:

@@ -12,9 +12,8 @@ import pytest
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs import local
 from mens_pipeline.jobs.local import run_job
-from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import CHECKPOINTS, ExitCode
-from mens_pipeline.models.adapter import ADAPTER
+from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.qlora import checksums
@@ -96,8 +95,8 @@ def test_the_rate_comes_up_and_down_again(tiny_base: Path, tmp_path: Path) -> No
     recipe, first = _first(tiny_base, tmp_path)
     _, second = _next(recipe, first, tmp_path / "second")
     train_here(second)
-    rates = [step["learning_rate"] for step in steps_of(second.job.run_dir / FILE)]
-    last = [step["learning_rate"] for step in steps_of(first.job.run_dir / FILE)][-1]
+    rates = [step["learning_rate"] for step in steps_of(second.job.run_dir / TELEMETRY)]
+    last = [step["learning_rate"] for step in steps_of(first.job.run_dir / TELEMETRY)][-1]
 
     assert len(rates) == second.preflight["num_steps"]
     assert rates[0] < max(rates) == rates[1] == pytest.approx(1e-2, rel=0.1)
@@ -140,7 +139,7 @@ def test_what_goes_on_can_be_interrupted_as_well(
     sent: list[int] = []
 
     def stop() -> None:
-        path = run.job.run_dir / FILE
+        path = run.job.run_dir / TELEMETRY
         if not sent and path.is_file() and '"step"' in path.read_text():
             sent.extend(job_children())
             for child in sent:

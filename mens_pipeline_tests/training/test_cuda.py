@@ -8,9 +8,8 @@ import pytest
 
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.jobs.local import run_job
-from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import ExitCode, newest_checkpoint
-from mens_pipeline.models.adapter import ADAPTER
+from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.training.runs import left_by, prepared
@@ -35,7 +34,7 @@ def wide_base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 def _train(run: PreparedRun, stop_at: int | None = None) -> int:
     """Train in a process of its own; killed without a warning once its log tells of a step."""
-    log = run.job.run_dir / FILE
+    log = run.job.run_dir / TELEMETRY
 
     def poll() -> None:
         if stop_at is not None and log.is_file() and any(step["step"] >= stop_at for step in steps_of(log)):
@@ -101,7 +100,7 @@ def test_a_card_has_the_loss_of_the_processor(wide_base: Path, tmp_path: Path) -
     }
     for run in runs.values():
         assert _train(run) == ExitCode.DONE, (run.job.run_dir / "child.log").read_text()[-2000:]
-    (card,), (cpu,) = (list(steps_of(run.job.run_dir / FILE)) for run in runs.values())
+    (card,), (cpu,) = (list(steps_of(run.job.run_dir / TELEMETRY)) for run in runs.values())
 
     assert card["loss"] == pytest.approx(cpu["loss"], rel=1e-3)
     assert card["grad_norm"] == pytest.approx(cpu["grad_norm"], rel=2e-2)
@@ -117,7 +116,7 @@ def test_a_run_on_a_card_goes_on_where_it_was_killed(wide_base: Path, tmp_path: 
         _train(killed, stop_at=5)
     assert newest_checkpoint(killed.job.run_dir) is not None
     assert _train(killed) == ExitCode.DONE
-    losses = [[step["loss"] for step in steps_of(run.job.run_dir / FILE)] for run in (untouched, killed)]
+    losses = [[step["loss"] for step in steps_of(run.job.run_dir / TELEMETRY)] for run in (untouched, killed)]
 
     assert left_by(killed)["num_steps"] == left_by(untouched)["num_steps"]
     assert losses[1] == pytest.approx(losses[0], rel=5e-3)
@@ -143,7 +142,7 @@ def test_a_card_needs_the_memory_that_was_estimated(
     fields = {**_RECIPE, "max_length": 2048, "max_tokens_per_batch": 8192, "per_device_train_batch_size": 256}
     run = prepared(base, tmp_path, 400, DeviceChoice.CUDA, max_steps=3, bnb_4bit_compute_dtype="auto", **fields)
     assert _train(run) == ExitCode.DONE, (run.job.run_dir / "child.log").read_text()[-2000:]
-    steps = list(steps_of(run.job.run_dir / FILE))
+    steps = list(steps_of(run.job.run_dir / TELEMETRY))
     peak, estimate = steps[-1]["peak_memory_mb"], run.preflight["memory_mb"]["total"]
     record_property("peak_mb", round(peak))
     record_property("estimate_mb", round(estimate))
@@ -167,7 +166,7 @@ def test_two_cards_train_the_adapter_of_one(
     ]
     for run in runs:
         assert _train(run) == ExitCode.DONE, (run.job.run_dir / "child.log").read_text()[-2000:]
-    one, two = ([step["loss"] for step in steps_of(run.job.run_dir / FILE)] for run in runs)
+    one, two = ([step["loss"] for step in steps_of(run.job.run_dir / TELEMETRY)] for run in runs)
     record_property("losses", f"{one[0]:.4f} to {one[-1]:.4f}, {two[0]:.4f} to {two[-1]:.4f}")
 
     assert two == pytest.approx(one, rel=1e-2)

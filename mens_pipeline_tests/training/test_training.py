@@ -10,9 +10,8 @@ import torch  # noqa: TID253 - these tests train
 from torch.nn.functional import cross_entropy  # noqa: TID253 - likewise
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.jobs.progress import FILE
 from mens_pipeline.jobs.protocol import newest_checkpoint
-from mens_pipeline.models.adapter import ADAPTER
+from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import steps_of
@@ -47,7 +46,7 @@ def _trainer(run: PreparedRun) -> Any:
     examples = make_examples(pairs(16), run.job.recipe, tokenizer, run.job.system_prompt)
     plan = plan_run(examples.train, run.job.recipe)
     steps = take_up(run.job.run_dir, Schedule(plan.num_steps, 0, "linear"), [1] * plan.num_steps, None)
-    progress = Progress(TelemetryLog(run.job.run_dir / FILE), StopRequest(), steps)
+    progress = Progress(TelemetryLog(run.job.run_dir / TELEMETRY), StopRequest(), steps)
     trainer = module._trainer(run.job, tokenizer, examples.train, plan, progress)  # noqa: SLF001 - what is tested
     return trainer, next(iter(trainer.get_train_dataloader()))
 
@@ -175,8 +174,8 @@ def test_a_run_tells_what_it_does(tiny_base: Path, tmp_path: Path) -> None:
     """A line for each step with all its figures; the loss falls; nothing of the padding is counted."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=8, save_steps=1000)
     result = train_here(run)
-    steps = list(steps_of(run.job.run_dir / FILE))
-    events = [json.loads(line)["event"] for line in (run.job.run_dir / FILE).read_text().splitlines()]
+    steps = list(steps_of(run.job.run_dir / TELEMETRY))
+    events = [json.loads(line)["event"] for line in (run.job.run_dir / TELEMETRY).read_text().splitlines()]
 
     assert [step["step"] for step in steps] == list(range(1, 33))
     assert events == ["train_start", *["step"] * 4, "plan", *["step"] * 28, "train_complete"]
@@ -200,7 +199,7 @@ def test_fewer_lines_tell_of_all_updates(tiny_base: Path, tmp_path: Path) -> Non
     """Tokens and time of each update count, also of those after the last whole line; the adapter is the same."""
     often, seldom = (prepared(tiny_base, tmp_path / str(n), max_steps=4, logging_steps=n) for n in (1, 3))
     each, all_told = train_here(often), train_here(seldom)
-    lines = list(steps_of(seldom.job.run_dir / FILE))
+    lines = list(steps_of(seldom.job.run_dir / TELEMETRY))
     weights = [(run.job.run_dir / ADAPTER / "adapter_model.safetensors").read_bytes() for run in (often, seldom)]
 
     assert [(step["step"], step["num_updates"]) for step in lines] == [(1, 1), (2, 1), (3, 1), (4, 1)]
@@ -209,7 +208,7 @@ def test_fewer_lines_tell_of_all_updates(tiny_base: Path, tmp_path: Path) -> Non
 
     rare = prepared(tiny_base, tmp_path / "rare", max_steps=4, logging_steps=3, save_steps=100)
     result = train_here(rare)
-    lines = list(steps_of(rare.job.run_dir / FILE))
+    lines = list(steps_of(rare.job.run_dir / TELEMETRY))
     assert [(step["step"], step["num_updates"]) for step in lines] == [(3, 3), (4, 1)]
     assert result["trained_tokens"] == each["trained_tokens"]
     assert result["train_loss"] == pytest.approx(each["train_loss"], rel=1e-3)

@@ -10,8 +10,7 @@ from pydantic import Field
 from mens_pipeline.configured import artifact_commit
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.jobs.device import Device
-from mens_pipeline.jobs.progress import FILE
-from mens_pipeline.models.adapter import CARD
+from mens_pipeline.models.adapter import CARD, TELEMETRY
 from mens_pipeline.orchestration.choices import fields_in, overrides_of
 from mens_pipeline.orchestration.defs.training import fall_of, losses_metadata
 from mens_pipeline.orchestration.launchers import Trainer
@@ -118,7 +117,7 @@ def _metadata(manifest: ScratchManifest, path: Path) -> dict[str, Any]:
         "model": dg.MetadataValue.path(path / MODEL),
         "config": str(manifest.config),
         "num_parameters": manifest.num_parameters,
-        **losses_metadata(result, losses_of(path / FILE), None),
+        **losses_metadata(result, losses_of(path / TELEMETRY), None),
         **({} if result.validation_loss is None else {"validation_loss": round(result.validation_loss, 4)}),
         "num_rows": result.num_train,
         "skipped": table({"reason": reason, "rows": rows} for reason, rows in result.skipped.items()),

@@ -15,8 +15,7 @@ from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.evaluation.eval_results import refuse_unanswerable
 from mens_pipeline.evaluation.tasks import heldout_tasks
 from mens_pipeline.inference.prepare import completion_fits
-from mens_pipeline.jobs.progress import FILE
-from mens_pipeline.models.adapter import KIND, MANIFEST, Adapter, TrainingManifest, TrainingResult
+from mens_pipeline.models.adapter import KIND, MANIFEST, TELEMETRY, Adapter, TrainingManifest, TrainingResult
 from mens_pipeline.models.card import format_kinds
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, find_base_model
 from mens_pipeline.orchestration.choices import TrainConfig, choices_of, training_of
@@ -140,7 +139,7 @@ def loss_fell(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.As
 
 def fall_of(folder: Path) -> dg.AssetCheckResult:
     """Whether the loss of a run fell; a warning where it did not."""
-    losses = [step["loss"] for step in steps_of(folder / FILE)]
+    losses = [step["loss"] for step in steps_of(folder / TELEMETRY)]
     first, last = quarters_of(losses)
     return dg.AssetCheckResult(
         passed=last < first,
@@ -214,7 +213,7 @@ def metadata_of(adapter: Adapter) -> dict[str, Any]:
     validation = result.validation_loss
     return {
         "adapter": dg.MetadataValue.path(adapter.folder),
-        **losses_metadata(result, losses_of(adapter.path / FILE), validation),
+        **losses_metadata(result, losses_of(adapter.path / TELEMETRY), validation),
         **({} if validation is None else {"train/validation_loss": round(validation, 4)}),
         "num_planned_updates": result.planned_steps,
         "num_updates_before": manifest.continues.num_steps if manifest.continues is not None else 0,
