@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mens_pipeline.corpus.schema.prompts import noun_of
 from mens_pipeline.errors import did_you_mean
-from mens_pipeline.evaluation.requirements.parts import (
+from mens_pipeline.evaluation.requirement_parts import (
     Part,
     Spellings,
     find_trait_error,
