@@ -16,7 +16,7 @@ from mens_pipeline.corpus.curate.mixed_train_set import write_parquet
 from mens_pipeline.corpus.curate.redacted_row import redact_row
 from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind
-from mens_pipeline.delivery.merge_source import MergeSource, card_of_source
+from mens_pipeline.delivery.merge_source import MergeSource, card_of_source, find_weights
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.benchmark import MANIFEST, BenchmarkTask, load_benchmark
 from mens_pipeline.evaluation.results import RESULTS
@@ -28,7 +28,6 @@ from mens_pipeline.storage.files import copy_folder
 from mens_pipeline.storage.store import ArtifactStore, digest_of
 
 _HEAD: Final = "base_model.model."
-_LAYERS: Final = "layers."
 
 
 def name_as_published(weights: Path, base: Path) -> bool:
@@ -51,10 +50,7 @@ def name_as_published(weights: Path, base: Path) -> bool:
 def _find_published(name: str, published: set[str], weights: Path) -> str:
     """Return the name of a matrix, with the words that the checkpoint puts before `layers.`."""
     layer, half = name.removeprefix(_HEAD).rsplit(".lora_", 1)
-    if f"{layer}.weight" in published:
-        return name
-    tail = layer[layer.find(_LAYERS) :]
-    found = sorted(other for other in published if other.endswith(f".{tail}.weight"))
+    found = sorted(find_weights(layer, published))
     if len(found) != 1:
         places = ", ".join(found) or "none"
         raise RefusedError(f"{weights}: {layer} is no one layer of the published base ({places}). Report this.")

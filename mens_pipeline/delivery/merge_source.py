@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -63,7 +63,7 @@ def _find_reasons(adapter: dict[str, Shape], base: dict[str, Shape], rank: int) 
     if not halves:
         yield "it holds no LoRA matrix at all"
     for layer, pair in halves.items():
-        targets = _targets(layer, base)
+        targets = [base[weight] for weight in find_weights(layer, base)]
         if not targets:
             yield f"the base has no {layer}"
         elif set(pair) != {"A", "B"}:
@@ -72,13 +72,12 @@ def _find_reasons(adapter: dict[str, Shape], base: dict[str, Shape], rank: int) 
             yield f"{layer} is {targets[0]}, the adapter has {pair['B']} by {pair['A']}, of rank {rank}"
 
 
-def _targets(layer: str, base: dict[str, Shape]) -> list[Shape]:
-    """Return the shapes of what may be the weight of a layer: some families put other words before `layers.`."""
-    exact = base.get(f"{layer}.weight")
-    if exact is not None:
-        return [exact]
+def find_weights(layer: str, names: Collection[str]) -> list[str]:
+    """Return the tensors that may be the weight of a layer: some families put other words before `layers.`."""
+    if f"{layer}.weight" in names:
+        return [f"{layer}.weight"]
     tail = layer[layer.find("layers.") :] if "layers." in layer else layer
-    return [shape for name, shape in base.items() if name.endswith(f".{tail}.weight")]
+    return [name for name in names if name.endswith(f".{tail}.weight")]
 
 
 SCRATCH: Final = "scratch"
