@@ -10,7 +10,7 @@ import typer
 from mens_pipeline.cli.options import declare_options, option, switch
 from mens_pipeline.cli.terminal import align_columns, log_line, print_line, show
 from mens_pipeline.jobs.local import run_job
-from mens_pipeline.settings import PRESETS, load_settings
+from mens_pipeline.settings import PRESETS, Settings, load_settings
 
 if TYPE_CHECKING:
     from mens_pipeline.orchestration.estimate import PricedPreset, Stage
@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 
 _GIGABYTE: Final = 1024
 _BASE_OF_GPUS: Final = "Qwen/Qwen3.5-4B"
+
+
+def settings_with(source_root: Path | None) -> Settings:
+    """Return the settings, with the workspace that a command was given."""
+    settings = load_settings()
+    if source_root is not None:
+        settings = settings.model_copy(update={"source_root": source_root})
+    if not settings.source_root.is_dir():
+        advice = "Name a Vox workspace with --source-root or MENS_SOURCE_ROOT."
+        raise typer.BadParameter(f"{settings.source_root}: no such folder. {advice}")
+    return settings
 
 
 def finish_plan(
@@ -122,11 +133,7 @@ def plan(
     from mens_pipeline.orchestration.resources import Compute
     from mens_pipeline.training.presets import load_named
 
-    settings = load_settings()
-    if source_root is not None:
-        settings = settings.model_copy(update={"source_root": source_root})
-    if not settings.source_root.is_dir():
-        raise typer.BadParameter(f"{settings.source_root}: no such folder. Name a Vox workspace with --source-root.")
+    settings = settings_with(source_root)
     named = {"recipe": recipe, "preset": preset}
     choice = {name: value for name, value in named.items() if value is not None}
     device = Compute().resolve()

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from mens_pipeline.cli.options import declare_options, option, switch
-from mens_pipeline.cli.plan import finish_plan, lines_of
+from mens_pipeline.cli.plan import finish_plan, lines_of, settings_with
 from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, log_line, print_json, print_line
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.language import visible_text
-from mens_pipeline.settings import Settings, load_settings, show_side_branches
+from mens_pipeline.settings import load_settings, show_side_branches
 
 if TYPE_CHECKING:
     from mens_pipeline.orchestration.headless import GraphOutcome
@@ -204,7 +204,7 @@ def run(
     from mens_pipeline.orchestration.headless import PROGRESS_LOGGER, run_graph
     from mens_pipeline.orchestration.resources import Compute
 
-    began, settings = perf_counter(), _settings(source_root)
+    began, settings = perf_counter(), settings_with(source_root)
     where = "" if source_root is None else f" --source-root {shlex.quote(str(source_root))}"
     named = {"preset": preset, "domain": domain}
     asked: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
@@ -266,17 +266,6 @@ def _make_train_set(launch: Launch) -> float:
         _show(outcome, "", is_good=False)
         raise typer.Exit(INTERRUPTED if outcome.is_interrupted else REFUSED)
     return outcome.seconds
-
-
-def _settings(source_root: Path | None) -> Settings:
-    """Return the settings, with the workspace of this run."""
-    settings = load_settings()
-    if source_root is not None:
-        settings = settings.model_copy(update={"source_root": source_root})
-    if not settings.source_root.is_dir():
-        advice = "Name a Vox workspace with --source-root or MENS_SOURCE_ROOT."
-        raise typer.BadParameter(f"{settings.source_root}: no such folder. {advice}")
-    return settings
 
 
 def _launch(
