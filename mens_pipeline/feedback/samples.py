@@ -65,17 +65,15 @@ class Sample(Strict):
         return self.reward.tier is Tier.PASSED
 
 
-def _sampling_of(config: FeedbackConfig) -> dict[str, Any]:
-    return config.model_dump(mode="json", include=set(_OF_SAMPLING))
-
-
 class SamplesParams(Params):
     """Parameters of sampling: adapter, train set and conditions; `fits` chooses among the prompts."""
 
     generator: Annotated[Generator, DecidedBy(lambda by: [by.name, by.digest, dict(by.decoding)])]
     system: str
     train: Content
-    config: Annotated[FeedbackConfig, DecidedBy(_sampling_of)]
+    config: Annotated[
+        FeedbackConfig, DecidedBy(lambda config: config.model_dump(mode="json", include=set(_OF_SAMPLING)))
+    ]
     fits: Helper[Callable[[str], bool]]
     store: Helper[ArtifactStore]
     log_line: Helper[Callable[[str], None]]
