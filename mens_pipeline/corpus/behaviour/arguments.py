@@ -8,7 +8,7 @@ from random import Random
 from typing import Final
 
 from mens_pipeline.language import ast
-from mens_pipeline.language.interpreter import NONE, Value, Variant, error, ok, some
+from mens_pipeline.language.interpreter import NONE, SmallestDraws, Value, Variant, error, ok, some
 
 _INTS: Final = (0, 1, 2, 3, 4, 5, 7, 10, 12, -1, -2, -5)
 _FLOATS: Final = (0.0, 1.0, -1.0, 0.5, 2.5, 10.0, -0.25, 99.5)
@@ -66,7 +66,7 @@ class Drawing:
         for annotation in types:
             if not self._is_drawable(annotation):
                 raise UndrawableError
-        yield tuple(self._draw(annotation, _First(), 0) for annotation in types)
+        yield tuple(self._draw(annotation, SmallestDraws(), 0) for annotation in types)  # nothing of the code
         random = Random(seed)  # noqa: S311 - a reproducible draw, no secret
         keys = [type_key(annotation) for annotation in types]
         self._deck = []
@@ -178,16 +178,6 @@ def _height(annotation: ast.Type, heights: Mapping[str, float]) -> float:
 
 def _variant_height(variant: ast.Variant, heights: Mapping[str, float]) -> float:
     return max((_height(field.type, heights) for field in variant.fields), default=0)
-
-
-class _First(Random):
-    """Draws that take nothing from the code and the first of everything else: the smallest arguments."""
-
-    def random(self) -> float:
-        return 0.99
-
-    def getrandbits(self, _k: int, /) -> int:
-        return 0
 
 
 def type_key(annotation: ast.Type | None, generics: Sequence[str] = ()) -> str:

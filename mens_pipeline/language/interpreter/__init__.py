@@ -3,7 +3,7 @@
 Rules such as `O2` are those of `vox-semantics.md` beside the language reference.
 """
 
-from mens_pipeline.language.interpreter.case import CallableProgram, CallResult, CaseRunner, error_of
+from mens_pipeline.language.interpreter.case import CallableProgram, CallResult, CaseRunner, SmallestDraws, error_of
 from mens_pipeline.language.interpreter.compiler.calls import CALLABLE
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.program import Program
@@ -76,6 +76,7 @@ __all__ = [
     "ProgramStatus",
     "Refusal",
     "Sandbox",
+    "SmallestDraws",
     "TextName",
     "Value",
     "Variant",
