@@ -42,21 +42,17 @@ _SUFFIX_FIRST: Final = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Texts that stand before the prefix, the suffix and the middle; each is one token unless `are_words`."""
+    """Texts that stand before the prefix, the suffix and the middle; each is one token where a base has any."""
 
     prefix: str
     suffix: str
     middle: str
-    are_words: bool = False
 
 
 def marks_of(tokenizer: Tokenizer) -> Marks:
     """Return the marks of a tokenizer: its own, else idle special tokens, else words."""
     known = {token.content for token in tokenizer.added_tokens_decoder.values()}
-    for marks in (*_NATIVE, _IDLE):
-        if known.issuperset(marks):
-            return Marks(*marks)
-    return Marks(*_WORDS, are_words=True)
+    return Marks(*next((marks for marks in (*_NATIVE, _IDLE) if known.issuperset(marks)), _WORDS))
 
 
 def split_at_marks(text: str) -> tuple[str, str] | None:

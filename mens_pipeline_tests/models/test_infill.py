@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.models.infill import (
+    Marks,
     encode_infill,
     encode_infill_prompt,
     encode_prefix,
@@ -37,10 +38,7 @@ def _text(tokenizer: Encoder, ids: tuple[int, ...]) -> str:
 )
 def test_the_marks_of_a_base_are_its_own(tokenizer: Encoder, marks: tuple[str, str, str]) -> None:
     """Else idle tokens, else words."""
-    found = marks_of(tokenizer)
-
-    assert (found.prefix, found.suffix, found.middle) == marks
-    assert found.are_words == (tokenizer is _PLAIN)
+    assert marks_of(tokenizer) == Marks(*marks)
 
 
 def test_the_suffix_comes_first_so_that_typing_goes_on() -> None:
