@@ -194,8 +194,7 @@ class Planner:
     @cached_property
     def _train_set(self) -> Artifact | None:
         """The newest train set."""
-        key = self._store.read_pointer(MIXED, "latest")
-        return self._store.get(MIXED, key) if key is not None else None
+        return self._store.latest(MIXED)
 
     @cached_property
     def _corpus(self) -> float:

@@ -109,7 +109,7 @@ def candidate_model(store: ArtifactStore, device: Device) -> ServedModel:
     Raises:
         RefusedError: None was evaluated, it has changed since, its verdict is not signed, or its base is gone.
     """
-    gate = store.get(GATE, store.read_pointer(GATE, "latest") or "")
+    gate = store.latest(GATE)
     refs = [parent for parent in gate.parents if parent.kind == TRAINED] if gate is not None else []
     trained = store.get(refs[0].kind, refs[0].key) if refs else None
     if gate is None or trained is None:

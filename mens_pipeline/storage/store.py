@@ -279,6 +279,10 @@ class ArtifactStore:
         """Let a pointer name an artifact."""
         self.documents.amend(artifact.kind, name, lambda _found: f"{artifact.key}\n".encode())
 
+    def latest(self, kind: str) -> Artifact | None:
+        """Return the artifact of a kind that was last made or taken up, if it is there."""
+        return self.get(kind, self.read_pointer(kind, "latest") or "")
+
     def read_pointer(self, kind: str, name: str) -> str | None:
         """Return the key that a pointer names; None when there is no such pointer."""
         content = self.documents.read(kind, name).decode(errors="replace")

@@ -145,7 +145,7 @@ def _measured(options: Namespace) -> dict[str, Any]:
 
     store = ArtifactStore(options.store)
     kinds = (heldout_split.KIND, mixed_train_set.KIND)
-    split, train = (store.get(kind, store.read_pointer(kind, "latest") or "") for kind in kinds)
+    split, train = (store.latest(kind) for kind in kinds)
     if split is None or train is None:
         sys.exit(f"{options.store}: no train set. Make one with `mens run --no-train`.")
     rows = _ARMS[options.arm[0]](list(read_pairs(train.path / mixed_train_set.TRAIN)))

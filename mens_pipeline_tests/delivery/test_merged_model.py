@@ -77,7 +77,7 @@ def delivered(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
 
 def _merged(store: ArtifactStore) -> Artifact:
-    found = store.get(KIND, store.read_pointer(KIND, "latest") or "")
+    found = store.latest(KIND)
     assert found is not None
     return found
 

@@ -46,7 +46,7 @@ def latest_in(store: ArtifactStore, kind: str) -> Artifact:
         store: Where it lies.
         kind: What it is.
     """
-    found = store.get(kind, store.read_pointer(kind, "latest") or "")
+    found = store.latest(kind)
     assert found is not None
     return found
 

@@ -115,6 +115,7 @@ def test_pointers_name_an_artifact(store: ArtifactStore) -> None:
 
     assert store.read_pointer("corpus", "latest") == key_of(_INPUTS)
     assert store.get("corpus", key_of(_INPUTS)) == found
+    assert (store.latest("corpus"), store.latest("pairs")) == (found, None)
 
 
 def test_a_store_that_cannot_be_written_says_so(tmp_path: Path) -> None:

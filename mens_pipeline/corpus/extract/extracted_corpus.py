@@ -253,8 +253,7 @@ def _write(folder: Path, params: ExtractionParams, latest: Artifact | None) -> d
 
 def _latest(store: ArtifactStore, inputs: dict[str, Any]) -> Artifact | None:
     """Return the latest corpus, if the same rules made it and its files are unchanged."""
-    key = store.read_pointer(KIND, "latest")
-    previous = store.get(KIND, key) if key else None
+    previous = store.latest(KIND)
     if previous is None or previous.is_damaged():
         return None
     is_same = all(previous.inputs.get(rule) == inputs.get(rule) for rule in ("code", "roots", "redaction", "licences"))

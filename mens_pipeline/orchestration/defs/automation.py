@@ -17,7 +17,6 @@ from mens_pipeline.orchestration.defs.jobs import deliver, whole_graph
 from mens_pipeline.orchestration.defs.promotion import promoted_adapter
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, SourceWatch, VoxWorkspace
 from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
-from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.storage.validation import Strict
 
 _EVERY_SECONDS: Final = 60
@@ -140,10 +139,10 @@ def _grammar_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         if before is None:
             # Unlike files, the grammar that the latest corpus was made with is on record: a change that came while the
             # sensor was off is not missed.
-            of_corpus = _grammar_of_corpus(store.open())
-            if of_corpus is None:
+            corpus = store.open().latest(CORPUS)
+            if corpus is None:
                 return dg.SkipReason("there is no corpus yet; its first run takes the grammar as it is")
-            before = Cursor(n=int(now), fingerprint=of_corpus)
+            before = Cursor(n=int(now), fingerprint=CorpusDetails.of(corpus).grammar)
         if before.fingerprint == fingerprint:
             return _skip_run(before, f"no change: the grammar is still {fingerprint[:12]}")
         return _run(_GRAMMAR, before.advance(fingerprint), ExtractionConfig(full=True))
@@ -170,12 +169,6 @@ def _champion_sensor() -> dg.SensorDefinition:
         return dg.RunRequest(run_key=f"champion:{event.timestamp}")  # what a person did has no run
 
     return watch_champion
-
-
-def _grammar_of_corpus(store: ArtifactStore) -> str | None:
-    key = store.read_pointer(CORPUS, "latest")
-    corpus = store.get(CORPUS, key) if key is not None else None
-    return CorpusDetails.of(corpus).grammar if corpus is not None else None
 
 
 def _skip_run(cursor: Cursor, reason: str) -> dg.SensorResult:

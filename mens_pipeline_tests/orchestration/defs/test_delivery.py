@@ -71,8 +71,8 @@ def test_a_champion_is_merged_and_handed_on(
     """Both checks pass; a second run merges nothing; a merged model that is another one stops before the hand-off."""
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     first, second = (_run(champion.root, instance) for _ in range(2))
-    merged = champion.get(KIND, champion.read_pointer(KIND, "latest") or "")
-    handed = champion.get(HANDED, champion.read_pointer(HANDED, "latest") or "")
+    merged = champion.latest(KIND)
+    handed = champion.latest(HANDED)
 
     assert first.success
     assert second.success

@@ -88,7 +88,7 @@ def test_the_commands_give_the_very_train_set_of_the_assets(
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.output
     store = ArtifactStore(seed_run[1])
-    mixed = store.get(MIXED, store.read_pointer(MIXED, "latest") or "")
+    mixed = store.latest(MIXED)
     assert mixed is not None
 
     for name in ("train.jsonl", "train.parquet"):

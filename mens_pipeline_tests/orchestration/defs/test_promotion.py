@@ -112,7 +112,7 @@ def test_a_bad_adapter_is_not_promoted(
     store = _trained(tmp_path / "store", 20)
     result = _run(store.root, instance)
     checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
-    gate = store.get(GATE, store.read_pointer(GATE, "latest") or "")
+    gate = store.latest(GATE)
 
     assert result.success is not strict
     assert not _promoted(result)

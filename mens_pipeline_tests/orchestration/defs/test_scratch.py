@@ -55,7 +55,7 @@ def test_a_train_set_becomes_a_model_once(tmp_path: Path, monkeypatch: pytest.Mo
         results.append(_materialise(root, instance, force_train=True))
         observed = instance.fetch_observations(dg.AssetKey("scratch_model"), limit=100).records
     made = [result.asset_materializations_for_node("scratch_model")[0] for result in results]
-    model = ArtifactStore(root).get(KIND, ArtifactStore(root).read_pointer(KIND, "latest") or "")
+    model = ArtifactStore(root).latest(KIND)
 
     assert all(result.success for result in results)
     assert [entry.metadata["reused"].value for entry in made] == [False, True, False]

@@ -81,7 +81,7 @@ def test_a_train_set_becomes_an_adapter_once(machine: Path) -> None:
         runs = instance.get_runs()
         observed = instance.fetch_observations(dg.AssetKey("qlora_adapter"), limit=100).records
     made = [result.asset_materializations_for_node("qlora_adapter")[0] for result in results]
-    adapter = ArtifactStore(root).get(KIND, ArtifactStore(root).read_pointer(KIND, "latest") or "")
+    adapter = ArtifactStore(root).latest(KIND)
 
     assert all(result.success for result in results)
     assert {run.tags["mens/preset"] for run in runs} == {"tiny"}
