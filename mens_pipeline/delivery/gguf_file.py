@@ -5,7 +5,7 @@ Source: the layout of llama.cpp for the architecture `llama`; names of tensors a
 
 import gc
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -92,7 +92,9 @@ def _add_tokenizer(writer: GGUFWriter, merged: Path, config: dict[str, Any]) -> 
     writer.add_tokenizer_pre(splitter_of(merged))
     writer.add_token_list(tokens)
     writer.add_token_types(types)
-    writer.add_token_merges([" ".join(part.replace(" ", _SPACE) for part in pair) for pair in _merges(tokenizer)])
+    merges = tokenizer["model"]["merges"]
+    pairs = (merge.split(" ") if isinstance(merge, str) else merge for merge in merges)
+    writer.add_token_merges([" ".join(part.replace(" ", _SPACE) for part in pair) for pair in pairs])
     special = SpecialVocab(merged, load_merges=False, special_token_types=("bos", "eos", "unk", "pad"))
     for kind, number in special.special_token_ids.items():
         getattr(writer, f"add_{kind}_token_id")(number)
@@ -127,11 +129,6 @@ def _tokens(tokenizer: dict[str, Any], size: int) -> tuple[list[str], list[Token
         [tokens.get(number, f"[PAD{number}]") for number in numbers],
         [kinds.get(number, TokenType.UNUSED) for number in numbers],
     )
-
-
-def _merges(tokenizer: dict[str, Any]) -> Iterator[Sequence[str]]:
-    for merge in tokenizer["model"]["merges"]:
-        yield merge.split(" ") if isinstance(merge, str) else merge
 
 
 def _tensors(merged: Path, config: dict[str, Any]) -> Iterator[tuple[str, Matrix]]:

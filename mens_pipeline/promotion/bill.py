@@ -280,6 +280,7 @@ def as_page(bill: Bill) -> str:
         ("synthetic share", _NOT_ON_RECORD if bill.synthetic_share is None else _percent(bill.synthetic_share)),
         ("versions", plain(", ".join(f"{name} {number}" for name, number in bill.libraries.items()))),
     ]
+    origins = sorted(bill.amounts.items(), key=lambda item: (-item[1], item[0]))
     by_licence: dict[str, list[SourceFileShare]] = {}
     for file in bill.files:
         by_licence.setdefault(file.licence or _NOT_ON_RECORD, []).append(file)
@@ -292,9 +293,7 @@ def as_page(bill: Bill) -> str:
             f"# Bill of materials of {plain(manifest.name)}\n",
             *markdown_table(("what", ""), facts),
             f"\n## Origin of the rows\n\n{what}\n",
-            *markdown_table(
-                ("origin", "share"), ((name, _percent(n / bill.total)) for name, n in _descending(bill.amounts))
-            ),
+            *markdown_table(("origin", "share"), ((name, _percent(n / bill.total)) for name, n in origins)),
             "\n## Licences of the files\n",
             *markdown_table(
                 ("licence", "files", "share"),
@@ -319,10 +318,6 @@ def as_page(bill: Bill) -> str:
             "",
         ]
     )
-
-
-def _descending(amounts: Mapping[Origin, int]) -> list[tuple[Origin, int]]:
-    return sorted(amounts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _percent(share: float) -> str:

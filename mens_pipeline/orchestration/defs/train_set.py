@@ -184,16 +184,11 @@ def no_overlap(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.A
 @dg.asset_check(asset=heldout_split, blocking=True)
 def pairs_accounted_for(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Every validated pair trains, judges, or is set aside with a reason."""
-    split = store.artifact(heldout_split)
-    seen = _num_pairs(store.artifact(heldout_split.of(PAIRS)), split)
-    counts = SplitReport.of(split)
+    counts = SplitReport.of(store.artifact(heldout_split))
+    num_pairs = PairsDetails.of(store.artifact(heldout_split.of(PAIRS))).num_pairs
+    seen = sum(num_pairs[name] for name in counts.train)
     missing = lost_of(seen, sum(counts.train.values()) + counts.heldout, counts.aside)
     return dg.AssetCheckResult(passed=missing == 0, metadata={"num_pairs": seen, "unaccounted": missing})
-
-
-def _num_pairs(pairs: Artifact, split: Artifact) -> int:
-    num_pairs = PairsDetails.of(pairs).num_pairs
-    return sum(num_pairs[name] for name in SplitReport.of(split).train)
 
 
 class MixingConfig(dg.Config):
