@@ -21,7 +21,7 @@ from mens_pipeline.promotion.receipt import (
     verdict_on,
     write_receipt,
 )
-from mens_pipeline.promotion.report import report_page
+from mens_pipeline.promotion.report.page import report_page
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.signing import PRIVATE, add_signature, explain_unsigned
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage

@@ -16,7 +16,7 @@ from mens_pipeline.cli.run import _Line
 from mens_pipeline.language import visible_text
 from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.models.card import DataSource, model_card, plain
-from mens_pipeline.promotion.report import report_page
+from mens_pipeline.promotion.report.page import report_page
 from mens_pipeline_tests.evaluation.scored import BROKEN, evaluation, scored_completions
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.small_folder import described_base

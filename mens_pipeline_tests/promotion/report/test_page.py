@@ -13,7 +13,7 @@ from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.promotion.policy import GateName, load_gate_policy
 from mens_pipeline.promotion.receipt import Receipt
-from mens_pipeline.promotion.report import report_page
+from mens_pipeline.promotion.report.page import report_page
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.scored import (
     BROKEN,

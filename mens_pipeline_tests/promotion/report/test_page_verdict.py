@@ -6,7 +6,7 @@ import pytest
 
 from mens_pipeline.promotion.policy import GateName, GateStatus
 from mens_pipeline.promotion.receipt import Receipt
-from mens_pipeline.promotion.report import report_page
+from mens_pipeline.promotion.report.page import report_page
 from mens_pipeline_tests.evaluation.scored import SUBJECT, evaluation, scored_completions
 from mens_pipeline_tests.promotion.verdicts import receipt_of, said
 
