@@ -5,9 +5,8 @@ import sys
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final, TextIO
+from typing import Annotated, Any, BinaryIO, Final, Literal, TextIO, get_args
 
 import typer
 
@@ -82,10 +81,10 @@ def _reply(line: bytes, number: int, default: Mode, *, with_semantics: bool) -> 
     mode = request.get("mode", default)
     if not isinstance(source, str):
         return _report_malformed(identity, number, "has no text in `source`")
-    if mode not in tuple(ModeOption):
+    if mode not in get_args(ModeOption):
         return _report_malformed(identity, number, f"has mode {mode!r}; write auto, source, script or ui")
     # There is no name to go by, so `auto` leaves it to --mode.
-    analysis = analyze(source, default if mode == ModeOption.AUTO else Mode(mode))
+    analysis = analyze(source, default if mode == "auto" else Mode(mode))
     reply = {"id": identity, **verdict_record(analysis)}
     if with_semantics and analysis.module is not None:
         reply["semantic"] = semantic_records(semantic_diagnostics(analysis.module, source))
@@ -103,13 +102,8 @@ _MAX_BYTES: Final = 67_108_864
 _STDIN: Final = Path("-")
 
 
-class ModeOption(StrEnum):
-    """Grammar mode of a text; `auto` goes by the name of the file (M6)."""
-
-    AUTO = "auto"
-    SOURCE = "source"
-    SCRIPT = "script"
-    UI = "ui"
+ModeOption = Literal["auto", "source", "script", "ui"]
+"""Grammar mode of a text; `auto` goes by the name of the file (M6)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +133,7 @@ def check(
         list[Path] | None,
         typer.Argument(help="Vox files, folders of them, or `-` for standard input.", show_default=False),
     ] = None,
-    mode: ModeOption = option(ModeOption.AUTO, "How to read the texts."),
+    mode: ModeOption = option("auto", "How to read the texts."),
     as_json: bool = switch("Print one JSON document.", "--json"),
     syntax_only: bool = switch("Leave names and types alone.", "--syntax-only/--no-syntax-only"),
     jsonl: Path | None = option(
@@ -168,7 +162,7 @@ def check(
 
 
 def _check_lines(path: Path, mode: ModeOption, *, with_semantics: bool) -> int:
-    default = Mode.SOURCE if mode is ModeOption.AUTO else Mode(mode)
+    default = Mode.SOURCE if mode == "auto" else Mode(mode)
     if path == _STDIN:
         summary = check_stream(sys.stdin.buffer, sys.stdout, default, with_semantics=with_semantics)
     else:
@@ -197,7 +191,7 @@ def read_program(path: Path) -> bytes:
 
 def resolve_mode(path: Path, mode: ModeOption) -> Mode:
     """Return the mode of a program: that which was asked for, or that of its name."""
-    return mode_of(path.name) if mode is ModeOption.AUTO else Mode(mode)
+    return mode_of(path.name) if mode == "auto" else Mode(mode)
 
 
 def _check_file(path: Path, mode: ModeOption, *, with_semantics: bool) -> CheckedFile:

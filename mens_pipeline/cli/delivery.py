@@ -3,9 +3,8 @@
 import tempfile
 import time
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -13,6 +12,7 @@ from mens_pipeline.cli.options import REQUIRED, argument, declare_options, optio
 from mens_pipeline.cli.progress import choose_device, run_and_show, show_completions
 from mens_pipeline.cli.terminal import interruptible, log_line, print_json, print_line
 from mens_pipeline.configured import open_store
+from mens_pipeline.delivery.merge_job import Dtype, GgufType
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.jobs.device import DeviceChoice
@@ -26,28 +26,13 @@ if TYPE_CHECKING:
     from mens_pipeline.delivery.merged_model import PreparedMerge
 
 
-class Dtype(StrEnum):
-    """Data types for merged weights."""
-
-    FLOAT32 = "float32"
-    BFLOAT16 = "bfloat16"
-
-
-class Gguf(StrEnum):
-    """Data types for the matrices of a GGUF file."""
-
-    F32 = "f32"
-    F16 = "f16"
-    Q8_0 = "q8_0"
-
-
 @declare_options
 def merge(
     *,
     run_dir: Path | None = option(None, "The folder of a run of `mens train` [default: the champion].", metavar="DIR"),
     output: Path | None = option(None, "A folder that stands alone, to copy.", "--output", "-o", metavar="FOLDER"),
     dtype: Dtype | None = option(None, "Of the weights [default: what it was evaluated in, which keeps every token]."),
-    gguf: Gguf | None = option(None, "Write it for llama.cpp and Ollama as well."),
+    gguf: GgufType | None = option(None, "Write it for llama.cpp and Ollama as well."),
     prompts: int | None = option(None, "Held-out prompts that are compared [default: 12].", ge=1, metavar="N"),
     heldout: Path | None = option(None, "Held-out pairs [default: those that it was evaluated by].", metavar="FILE"),
     device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place."),
@@ -89,7 +74,7 @@ def merge(
         report = refuse_difference(merged.path)
         log_line(report.summary)
         if gguf is not None:
-            gguf_model, _ = build_gguf_model(merged, prepared, gguf.value, store, _launch)
+            gguf_model, _ = build_gguf_model(merged, prepared, gguf, store, _launch)
     delivery = Delivery(source=source, merged=merged, gguf=gguf_model, data_licence=settings.data_licence)
     handoff = build_serving_handoff(delivery, store)[0].path / HANDOFF
     if output is not None:
@@ -133,19 +118,15 @@ def _prepare(  # noqa: PLR0917 - what the command was given
     log_line(f"adapter {source.adapter.digest[:12]} of {source.adapter.path}, {len(asked.tasks)} prompts to compare by")
     conditions = Conditions(decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
     work = store.root / KIND / f".work-{time.time_ns()}"
-    return prepare_merge(source, asked, conditions, dtype.value if dtype is not None else None, work)
+    return prepare_merge(source, asked, conditions, dtype, work)
 
 
 def _launch(job_path: Path) -> int:
     return run_and_show(job_path, show_completions())
 
 
-class What(StrEnum):
-    """Kind of repository content."""
-
-    ADAPTER = "adapter"
-    TRAIN_SET = "train-set"
-    BENCHMARK = "benchmark"
+What = Literal["adapter", "train-set", "benchmark"]
+"""What is sent to the Hub."""
 
 
 @declare_options
@@ -154,7 +135,7 @@ def push(
     repo: str = option(REQUIRED, "The repository; made, private, if it is not there.", metavar="OWNER/NAME"),
     run_dir: Path | None = option(None, "The folder of a promoted run [default: the champion].", metavar="DIR"),
     revision: str = option("main", "Made if it is not there.", metavar="BRANCH"),
-    what: What = option(What.ADAPTER, "Train set and benchmark go to a repository for datasets."),
+    what: What = option("adapter", "Train set and benchmark go to a repository for datasets."),
     into: Path | None = option(None, "A new folder that keeps what is sent, or would be.", metavar="DIR"),
     yes: bool = switch("Send it; else only say what would be sent."),
 ) -> None:
@@ -173,7 +154,7 @@ def push(
     settings = load_settings()
     if into is not None and into.exists():
         raise ConfigurationError(f"--into {into}: is there already. Name a folder that is not.")
-    target = hub.Target(repo, revision, "model" if what is What.ADAPTER else "dataset")
+    target = hub.Target(repo, revision, "model" if what == "adapter" else "dataset")
     with tempfile.TemporaryDirectory(prefix="mens-push-") as staging:
         plan = _plan_push(what, run_dir, target, settings, into or Path(staging))
         print_line(_lines(plan))
@@ -188,11 +169,11 @@ def _plan_push(what: What, run_dir: Path | None, target: "Target", settings: Set
     from mens_pipeline.delivery import hub
     from mens_pipeline.delivery.merge_source import merge_source
 
-    if what is What.BENCHMARK:
+    if what == "benchmark":
         return hub.plan_benchmark(settings.benchmark_dir, target, settings.data_licence, staging)
     store = open_store(settings)
     source = merge_source(run_dir, store)
-    if what is What.TRAIN_SET:
+    if what == "train-set":
         return hub.plan_train_set(source, store, target, settings.data_licence, staging)
     return hub.plan_push(source, target, settings.data_licence, staging)
 

@@ -1,9 +1,8 @@
 """`mens score`, `mens export-tasks` and `mens grammar`: the benchmark and the grammar of Vox for other programs."""
 
 import json
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -20,13 +19,6 @@ if TYPE_CHECKING:
 _BENCH = Annotated[
     Path | None, typer.Option("--bench", metavar="DIR", help="A benchmark [default: VOX_BENCHMARK_DIR, else ours].")
 ]
-
-
-class Framework(StrEnum):
-    """Framework that runs the tasks."""
-
-    INSPECT = "inspect"
-    VERIFIERS = "verifiers"
 
 
 @declare_options
@@ -72,7 +64,7 @@ def _record(completion_score: "Score", task: str, asked: str) -> dict[str, Any]:
 def export_tasks(
     *,
     folder: Path = argument("A new folder.", metavar="DIR"),
-    to: Framework = option(REQUIRED, "What will run the tasks."),
+    to: Literal["inspect", "verifiers"] = option(REQUIRED, "What will run the tasks."),
     bench: _BENCH = None,
 ) -> None:
     """Write a benchmark as an environment of inspect-ai or verifiers, so that anybody can ask any model its tasks.
@@ -86,7 +78,7 @@ def export_tasks(
     from mens_pipeline.evaluation.benchmark import load_benchmark
 
     benchmark = load_benchmark(bench or load_settings().benchmark_dir)
-    write_environment(benchmark, str(to), folder)
+    write_environment(benchmark, to, folder)
     print_line(str(folder))
     log_line(f"{len(benchmark.tasks)} tasks; {folder / 'README.md'} says how to run them")
 

@@ -69,7 +69,7 @@ class ScratchOptions(Options):
         None, "Share of source files that measure.", field="validation_split_ratio"
     )
     checkpoint_every: int | None = option(None, "save_steps: steps between two checkpoints.", field="save_steps")
-    resume: Resume = option(Resume.AUTO, "Whether to go on with an interrupted run.")
+    resume: Resume = option("auto", "Whether to go on with an interrupted run.")
     force_restart: bool = switch("Empty the folder of the run first.")
     dry_run: bool = switch("Look at everything, train nothing.")
     as_json: bool = switch("Print the manifest as one JSON document.", "--json")
@@ -127,7 +127,7 @@ def _prepare(options: ScratchOptions) -> "PreparedScratch":
         base=base,
         backend=settings.backend,
         strict=settings.strict_jsonl,
-        is_new=options.force_restart or options.resume is Resume.NEVER,
+        is_new=options.force_restart or options.resume == "never",
         is_trial=options.dry_run,
     )
     data = run.preflight["data"]

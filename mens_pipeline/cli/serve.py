@@ -1,10 +1,9 @@
 """`mens serve`: the model in use, over HTTP."""
 
 from contextlib import AbstractContextManager, nullcontext
-from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from mens_pipeline.cli.options import Options, option, switch, take_options
 from mens_pipeline.cli.progress import choose_device
@@ -26,13 +25,6 @@ _NEEDED: Final = ("fastapi", "uvicorn", "torch", "transformers", "peft")
 _TOKEN: Final = "MENS_SERVE_TOKEN"  # noqa: S105 - the name of a variable
 
 
-class EngineName(StrEnum):
-    """Name of an inference engine."""
-
-    MENS = "mens"
-    LLAMA_CPP = "llama.cpp"
-
-
 class ServeOptions(Options):
     """Options of `mens serve`."""
 
@@ -47,8 +39,8 @@ class ServeOptions(Options):
     port: int = option(8080, "0: any that is free.", ge=0, le=65_535)
     token_env: str = option(_TOKEN, "The variable that holds the token.", metavar="NAME")
     device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place.")
-    engine: EngineName = option(
-        EngineName.MENS,
+    engine: Literal["mens", "llama.cpp"] = option(
+        "mens",
         "What computes the model: mens, or llama.cpp on the CPU with weights of 8 bits (extra `llama`).",
     )
     decoding: Syntax = option(
@@ -137,7 +129,7 @@ def serve(options: ServeOptions) -> None:
     go_offline()
     chosen = choose_device(options.device, settings)
     served = _choose_model(options, store, chosen)
-    if options.engine is EngineName.LLAMA_CPP:
+    if options.engine == "llama.cpp":
         from mens_pipeline.serving.llama_cpp import with_llama_cpp
 
         served = with_llama_cpp(served, settings.cache_root)

@@ -38,7 +38,7 @@ class TestedFile:
 def run_files(
     *,
     files: Annotated[list[Path], typer.Argument(help="Vox files, or folders of them.", show_default=False)],
-    mode: ModeOption = option(ModeOption.AUTO, "How to read the texts."),
+    mode: ModeOption = option("auto", "How to read the texts."),
     seed: int = option(0, "For the arguments of properties."),
     contracts: bool = switch("Check @require, @ensure and @invariant."),
     database: bool = switch("Let programs use tables in memory."),

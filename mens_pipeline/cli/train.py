@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterator
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import typer
 
@@ -34,11 +33,8 @@ _PARTIAL: Final = (
 )
 
 
-class Resume(StrEnum):
-    """Policy for an interrupted run."""
-
-    AUTO = "auto"
-    NEVER = "never"
+Resume = Literal["auto", "never"]
+"""Whether an interrupted run goes on."""
 
 
 class TrainOptions(Options):
@@ -87,7 +83,7 @@ class TrainOptions(Options):
     )
     checkpoint_every: int | None = option(None, "save_steps: steps between two checkpoints.", field="save_steps")
     settings: list[str] | None = option(None, "Any other field of the recipe.", "--set", metavar="FIELD=VALUE")
-    resume: Resume = option(Resume.AUTO, "`never` deletes what the folder of the run holds.")
+    resume: Resume = option("auto", "`never` deletes what the folder of the run holds.")
     force_restart: bool = switch("The same as --resume never.")
     dry_run: bool = switch("Look at everything, train nothing.")
     as_json: bool = switch("Print the manifest as one JSON document; of a dry run, what was looked at.", "--json")
@@ -190,7 +186,7 @@ def _prepare(options: TrainOptions) -> "PreparedRun":
         cache=settings.cache_root,
         min_rows=min_rows,
         log_line=log_line,
-        is_new=options.force_restart or options.resume is Resume.NEVER,
+        is_new=options.force_restart or options.resume == "never",
         is_trial=options.dry_run,
     )
     if options.output_dir is None and not options.dry_run:
