@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.inference.dense_llama import DenseLlama, FewRowsLinear, PackedLinear, replace_linear, speed_up
+from mens_pipeline.inference.dense_llama import DenseLlama, HalfLinear, PackedLinear, replace_linear, speed_up
 from mens_pipeline.inference.engine import complete_plainly, complete_staggered, random_prompts, tiny_model
 
 _MANY, _FEW = 32, 4
@@ -13,17 +13,18 @@ _MANY, _FEW = 32, 4
 
 @pytest.mark.parametrize("rows", [(1,), (3, 1), (2, 70)])
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("linear", [PackedLinear, FewRowsLinear])
+@pytest.mark.parametrize("linear", [PackedLinear, HalfLinear])
 @pytest.mark.parametrize("outputs", [80, 24])
 def test_a_product_is_that_of_the_plain_layer(linear: Any, rows: tuple[int, ...], bias: bool, outputs: int) -> None:  # noqa: FBT001 - pytest's way
-    """Within the rounding of float32, for few rows and for many, where a layer widens and where it does not."""
+    """Within the rounding of its weights, for few rows and for many, where a layer widens and where it does not."""
     import torch
 
     torch.manual_seed(1)
     plain = torch.nn.Linear(48, outputs, bias=bias)
     given = torch.randn(*rows, 48)
     with torch.inference_mode():
-        torch.testing.assert_close(linear(plain)(given), plain(given), rtol=1e-5, atol=1e-5)
+        off = 1e-5 if linear is PackedLinear else 2e-3
+        torch.testing.assert_close(linear(plain)(given), plain(given), rtol=off, atol=off)
 
 
 def test_a_packed_model_gives_the_logits_of_the_library_bit_for_bit(tiny_base: Path) -> None:
@@ -41,10 +42,15 @@ def test_a_packed_model_gives_the_logits_of_the_library_bit_for_bit(tiny_base: P
 
 
 def test_a_model_for_few_rows_gives_the_logits_of_the_library(tiny_base: Path) -> None:
-    """Within rounding, whichever of the weights' two places is read."""
+    """Those of its weights rounded to float16, up to the rounding of float32."""
     import torch
 
-    for ours, theirs in zip(_logits(speed_up(_loaded(tiny_base), _FEW)), _logits(_loaded(tiny_base)), strict=True):
+    rounded = _loaded(tiny_base)
+    for module in rounded.modules():
+        if isinstance(module, torch.nn.Linear):
+            # The embedding may be the same tensor; it is not rounded.
+            module.weight = torch.nn.Parameter(module.weight.detach().half().float())
+    for ours, theirs in zip(_logits(speed_up(_loaded(tiny_base), _FEW)), _logits(rounded), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
@@ -73,8 +79,8 @@ def test_another_architecture_keeps_its_own_forward_pass() -> None:
         before = model(ids).logits
         after = speed_up(model, _FEW)
         assert after is model
-        assert isinstance(model.model.layers[0].mlp.up_proj, FewRowsLinear)
-        torch.testing.assert_close(model(ids).logits, before, rtol=1e-4, atol=1e-5)
+        assert isinstance(model.model.layers[0].mlp.up_proj, HalfLinear)
+        torch.testing.assert_close(model(ids).logits, before, rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.parametrize("changed", [{"hidden_act": "gelu"}, {"attention_bias": True}, {"mlp_bias": True}])
@@ -88,7 +94,7 @@ def test_a_llama_that_computes_otherwise_keeps_its_own_forward_pass(changed: dic
     assert not isinstance(speed_up(LlamaForCausalLM(config).eval(), _FEW), DenseLlama)
 
 
-@pytest.mark.parametrize("linear", [PackedLinear, FewRowsLinear])
+@pytest.mark.parametrize("linear", [PackedLinear, HalfLinear])
 def test_other_kinds_of_numbers_stay(linear: Any) -> None:
     """What is not float32 is not replaced."""
     import torch
