@@ -1,7 +1,8 @@
 """The engine: completions of a model, many at once, each in a slot that the next one takes when it has ended.
 
 1. A prompt is read by itself, in pieces where others shall go on in between.
-2. One forward pass gives all completions that are being written their next token.
+2. One forward pass gives all completions that are being written their next token; one alone may get several, where what
+   it repeats was guessed right (prompt lookup decoding, Saxena 2023).
 3. What has ended, was cancelled or is late leaves its slot at once.
 
 Each completion draws its tokens from a generator of its own: what a model writes does not depend on what else is asked.
@@ -72,6 +73,16 @@ class Slot:
         elif now >= self.deadline:
             self.end = "late"
 
+    def guess(self, most: int) -> tuple[int, ...]:
+        """Return at most so many tokens that followed when its last ones were read or written before."""
+        text = (*self.prompt, *self.tokens)
+        for length in _LOOKED_UP:
+            key = text[-length:]
+            for place in range(len(text) - length - 1, -1, -1):
+                if text[place : place + length] == key:
+                    return text[place + length :][:most]
+        return ()
+
     def narrow(self, scores: "torch.Tensor") -> "torch.Tensor":
         """Return the scores of the next token, with none for tokens that do not spell the word before the cursor."""
         return scores if self.word is None else self.word.narrow(scores)
@@ -94,6 +105,11 @@ class Slot:
         elif len(self.tokens) >= self.max_tokens:
             self.end = "length"
 
+
+_LOOKED_UP: Final = (3, 2)
+"""Tokens by which what follows is looked up, one number after another."""
+_GUESSED: Final = 5
+"""Tokens that are guessed at most: six rows of a product take a third longer than one."""
 
 SomeSlot = TypeVar("SomeSlot", bound=Slot)
 
@@ -218,6 +234,8 @@ class Engine(Generic[SomeSlot]):
         """Write the next token of each completion whose prompt is read."""
         import torch
 
+        if len(self._writing) == 1 and (guess := self._guess(self._writing[0])):
+            return self._write_guessed(self._writing[0], guess)
         output = self._model(
             input_ids=torch.tensor([[slot.tokens[-1]] for slot in self._writing], device=self._model.device),
             attention_mask=self._cache.mask(),
@@ -228,6 +246,30 @@ class Engine(Generic[SomeSlot]):
         )
         self._cache.advance()
         self._take_tokens(self._writing, output.logits[:, -1].float())
+        return self._release()
+
+    def _guess(self, slot: SomeSlot) -> tuple[int, ...]:
+        """Return the tokens that a completion may repeat, as many as there is room for; none where none are taken back."""
+        return slot.guess(min(_GUESSED, self._cache.num_free)) if self._cache.forgets else ()
+
+    def _write_guessed(self, slot: SomeSlot, guess: tuple[int, ...]) -> list[SomeSlot]:
+        """Write tokens of the only completion: those that were guessed as they would come anyway, and the one behind."""
+        import torch
+
+        begin = self._cache.longest
+        output = self._model(
+            input_ids=torch.tensor([[slot.tokens[-1], *guess]], device=self._model.device),
+            position_ids=torch.arange(begin, begin + 1 + len(guess), device=self._model.device)[None],
+            past_key_values=self._cache.past,
+            use_cache=True,
+        )
+        num_written = 0
+        for scores, guessed in zip(output.logits[0], (*guess, None), strict=True):
+            self._take_tokens([slot], scores.float()[None])
+            num_written += 1
+            if slot.end is not None or slot.tokens[-1] != guessed:
+                break
+        self._cache.advance(num_written)
         return self._release()
 
     def _take_tokens(self, slots: Sequence[Slot], scores: "torch.Tensor") -> None:

@@ -1,4 +1,4 @@
-"""Keys, values and states of rows that come and go, for one token of each at a time. For a generation process alone.
+"""Keys, values and states of rows that come and go, for one token of each at a time, or some of one. For a generation process alone.
 
 All rows end at the same column: a step writes one column, and a mask by distance between columns, as windows of
 attention have it, is one by distance between positions. The columns lie in room that is taken once; the library's own
@@ -31,6 +31,7 @@ class SlotCache:
         end: The column behind the last position of every row.
         takes_many: Whether rows of any lengths go together; other layers than attention and linear attention are kept
             as the library keeps them, for one row.
+        forgets: Whether the last positions that a step has written need not be kept; states cannot go back.
     """
 
     def __init__(self, model: Any, num_rows: int = 1, num_positions: int = 0) -> None:
@@ -42,6 +43,12 @@ class SlotCache:
         self.takes_many = all(
             isinstance(layer, _Room) or type(layer) is LinearAttentionLayer for layer in self.past.layers
         )
+        self.forgets = all(isinstance(layer, _Room) for layer in self.past.layers)
+
+    @property
+    def num_free(self) -> int:
+        """Positions that a step may write beside the first one, before rows have to move."""
+        return self.num_columns - self.end - 1
 
     def clear(self) -> None:
         """Give up all rows, and the room that they have."""
@@ -103,11 +110,11 @@ class SlotCache:
             else:
                 self.past.layers[place] = given
 
-    def advance(self) -> None:
-        """Count the position that a step has written for each row."""
-        self.lengths = [length + 1 for length in self.lengths]
-        self.longest += 1
-        self.end += 1
+    def advance(self, num_positions: int = 1) -> None:
+        """Count the positions that a step has written for each row; what else it wrote is written over."""
+        self.lengths = [length + num_positions for length in self.lengths]
+        self.longest += num_positions
+        self.end += num_positions
         if self.end == self.num_columns:
             self._move(self.longest, len(self.lengths))
 
@@ -183,12 +190,12 @@ class _Room(DynamicLayer):  # type: ignore[misc]  # the library is untyped
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_args: Any, **_kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write one position of each row, and return all of the longest row and as many of the others, as views."""
+        """Write the next positions of each row, and return all of the longest row and as many of the others, as views."""
         slots = self._slots
-        num_rows, begin, end = len(slots.lengths), slots.end - slots.longest, slots.end
+        num_rows, begin, end = len(slots.lengths), slots.end - slots.longest, slots.end + key_states.shape[-2]
         for room, states in zip(self._rooms, (key_states, value_states), strict=True):
-            room[:num_rows, :, end] = states[:, :, 0]
-        self.keys, self.values = (room[:num_rows, :, begin : end + 1] for room in self._rooms)
+            room[:num_rows, :, slots.end : end] = states
+        self.keys, self.values = (room[:num_rows, :, begin:end] for room in self._rooms)
         return self.keys, self.values
 
 

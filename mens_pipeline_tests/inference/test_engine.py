@@ -218,3 +218,47 @@ def test_the_proof_is_run_by_itself(
 
     assert (same.value.code, different.value.code) == (0, 1)
     assert [line.partition(";")[0] for line in lines] == [f"{tiny_base}: 6/6 the same", f"{tiny_base}: 0/6 the same"]
+
+
+class _Guessing(Slot):
+    """A completion whose first three guesses are what would come anyway, and the fourth is not."""
+
+    coming: Sequence[int] = ()
+
+    def guess(self, most: int) -> tuple[int, ...]:
+        right = tuple(self.coming[len(self.tokens) :][:3])
+        return (*right, (right[-1] + 1) % 256)[:most] if right else ()
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("kind", ["llama", "gemma3_text", "qwen3_5_text"])
+def test_guessed_tokens_are_written_in_fewer_passes(kind: str, temperature: float) -> None:
+    """One completion alone has the same tokens with guesses and without, whatever it is drawn at; with states none."""
+    model, written, passes = tiny_model(kind), list[list[int]](), list[int]()
+    for coming in ((), written):
+        slot = _Guessing(tuple(range(3, 40)), Sampler(temperature, 1.0, "x"), 60)
+        slot.coming = coming[0] if coming else ()
+        engine = Engine[Slot](model, frozenset(), 1, num_positions=slot.num_positions)
+        engine.admit(slot)
+        passes.append(0)
+        while engine.slots:
+            engine.step()
+            passes[-1] += 1
+        written.append(slot.tokens)
+
+    assert written[0] == written[1]
+    assert len(written[0]) == 60
+    assert passes[0] == 59
+    assert passes[1] == 59 if kind == "qwen3_5_text" else 15 <= passes[1] <= 20
+
+
+def test_a_guess_is_what_followed_the_last_tokens_before() -> None:
+    """Three tokens are looked up first, then two, the last place first; one alone says too little."""
+    slot = Slot((1, 2, 3, 4, 9, 2, 3, 5, 6, 7), Sampler(0.0, 1.0, ""), 8)
+    slot.tokens += [1, 2, 3]
+    assert slot.guess(2) == (4, 9)
+    slot.tokens = [2, 3]
+    assert slot.guess(9) == (5, 6, 7, 2, 3)
+    slot.tokens = [4]
+    assert slot.guess(9) == ()
+    assert Slot((1,), Sampler(0.0, 1.0, ""), 8).guess(3) == ()
