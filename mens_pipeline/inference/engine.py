@@ -249,11 +249,11 @@ class Engine(Generic[SomeSlot]):
         return self._release()
 
     def _guess(self, slot: SomeSlot) -> tuple[int, ...]:
-        """Return the tokens that a completion may repeat, as many as there is room for; none where none are taken back."""
+        """Return tokens that a completion may repeat, as many as have room; none where a state cannot go back."""
         return slot.guess(min(_GUESSED, self._cache.num_free)) if self._cache.forgets else ()
 
     def _write_guessed(self, slot: SomeSlot, guess: tuple[int, ...]) -> list[SomeSlot]:
-        """Write tokens of the only completion: those that were guessed as they would come anyway, and the one behind."""
+        """Write tokens of the only completion: those that were guessed right, and the one behind them."""
         import torch
 
         begin = self._cache.longest

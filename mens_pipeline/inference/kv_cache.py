@@ -1,8 +1,9 @@
-"""Keys, values and states of rows that come and go, for one token of each at a time, or some of one. For a generation process alone.
+"""Keys, values and states of rows that come and go, a token of each at a time. For a generation process alone.
 
-All rows end at the same column: a step writes one column, and a mask by distance between columns, as windows of
-attention have it, is one by distance between positions. The columns lie in room that is taken once; the library's own
-layers copy all keys and values for each new token, which took over 60 % of a step of 39 rows at 100 positions.
+All rows end at the same column: a step writes one column (or some, for a row alone), and a mask by distance between
+columns, as windows of attention have it, is one by distance between positions. The columns lie in room that is taken
+once; the library's own layers copy all keys and values for each new token, which took over 60 % of a step of 39 rows at
+100 positions.
 """
 
 from collections.abc import Sequence
@@ -190,7 +191,7 @@ class _Room(DynamicLayer):  # type: ignore[misc]  # the library is untyped
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *_args: Any, **_kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write the next positions of each row, and return all of the longest row and as many of the others, as views."""
+        """Write the next positions of each row; return all of the longest row and as many of the others, as views."""
         slots = self._slots
         num_rows, begin, end = len(slots.lengths), slots.end - slots.longest, slots.end + key_states.shape[-2]
         for room, states in zip(self._rooms, (key_states, value_states), strict=True):
