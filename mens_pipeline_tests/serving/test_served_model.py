@@ -53,7 +53,10 @@ def _change(path: Path, **fields: Any) -> None:
 
 
 def test_an_adapter_answers_as_it_was_judged(run: Path, tmp_path: Path) -> None:
-    """The same texts and ends as the answers that evaluation generates, and not those of the base."""
+    """The same texts and ends as those of the evaluation, and not those of the base; with room for many at once.
+
+    For few at once the weights are rounded to float16, which random weights do not bear.
+    """
     decoding = Decoding(max_new_tokens=60)
     replies: dict[str, list[Completion]] = {}
     for model in ("adapter", "base"):
@@ -78,7 +81,7 @@ def test_an_adapter_answers_as_it_was_judged(run: Path, tmp_path: Path) -> None:
             Completion.model_validate_json(line) for line in (folder / COMPLETIONS).read_text().splitlines()
         ]
 
-    with running(run, Limits(4, 20_000, 60.0, 60)) as server:
+    with running(run, Limits(16, 20_000, 60.0, 60)) as server:
         client = server.openai()
         served = [
             client.chat.completions.create(model=server.served.name, messages=[{"role": "user", "content": text}])
