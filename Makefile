@@ -62,9 +62,6 @@ format: install  ## Format the code and mend what ruff can.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Where `make ui` serves the pages of verdicts, for links in the UI.
-run ui: export MENS_STORE_PAGES ?= http://127.0.0.1:$(PAGES)
-
 demo: install  ## Complete five prompts and five lines with the adapter that comes with the code.
 	$(BIN)/mens demo
 

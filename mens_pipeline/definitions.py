@@ -11,6 +11,7 @@ from dagster_shared.record import replace
 from dagster_shared.utils.warnings import disable_dagster_warnings
 
 from mens_pipeline.orchestration import defs as modules
+from mens_pipeline.orchestration.resources import page_links
 from mens_pipeline.settings import load_settings
 
 
@@ -21,13 +22,20 @@ def defs() -> dg.Definitions:
     This is `dg.load_from_defs_folder` without its search for the pyproject.toml of a checkout, which an installed wheel
     does not have; that function hides the same warnings. A server in production leads nobody to files of its own.
     """
+    settings = load_settings()
     with disable_dagster_warnings():
         found = dg.ComponentTree.from_module(modules, project_root=Path(__file__).parent.parent).build_defs()
-        return found if load_settings().environment == "prod" else _with_code_references(found)
+        links = page_links(settings.store_pages) if settings.store_pages is not None else {}
+        places = _code_references(found) if settings.environment != "prod" else {}
+        # An asset that two modules name stands here twice.
+        assets = list({id(asset): asset for asset in found.assets or ()}.values())
+        return replace(found, assets=assets).map_asset_specs(
+            func=lambda spec: spec.merge_attributes(metadata={**links.get(spec.key, {}), **places.get(spec.key, {})})
+        )
 
 
-def _with_code_references(definitions: dg.Definitions) -> dg.Definitions:
-    """Let assets name the places of their own code and of their checks, which the UI opens in an editor.
+def _code_references(definitions: dg.Definitions) -> dict[dg.AssetKey, dict[str, dg.CodeReferencesMetadataValue]]:
+    """Return metadata that names the places of the code of assets and of their checks, which the UI opens in an editor.
 
     The UI shows no metadata of a check, so its place stands on the page of the asset. `dg.with_source_code_references`
     knows no checks, takes an asset that two modules name for two, and of a decorated function names the file of the
@@ -40,12 +48,10 @@ def _with_code_references(definitions: dg.Definitions) -> dg.Definitions:
         of_checks = {spec.asset_key for spec in made.check_specs}
         for key in {*made.keys, *of_checks}:
             places[key].append(_place_of(made))
-    others = [asset for asset in definitions.assets or () if id(asset) not in assets]
-    return replace(definitions, assets=[*assets.values(), *others]).map_asset_specs(
-        func=lambda spec: spec.merge_attributes(
-            metadata={"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=places[spec.key])}
-        )
-    )
+    return {
+        key: {"dagster/code_references": dg.CodeReferencesMetadataValue(code_references=references)}
+        for key, references in places.items()
+    }
 
 
 def _place_of(made: dg.AssetsDefinition) -> dg.LocalFileCodeReference:

@@ -290,3 +290,19 @@ def test_rows_have_columns(location: dg.Definitions) -> None:
     assert train["prompt"].constraints.nullable is False
     assert train["source"].type == "Source or null"
     assert train["tests"].description.startswith("Hidden tests")
+
+
+def test_assets_lead_to_their_pages_where_this_session_serves_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made when the location is loaded, so that the link has the port of the session that shows it."""
+    monkeypatch.setenv("MENS_STORE_PAGES", "http://127.0.0.1:8077")
+    served = {spec.key.to_user_string(): spec.metadata.get("report_pages") for spec in defs().resolve_all_asset_specs()}
+    monkeypatch.delenv("MENS_STORE_PAGES")
+    other = [spec.metadata.get("report_pages") for spec in defs().resolve_all_asset_specs()]
+
+    assert {name: value.value for name, value in served.items() if value is not None} == {
+        "benchmark_gate": "http://127.0.0.1:8077/benchmark_gate/",
+        "recipe_scores": "http://127.0.0.1:8077/benchmark_gate/",
+        "promoted_adapter": "http://127.0.0.1:8077/promoted_adapter/",
+        "history_replay": "http://127.0.0.1:8077/history_replay/",
+    }
+    assert set(other) == {None}

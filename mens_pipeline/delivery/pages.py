@@ -1,21 +1,34 @@
-"""Web server of the pages of verdicts, for people on this machine: `report.html`, and nothing else of the store."""
+"""Web server of the pages of verdicts, for people on this machine.
+
+It shows `report.html` of verdicts, champions and replays, lists of these pages, and nothing else of the store.
+"""
 
 import os
 import re
 import socket
+import time
+from collections.abc import Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Final
 
 from mens_pipeline.errors import ConfigurationError, MensError
+from mens_pipeline.evaluation.replay import KIND as REPLAY
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import PAGE
-from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.storage.store import MANIFEST, ArtifactStore
 
 ADDRESS: Final = "127.0.0.1"
 _HERE: Final = frozenset({"localhost", ADDRESS})
-_PLACE: Final = re.compile(rf"/({GATE}|{PROMOTED})/([0-9a-f]{{64}})/{re.escape(PAGE)}")
+_KINDS: Final = {GATE: "Verdicts", PROMOTED: "Champions", REPLAY: "Replays of a history"}
+_LIST: Final = re.compile(rf"/(?:({'|'.join(_KINDS)})/)?")
+_PLACE: Final = re.compile(rf"/({'|'.join(_KINDS)})/([0-9a-f]{{64}})/{re.escape(PAGE)}")
+_TITLE: Final = re.compile("<title>([^<]*)</title>")
+_HEAD_BYTES: Final = 4_096
+"""Of a page, in which its title stands."""
+_STYLE: Final = "body { font: 16px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em }"
 
 
 def open_socket(port: int) -> socket.socket:
@@ -61,16 +74,21 @@ class _Request(BaseHTTPRequestHandler):
         if self.headers.get("Host", "").partition(":")[0] not in _HERE:
             self.send_error(HTTPStatus.FORBIDDEN, f"Ask for http://{ADDRESS}.")
             return
-        found = _PLACE.fullmatch(self.path)
+        found, wanted = _PLACE.fullmatch(self.path), _LIST.fullmatch(self.path)
         try:
+            if wanted is not None:
+                self._send("\n".join(_list_pages(self.server.store.root, wanted[1])).encode())
+                return
             artifact = self.server.store.get(*found.groups()) if found is not None else None
-        except MensError as error:
+        except (MensError, OSError) as error:
             self.send_error(HTTPStatus.BAD_GATEWAY, str(error))
             return
         if artifact is None or not (artifact.path / PAGE).is_file():
-            self.send_error(HTTPStatus.NOT_FOUND, f"There is no such page. Pages are /{GATE}/KEY/{PAGE}")
+            self.send_error(HTTPStatus.NOT_FOUND, "There is no such page. All pages are listed at /")
             return
-        content = (artifact.path / PAGE).read_bytes()
+        self._send((artifact.path / PAGE).read_bytes())
+
+    def _send(self, content: bytes) -> None:
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", "text/html; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))
@@ -80,3 +98,20 @@ class _Request(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name in the library
         """Write nothing: it shares a terminal with the UI."""
+
+
+def _list_pages(root: Path, wanted: str | None) -> Iterator[str]:
+    """Yield the lines of a page that links the pages of one kind, or of all, the newest first."""
+    yield f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Reports</title><style>{_STYLE}</style>'
+    for kind, heading in _KINDS.items():
+        if wanted not in {None, kind}:
+            continue
+        pages = [path for path in root.glob(f"{kind}/*/{PAGE}") if (path.parent / MANIFEST).is_file()]
+        yield f"<h1>{heading}</h1><ul>"
+        for made, page in sorted(((page.stat().st_mtime, page) for page in pages), reverse=True):
+            with page.open(encoding="utf-8", errors="replace") as lines:
+                title = _TITLE.search(lines.read(_HEAD_BYTES))
+            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(made))
+            text = title[1] if title is not None else page.parent.name[:12]
+            yield f'<li><a href="/{kind}/{page.parent.name}/{PAGE}">{text}</a>, {when}'
+        yield "</ul>" if pages else "</ul><p>None yet."

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 import dagster as dg
 from dagster._core.storage.tags import PARENT_RUN_ID_TAG
@@ -16,12 +17,15 @@ from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.extract.sources import shown_name, vox_files
 from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 from mens_pipeline.errors import SourceNotFoundError
+from mens_pipeline.evaluation.replay import KIND as REPLAY
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import ADAPTER, CARD
 from mens_pipeline.orchestration.metadata import FILES, fold_paths, table
 from mens_pipeline.promotion.bill import BILL_PAGE
+from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.history import history_of
 from mens_pipeline.promotion.promote import Promotion
+from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import PAGE
 from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.files import read_regular
@@ -29,6 +33,7 @@ from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
 _MOST_BYTES: Final = 67_108_864
 """Of a program that is looked at; a larger one counts as one that cannot be read."""
+_THIS_MACHINE: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 class VoxWorkspace(dg.ConfigurableResource[None]):
@@ -92,13 +97,29 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
 
 
 def linked_page(store: ArtifactStore, artifact: Artifact, name: str) -> dict[str, dg.MetadataValue[str]]:
-    """Return metadata that leads to a page of an artifact: where it lies, and a link where the store is served."""
+    """Return metadata that leads to a page of an artifact: where it lies, and a link where a host serves the store.
+
+    An address of this machine ends with the session that it was made in, so no event keeps it: `page_links`.
+    """
     path, served = artifact.path / name, load_settings().store_pages
     found: dict[str, dg.MetadataValue[str]] = {"report": dg.MetadataValue.path(path)}
-    if served is not None:
+    if served is not None and urlsplit(served).hostname not in _THIS_MACHINE:
         url = f"{served.rstrip('/')}/{path.relative_to(store.root).as_posix()}"
         found["report_page"] = dg.MetadataValue.md(f"[{name}]({url})")
     return found
+
+
+def page_links(served: str) -> dict[dg.AssetKey, dict[str, dg.MetadataValue[str]]]:
+    """Return metadata of assets that leads to the lists of their pages; each session that shows them has its own.
+
+    Args:
+        served: Where a web server shows the store.
+    """
+    kinds = {"benchmark_gate": GATE, "recipe_scores": GATE, "promoted_adapter": PROMOTED, "history_replay": REPLAY}
+    return {
+        dg.AssetKey(asset): {"report_pages": dg.MetadataValue.url(f"{served.rstrip('/')}/{kind}/")}
+        for asset, kind in kinds.items()
+    }
 
 
 def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, Any]:

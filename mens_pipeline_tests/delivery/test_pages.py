@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from threading import Thread
 import pytest
 
 from mens_pipeline.delivery.pages import ADDRESS, PageServer, open_socket
+from mens_pipeline.evaluation.replay import KIND as REPLAY
 from mens_pipeline.promotion.receipt import KIND, PAGE, RECEIPT
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 
@@ -24,7 +26,7 @@ def gate(tmp_path: Path) -> Artifact:
     """A verdict with its page, in a store."""
 
     def write(folder: Path) -> dict[str, str]:
-        (folder / PAGE).write_text("<p>a verdict</p>")
+        (folder / PAGE).write_text("<title>Refused: adapter 0123</title><p>a verdict</p>")
         (folder / RECEIPT).write_text("{}")
         return {}
 
@@ -49,13 +51,37 @@ def _get(port: int, path: str, host: str | None = None) -> tuple[int, str]:
 
 def test_a_page_is_shown(gate: Artifact, port: int) -> None:
     """By the path that it has in the store, which is what the UI links."""
-    assert _get(port, f"/{KIND}/{gate.key}/{PAGE}") == (200, "<p>a verdict</p>")
+    assert _get(port, f"/{KIND}/{gate.key}/{PAGE}") == (200, "<title>Refused: adapter 0123</title><p>a verdict</p>")
+
+
+def test_pages_are_listed_with_links_that_hold_in_every_session(gate: Artifact, port: int, tmp_path: Path) -> None:
+    """All of them, or those of a kind, the newest first, by their titles; links name no port."""
+    store = ArtifactStore(tmp_path / "store")
+
+    def write(folder: Path) -> dict[str, str]:
+        (folder / PAGE).write_text("<title>Replay of 7 holes</title>")
+        os.utime(folder / PAGE, (10, 10))
+        return {}
+
+    old, replayed = store.build(KIND, {"of": "old"}, write)[0], store.build(REPLAY, {}, write)[0]
+    listed, of_gate = _get(port, "/"), _get(port, f"/{KIND}/")
+    links = re.findall('href="([^"]*)">([^<]*)<', listed[1])
+
+    assert links == [
+        (f"/{KIND}/{gate.key}/{PAGE}", "Refused: adapter 0123"),
+        (f"/{KIND}/{old.key}/{PAGE}", "Replay of 7 holes"),
+        (f"/{REPLAY}/{replayed.key}/{PAGE}", "Replay of 7 holes"),
+    ]
+    assert [_get(port, link)[0] for link, _ in links] == [200, 200, 200]
+    assert "None yet." in listed[1]  # of champions
+    assert REPLAY not in of_gate[1]
 
 
 @pytest.mark.parametrize(
     ("path", "host", "status"),
     [
-        ("/", None, 404),
+        ("/{kind}", None, 404),
+        ("/eval_results/", None, 404),
         ("/{kind}/{key}/gate_receipt.json", None, 404),
         ("/{kind}/{key}/../{key}/report.html", None, 404),
         ("/{kind}/0000000000000000000000000000000000000000000000000000000000000000/report.html", None, 404),
@@ -65,7 +91,7 @@ def test_a_page_is_shown(gate: Artifact, port: int) -> None:
     ],
 )
 def test_nothing_else_is(gate: Artifact, port: int, path: str, host: str | None, status: int) -> None:
-    """No other file of the store, no listing, and nothing under a name that is not of this machine."""
+    """No other file of the store, no other list, and nothing under a name that is not of this machine."""
     assert _get(port, path.format(kind=KIND, key=gate.key), host)[0] == status
 
 
@@ -117,7 +143,7 @@ def test_it_runs_beside_a_command_and_ends_with_it(gate: Artifact, how: signal.S
         code_of_command = process.wait(timeout=60)
 
     assert int(pid) == process.pid
-    assert shown == (200, "<p>a verdict</p>")
+    assert shown == (200, "<title>Refused: adapter 0123</title><p>a verdict</p>")
     assert code_of_command == (3 if how is None else -how)
     assert _ended(port)
 
