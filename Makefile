@@ -18,6 +18,7 @@ TIMED := $(PYTEST) --durations-table mens_pipeline_tests/durations.tsv
 # What `make quick` looks at: the language with its interpreter, and the store; without what needs an engine or a server.
 QUICK := $(addprefix mens_pipeline_tests/,language storage) $(addprefix --ignore=mens_pipeline_tests/, \
 	language/test_grammar_export.py storage/test_remote.py storage/test_remote_documents.py storage/test_signing.py)
+GPU_PARTS := tests training generation serving bench
 # A machine that reaches nothing has its own Python beside what the bundle brings.
 GPU_PYTHON = $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
 
@@ -90,6 +91,12 @@ bench: install  ## Measure front end, interpreter, tokenizer, grammar, corpus (a
 gpu-bundle: install  ## Pack what a GPU machine that reaches nothing lacks into build/gpu-bundle.tar; GPU_MACHINE="--python 3.11 --cuda 128".
 	$(BIN)/mens run --no-train
 	$(BIN)/python -m mens_pipeline_tests.gpu.bundle $(GPU_MACHINE)
+
+# Before a bundle is packed for minutes.
+ifneq ($(filter gpu-check,$(MAKECMDGOALS)),)
+$(if $(filter-out $(GPU_PARTS),$(PART)),$(error PART=$(PART): choose of $(GPU_PARTS)))
+$(if $(filter-out cuda cpu,$(DEVICE)),$(error DEVICE=$(DEVICE): choose of cuda cpu))
+endif
 
 gpu-check: $(if $(wildcard build/gpu-bundle),,gpu-bundle)  ## Ask a GPU everything, on one page; PART=tests, training, generation, serving or bench.
 	$(GPU_PYTHON) -m mens_pipeline_tests.gpu.check $(PART) $(if $(DEVICE),--device $(DEVICE))

@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import subprocess
 import sys
 import time
 import zipfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline_tests.gpu import bundle, check, serving, training
 from mens_pipeline_tests.serving.talkative import write_run, write_talkative, write_taught_run
@@ -135,3 +137,17 @@ def test_a_server_is_asked_at_a_cursor(
     assert all(line.endswith(" tokens/s") for line in lines[4::3])
     with pytest.raises(SystemExit, match="was not trained for a suffix"):
         serving.main()
+
+
+@pytest.mark.parametrize("wrong", ["PART=trainning", "DEVICE=gpu"])
+def test_a_wrong_part_is_refused_before_a_bundle_is_packed(wrong: str) -> None:
+    """By make itself, with the choices; nothing is installed or packed for it."""
+    command = ["make", "-n", "gpu-check", wrong]
+    done = subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False)
+    choices = "tests training generation serving bench" if wrong.startswith("PART") else "cuda cpu"
+    right = subprocess.run([*command[:-1], "PART=tests bench"], cwd=PROJECT_ROOT, capture_output=True, check=False)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{wrong}: choose of {choices}." in done.stderr
+    assert set(choices.split()) in (set(check.PARTS), {"cuda", "cpu"})
+    assert right.returncode == 0

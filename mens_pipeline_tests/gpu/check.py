@@ -35,7 +35,7 @@ _PACKAGES: Final = _WORK / "site-packages"
 _OWN: Final = ("torch", "transformers", "accelerate", "pandas", "pyarrow", "scipy", "jinja2", "yaml")
 _BENCH: Final = "mens_pipeline_tests.bench"
 _PRESETS: Final = {"cuda": ("qwen_4080_16g", "auto"), "cpu": ("tiny", "cpu_demo")}
-_PARTS: Final = ("tests", "training", "generation", "serving", "bench")
+PARTS: Final = ("tests", "training", "generation", "serving", "bench")
 _SECONDS: Final = 570
 _GRACE_SECONDS: Final = 20
 
@@ -43,12 +43,12 @@ _GRACE_SECONDS: Final = 20
 def main() -> None:
     """Run the parts, each until its time is over, and say where the page is."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(_PARTS)} [default: all]")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} [default: all]")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--seconds", type=int, default=_SECONDS, help="of each part at most")
     options = parser.parse_args()
-    if unknown := set(options.parts) - set(_PARTS):
-        parser.error(f"{', '.join(sorted(unknown))}: choose of {', '.join(_PARTS)}")
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"{', '.join(sorted(unknown))}: choose of {', '.join(PARTS)}")
     if missing := [name for name in _OWN if importlib.util.find_spec(name) is None]:
         parser.error(f"{sys.executable} has no {', '.join(missing)}, which a GPU machine brings itself")
     _WORK.mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def main() -> None:
     if not _is_installed():
         unpack(BUNDLE / WHEELS, _PACKAGES)
     codes = {}
-    for part in options.parts or _PARTS:
+    for part in options.parts or PARTS:
         end = time.monotonic() + options.seconds
         print(f"== {part}", flush=True)
         for command in commands(part, options.device):
