@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mens_pipeline.errors import ConfigurationError, how_to_install
-from mens_pipeline.settings import EVALUATION, GATE_POLICY, PROJECT_ROOT, Settings
+from mens_pipeline.settings import EVALUATION, GATE_POLICY, PROJECT_ROOT, Settings, load_settings
 
 if TYPE_CHECKING:
     from mens_pipeline.inference.generation import ForeignEngine
@@ -130,7 +130,7 @@ def artifact_commit(settings: Settings) -> str | None:
 
 
 def pipeline_commit() -> str | None:
-    """Return the commit of this package, 40 hexadecimal digits; None where it is no checkout, or without git."""
+    """Return the commit of this package, 40 hexadecimal digits; None where neither checkout nor `MENS_COMMIT` says."""
     from mens_pipeline.corpus.extract.sources import head_commit  # noqa: PLC0415 - most commands name nothing
 
-    return head_commit(PROJECT_ROOT) if (PROJECT_ROOT / ".git").exists() else None
+    return head_commit(PROJECT_ROOT) if (PROJECT_ROOT / ".git").exists() else load_settings().commit or None

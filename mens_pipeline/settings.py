@@ -86,6 +86,12 @@ class Settings(BaseSettings):
         validation_alias="MENS_STORE_PAGES",
         description="Where a web server shows the store; the UI then links the pages of verdicts there.",
     )
+    commit: str = Field(
+        default="",
+        pattern="^([0-9a-f]{40})?$",
+        validation_alias="MENS_COMMIT",
+        description="The commit of this package where no checkout says it, as in an image; verdicts and bills name it.",
+    )
     executor: str | None = Field(
         default=None,
         pattern=r"^[\w.]+:\w+$",

@@ -185,20 +185,35 @@ def test_what_the_image_copies_is_enough_to_install(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.e2e
-def test_the_image_is_built_and_answers(tmp_path: Path) -> None:
-    """Where there is an engine that builds images, and MENS_TEST_TORCH_INDEX names where torch for CPUs lies."""
-    engine, index = shutil.which("docker") or shutil.which("podman"), os.environ.get("MENS_TEST_TORCH_INDEX")
-    if engine is None or subprocess.run([engine, "info"], capture_output=True, check=False).returncode:
+def test_the_image_is_built_and_runs(tmp_path: Path) -> None:
+    """As the user of the image, without a network; MENS_TEST_IMAGE holds options of the build, if only of the index."""
+    engines = [name for name in ("docker", "podman", "buildah") if shutil.which(name) is not None]
+    infos = (subprocess.run([name, "info"], capture_output=True, check=False) for name in engines)
+    if (engine := next((info.args[0] for info in infos if info.returncode == 0), None)) is None:
         pytest.skip("there is no engine here that builds images")
-    if index is None:
-        pytest.skip("MENS_TEST_TORCH_INDEX does not name an index of torch for CPUs")
-    about = ["--build-arg", "TORCH=cpu", "--build-arg", f"TORCH_INDEX={index}", "--tag", "mens-pipeline:test"]
+    if (options := os.environ.get("MENS_TEST_IMAGE")) is None:
+        pytest.skip("MENS_TEST_IMAGE does not name an index of torch for CPUs: --build-arg=TORCH_INDEX=URL")
+    about = ["--build-arg", "TORCH=cpu", *options.split(), "--tag", "mens-pipeline:test"]
     subprocess.run([engine, "build", "-f", str(_DEPLOY / "Dockerfile"), *about, str(PROJECT_ROOT)], check=True)
-    run = [engine, "run", "--rm", "--network", "none", "mens-pipeline:test", "mens", "run", "--no-train"]
-    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    run = [engine, "run", "--rm", "--network", "none", "mens-pipeline:test"]
+    if engine == "buildah":
+        made = subprocess.run([engine, "from", "mens-pipeline:test"], capture_output=True, text=True, check=True)
+        run = ["unshare", "--net", engine, "run", made.stdout.strip(), "--"]
+    script = "id -u; mens --version; mens check data/golden; cd /tmp; python -m mens_pipeline.cli run --no-train"
+    done = subprocess.run([*run, "sh", "-ec", script], cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("1000\n")
+    assert "accepted 309/309" in done.stdout
     assert "different pairs" in done.stdout
+
+
+def test_no_output_of_runs_goes_into_the_image() -> None:
+    """What git ignores below data/ would be copied with it."""
+    ignored = (PROJECT_ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    kept_out = (PROJECT_ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+
+    assert {line.strip("/") for line in ignored if line.startswith("/data/")} <= set(kept_out)
 
 
 def test_the_image_copies_what_is_there_and_installs_what_is_pinned() -> None:

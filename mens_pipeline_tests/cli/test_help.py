@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import typer
@@ -54,14 +55,39 @@ def test_the_version_is_that_of_the_package() -> None:
     assert ("commit" in found) == (PROJECT_ROOT / ".git").exists()
 
 
+def test_an_image_says_the_commit_that_it_was_built_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no checkout; an empty build argument says nothing."""
+    monkeypatch.setattr("mens_pipeline.configured.PROJECT_ROOT", tmp_path)
+    found = {}
+    for commit in ("0123456789abcdef" * 2 + "01234567", "", "main"):
+        monkeypatch.setenv("MENS_COMMIT", commit)
+        found[commit[:4]] = CliRunner().invoke(app, ["--version"])
+
+    assert found["0123"].stdout == "0.1.0 (commit 0123456789ab)\n"
+    assert found[""].stdout == "0.1.0\n"
+    assert "MENS_COMMIT" in str(found["main"].exception)
+
+
 def test_commands_stand_under_their_use() -> None:
     """In the order of a person's first days, each with its whole first sentence."""
     shown = CliRunner().invoke(app, ["--help"]).stdout
 
     assert re.findall(r"^(\S.*):$", shown, re.MULTILINE) == [
         "Options",
-        *("Try", "Run", "Judge", "Use", "Look into", "From scratch, the side branch"),
+        *("Try", "Run", "Evaluate", "Use", "Look into", "From scratch, the side branch"),
     ]
+
+
+def test_the_shell_completes_commands_and_options() -> None:
+    """By what `mens --install-completion` installs."""
+    found = [
+        CliRunner().invoke(
+            app, [], prog_name="mens", env={"_MENS_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": place}
+        )
+        for typed, place in (("mens che", "1"), ("mens store pa", "2"), ("mens run --pre", "2"))
+    ]
+
+    assert [result.stdout.split() for result in found] == [["check"], ["pages"], ["--preset"]]
 
 
 def test_no_list_of_commands_cuts_a_sentence() -> None:
