@@ -51,10 +51,23 @@ def pytest_runtest_setup() -> None:
 
 
 @pytest.fixture(scope="session")
-def seed_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def offline() -> list[str]:
+    """Put before a command, it runs in a network namespace without a route; empty where the machine gives none."""
+    command = ["unshare", "--map-root-user", "--net"]
+    if (
+        shutil.which(command[0]) is None
+        or subprocess.run([*command, "true"], capture_output=True, check=False).returncode
+    ):
+        return []
+    return command
+
+
+@pytest.fixture(scope="session")
+def seed_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, offline: list[str]) -> Path:
     """The folder of a `mens run --no-train` over the seed data: `store`, `home`, `stdout`, `stderr`, `exit_code`.
 
-    It is run once for all workers. A store that is copied from its `store` has the stages up to the train set made.
+    It is run once for all workers, without a network where that can be had. A store that is copied from its `store` has
+    the stages up to the train set made.
     """
     folder = tmp_path_factory.getbasetemp()
     folder = (folder.parent if hasattr(request.config, "workerinput") else folder) / "seed_run"
@@ -63,7 +76,7 @@ def seed_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         flock(lock, LOCK_EX)
         if not (folder / "exit_code").exists():
             places = {"DAGSTER_HOME": str(folder / "home"), "MENS_STORE_ROOT": str(folder / "store")}
-            command = [sys.executable, "-m", "mens_pipeline.cli", "run", "--no-train"]
+            command = [*offline, sys.executable, "-m", "mens_pipeline.cli", "run", "--no-train"]
             with (folder / "stdout").open("w") as stdout, (folder / "stderr").open("w") as stderr:
                 done = subprocess.run(
                     command, env={**own_environment(), **places}, stdout=stdout, stderr=stderr, check=False
