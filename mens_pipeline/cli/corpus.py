@@ -119,7 +119,7 @@ def validate(
     *,
     rows: Path = argument("Records or pairs, as JSON lines.", metavar="IN"),
     output: Path = option(REQUIRED, "Where the good rows go.", "-o", "--output", metavar="FILE"),
-    recheck: bool = option(True, "Judge all code by the front end again."),
+    recheck: bool = option(True, "Check all code by the front end again."),
     quarantine: Path | None = option(
         None, "Where the other rows go [default: OUT.quarantine.jsonl beside the output].", metavar="FILE"
     ),
@@ -171,7 +171,7 @@ def pairs(
     output: Path = option(REQUIRED, "Where the pairs go, as JSON lines.", "-o", "--output", metavar="FILE"),
     docs: list[Path] | None = option(None, "A folder of pages to extract as well; a page counts once.", metavar="DIR"),
 ) -> None:
-    """Make training pairs: a prompt for each record, and the record as its answer.
+    """Make training pairs: a prompt for each record, and the record as its completion.
 
     A function that can be run is observed: its prompt gives examples of what it does, and its pair has hidden tests.
 
@@ -246,9 +246,10 @@ def mix(
 ) -> None:
     """Mix sources of pairs into one train set, in the shares that their weights ask for.
 
-    Before that, rows that repeat others are set aside, whole source files are held out to judge the model by, and
+    Before that, rows that repeat others are set aside, whole source files are held out to evaluate with, and
     whatever is too near to them or to a task of the benchmark is kept out of training. Beside the train set stand the
-    same rows as Parquet, the report, `heldout.jsonl` and `families.jsonl`, which judge, and `aside.jsonl` with reasons.
+    same rows as Parquet, the report, `heldout.jsonl` and `families.jsonl` to evaluate with, and `aside.jsonl` with
+    reasons.
 
     Exit code 0: the train set is written. 1: a source that is not optional gives nothing. 2: the command was misused.
     """

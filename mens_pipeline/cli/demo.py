@@ -98,14 +98,14 @@ def demo(options: DemoOptions) -> None:
         written = _complete(adapter, pairs, Path(work), device, settings.cache_root)
     scored = [*_score_prompts(pairs, written), *_score_lines(pairs, written)]
     result = adapter.manifest.result
-    print_line(f"\n{wanted.name} with an adapter of {result.num_steps} steps, not judged on this machine\n")
+    print_line(f"\n{wanted.name} with an adapter of {result.num_steps} steps, not evaluated on this machine\n")
     for number, (lines, _) in enumerate(scored, start=1):
         print_line(f"{number}. " + "\n".join(lines) + "\n")
     good = sum(is_good for _, is_good in scored)
     folder = DEMO.relative_to(Path.cwd()) if DEMO.is_relative_to(Path.cwd()) else DEMO
     print_line(f"{good} of {len(scored)} are right, after {time.monotonic() - begin:.0f} s. Next:")
     print_line(f"  mens serve --run-dir {folder}   ask it at http://localhost:8080, or from your editor")
-    print_line("  mens run                         train one on this machine, and judge it")
+    print_line("  mens run                         train one on this machine, and evaluate it")
 
 
 def _complete(
@@ -183,7 +183,7 @@ def _score_lines(pairs: Sequence[TrainingPair], written: "Sequence[Completion]")
 
 
 def _describe_insert(score: "InsertScore") -> str:
-    parts = ["stands" if score.parses else "does not stand, and is not shown in an editor"]
+    parts = ["accepted there" if score.parses else "not accepted there, so no editor shows it"]
     parts.append("exactly what a person wrote" if score.exact else f"a person wrote `{score.reference}`")
     return "   -> " + ", ".join(parts)
 

@@ -59,7 +59,7 @@ def trial_summary_of(trial: "Trial", completions: Path) -> str:
     if trial.scores.overall.test_rate.denominator:
         num_errors = trial.scores.overall.execution_errors.get(ErrorClass.RUNTIME, 0)
         lines.append(("", "run-time errors", str(num_errors)))
-    return "\n".join([*align_columns(lines), f"answers {completions}", "a trial: no verdict rests on it"])
+    return "\n".join([*align_columns(lines), f"completions {completions}", "a trial: no verdict rests on it"])
 
 
 _KEPT: Final = "run the same command again, finished completions are kept"
@@ -79,7 +79,7 @@ class EvalOptions(Options):
     bench: Path | None = option(None, "A benchmark [default: VOX_BENCHMARK_DIR, else ours].", metavar="DIR")
     no_bench: bool = switch("Held-out prompts alone.")
     device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place.")
-    samples: int | None = option(None, "Answers to each prompt; k of pass@k, n of best-of-n.", field="num_samples")
+    samples: int | None = option(None, "Completions of each prompt; k of pass@k, n of best-of-n.", field="num_samples")
     temperature: float | None = option(None, "0: always the most likely token.", field="temperature")
     max_tokens: int | None = option(None, "Tokens of a completion at most.", field="max_new_tokens")
     seed_base: int | None = option(None, "Start of sampling.", field="seed")

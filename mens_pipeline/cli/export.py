@@ -27,12 +27,12 @@ def score(
     completions: Path = argument("Completions of tasks of a benchmark, one JSON a line.", metavar="FILE"),
     bench: _BENCH = None,
 ) -> None:
-    """Judge completions that another program let a model write, and run their hidden tests in the sandbox.
+    """Score completions that another program let a model write, and run their hidden tests in the sandbox.
 
     A line is {"task": ID, "text": TEXT, "stopped": BOOL}: the id of the task in the manifest, all that was written, and
     whether the model ended its turn. Prints a line of JSON for each, in order, and how many pass.
 
-    Exit code 0: judged, whatever came of it. 1: a line is no answer to a task. 2: the command was misused.
+    Exit code 0: scored, whatever came of it. 1: a line is no completion of a task. 2: the command was misused.
     """
     from mens_pipeline.evaluation.benchmark import load_benchmark
     from mens_pipeline.evaluation.trial import read_written, score_written
@@ -43,7 +43,7 @@ def score(
     evaluated = score_written(benchmark, written)
     for one, completion_score in zip(written, evaluated, strict=True):
         typer.echo(json.dumps(_record(completion_score, one.task, categories[one.task])))
-    log_line(f"{sum(completion_score.passed for completion_score in evaluated)} of {len(evaluated)} answers pass")
+    log_line(f"{sum(completion_score.passed for completion_score in evaluated)} of {len(evaluated)} completions pass")
 
 
 def _record(completion_score: "Score", task: str, asked: str) -> dict[str, Any]:

@@ -78,7 +78,7 @@ _BY_USE: Final[Mapping[str, Mapping[str, Callable[..., Any] | typer.Typer]]] = {
         "corpus": corpus.app,
         "telemetry": telemetry.app,
     },
-    "Judge": {
+    "Evaluate": {
         "eval-local": eval_local,
         "compare": compare,
         "replay": replay,

@@ -43,7 +43,7 @@ def replay(
     asked for single lines alone. Figures have 95 % intervals over commits. Merges, renamed, new and generated files,
     mass changes and what is no code are left out, and counted.
 
-    Exit code 0: replayed. 1: there is no history, or a model could not answer. 2: the command was misused.
+    Exit code 0: replayed. 1: there is no history, or a model could not complete. 2: the command was misused.
     """
     settings = load_settings()
     folder = workspace or settings.source_root

@@ -34,7 +34,7 @@ class ServeOptions(Options):
     model: Path | None = option(
         None, "A merged model, or one made from scratch: safetensors, tokenizer, chat template.", metavar="FOLDER"
     )
-    candidate: bool = switch("The adapter that was judged last, promoted or not; every answer says so.")
+    candidate: bool = switch("The adapter that was evaluated last, promoted or not; every response says so.")
     host: str = option("127.0.0.1", "Where to listen; others than local ones need a token.")
     port: int = option(8080, "0: any that is free.", ge=0, le=65_535)
     token_env: str = option(_TOKEN, "The variable that holds the token.", metavar="NAME")
@@ -61,7 +61,7 @@ class ServeOptions(Options):
     max_concurrent: int = option(4, "Completions that are written at once.", ge=1, le=1_024)
     max_request_bytes: int = option(1_048_576, "Of the body of a request.", ge=256)
     timeout: float = option(120.0, "Seconds from a request to its last token.", ge=0.1, le=86_400)
-    max_new_tokens: int = option(1_024, "Tokens of an answer at most.", ge=1, le=131_072)
+    max_new_tokens: int = option(1_024, "Tokens of a completion at most.", ge=1, le=131_072)
 
 
 @take_options(ServeOptions)
@@ -74,11 +74,11 @@ def serve(options: ServeOptions) -> None:
     model gets the system text of its training, unless a request has another, and completes as in its evaluation,
     always with the most likely token, unless a request asks for a temperature. It is called `mens` whatever its own
     name is. What a request asks for beyond what there is room for, and settings that change nothing here, are named in
-    the header X-Mens-Warning of the answer.
+    the header X-Mens-Warning of the response.
 
-    With --best-of, or `best_of` in a request of OpenAI's shape, the answer is chosen by the parser, the examples that
-    the request states, what most answers return, and how likely the model holds it. Requests for several answers or a
-    temperature of 0 are answered without a choice.
+    With --best-of, or `best_of` in a request of OpenAI's shape, the completion is chosen by the parser, the examples
+    that the request states, what most completions return, and how likely the model holds it. Requests for several
+    completions or a temperature of 0 are completed without a choice.
 
     At a cursor, a piece is withheld where the whole is no program with it, or where the model is less sure of it than
     its evaluation asks; --show-all sends the latter. The header says why nothing came.
@@ -93,10 +93,10 @@ def serve(options: ServeOptions) -> None:
     With MENS_SIGNING_KEY or MENS_VERIFY_KEY the champion must be signed, as must the verdict on a candidate; a folder
     that is named with --run-dir or --model is served as it is.
 
-    With --candidate every answer has the header X-Mens-Candidate with what the gate said, and /health says it.
+    With --candidate every response has the header X-Mens-Candidate with what the gate said, and /health says it.
 
-    Exit code 0: ended by a signal, after the answers in the making. 1: the model cannot be served. 2: the command was
-    misused.
+    Exit code 0: ended by a signal, after the completions in the making. 1: the model cannot be served. 2: the command
+    was misused.
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
@@ -112,7 +112,7 @@ def serve(options: ServeOptions) -> None:
 
     if options.best_of > options.max_concurrent:
         message = (
-            f"--best-of {options.best_of}: more than the {options.max_concurrent} answers that are written at once."
+            f"--best-of {options.best_of}: more than the {options.max_concurrent} completions that are written at once."
         )
         raise ConfigurationError(f"{message} Raise --max-concurrent, or choose of fewer.")
 

@@ -81,7 +81,7 @@ def generate_data(
 
 
 _CLOSED: Final = (
-    "EVOL_GATE: not set, so no model writes training data. A front end and tests judge what it writes, people do not. "
+    "EVOL_GATE: not set, so no model writes training data. A front end and tests check what it writes, people do not. "
     "Set EVOL_GATE=1 to have it all the same."
 )
 _WHO: Final = "Name the model that writes: --endpoint URL --name MODEL, or MENS_EVOL_URL and MENS_EVOL_MODEL."
@@ -111,14 +111,14 @@ class EvolOptions(Options):
 
 @take_options(EvolOptions)
 def evol(options: EvolOptions) -> None:
-    """Let a model make requests harder or move them to other subjects, and answer them (Evol-Instruct).
+    """Let a model make requests harder or move them to other subjects, and complete them (Evol-Instruct).
 
     Needs EVOL_GATE=1. A new pair is kept when its program is accepted, declares what is asked for, differs from its
     parent in more than names and literals, passes its tests, and is near to no seed, held-out pair or benchmark. Each
     names its parent, the operator, the generation, the model and the seed. Replies are kept in a ledger, so a call that
     was cut short goes on where it was, and pays for nothing twice.
 
-    Exit code 0: the new pairs are written. 1: the gate is closed, or the model does not answer. 2: the command was
+    Exit code 0: the new pairs are written. 1: the gate is closed, or the model does not respond. 2: the command was
     misused. 130: interrupted; run the same command to go on.
     """
     settings = load_settings()
@@ -126,7 +126,7 @@ def evol(options: EvolOptions) -> None:
         raise RefusedError(_CLOSED)
     if options.output.resolve() == options.pairs.resolve():
         raise ConfigurationError(f"{options.output}: the seeds stand there. Name another file for the new pairs.")
-    with interruptible("run the same command to go on, what was answered is in the ledger"):
+    with interruptible("run the same command to go on, what was paid for is in the ledger"):
         seeds, account = _evolve(options, settings)
     account.check()
     write_jsonl(options.output, account.rows)

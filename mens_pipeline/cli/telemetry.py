@@ -39,7 +39,7 @@ def import_rows(
     ),
     table: str = option("AgentTelemetry", "Table or view, perhaps SCHEMA.NAME.", metavar="NAME"),
     query_column: str = option("query", "What was asked.", metavar="NAME"),
-    response_column: str = option("optimal_response", "The best answer.", metavar="NAME"),
+    response_column: str = option("optimal_response", "The best completion.", metavar="NAME"),
     rating_column: str | None = option(None, "A rating from 1 to 5; rows without one count as 4.", metavar="NAME"),
     order_column: str | None = option(
         None, "What decides which rows are newest; else the key of the table.", metavar="NAME"

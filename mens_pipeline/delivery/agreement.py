@@ -139,14 +139,14 @@ class MergedInto(Document):
 
     weights: Literal["restored", "own"] = Field(
         default="restored",
-        description="Those in four bits, restored, or the base's own: what the adapter was trained and judged on.",
+        description="Those in four bits, restored, or the base's own: what the adapter was trained and evaluated on.",
     )
     quantization: str = Field(description="`nf4`, or `none` of its own weights.")
     double_quant: bool
     rounded_to: str = Field(description="What the base was rounded to before four bits.")
     why: str = Field(
-        default="The gate judged the adapter on these weights. On those that the base came with, the merged model "
-        "would differ from the judged one by the error of quantisation.",
+        default="The adapter was evaluated on these weights. On those that the base came with, the merged model "
+        "would differ from the evaluated one by the error of quantisation.",
     )
 
 
@@ -191,6 +191,6 @@ class MergeReport(Document, Versioned):
         """One line for people."""
         found = self.agreement
         tokens = f"{found.num_same_tokens}/{found.num_tokens} tokens ({100 * found.token_agreement:.2f} %)"
-        completions = f"{found.num_same_completions}/{found.num_prompts} answers"
+        completions = f"{found.num_same_completions}/{found.num_prompts} completions"
         rates = f"{found.candidate_parse_rate.short}, before {found.reference_parse_rate.short}"
         return f"{tokens} and {completions} the same, parse rate {rates}"

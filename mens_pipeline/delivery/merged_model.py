@@ -37,7 +37,7 @@ from mens_pipeline.training.prepare import library_versions
 KIND: Final = "merged_model"
 _ADVICE: Final = "Delete this folder, and merge again."
 _HOW: Final = {"nf4": "in nf4 restored", "none": "as it came"}
-_OWN: Final[dict[str, Any]] = {"weights": "own", "why": "The adapter was trained and judged on these weights."}
+_OWN: Final[dict[str, Any]] = {"weights": "own", "why": "The adapter was trained and evaluated on these weights."}
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ class Days(Strict):
     qlora_adapter: int = Field(ge=1, description="lora-adapter-<commit>.")
     eval_results: int = Field(ge=1, description="eval-gate-<commit>: the figures.")
     benchmark_gate: int = Field(ge=1, description="eval-gate-<commit>: the verdict.")
-    generations: int = Field(ge=1, description="What models answered.")
+    generations: int = Field(ge=1, description="What models completed.")
     merged_model: int = Field(ge=1, description="As large as its base, and made again from the adapter at any time.")
     gguf_model: int = Field(ge=1, description="Likewise.")
     serving_handoff: int = Field(ge=1, description="Of no use without the model that it names.")

@@ -154,7 +154,7 @@ def refuse_unanswerable(heldout: Path, tasks: Sequence[Task], fits: Callable[[st
         raise RefusedError(f"{heldout}: no held-out code. Raise split.heldout_share in config/pipeline.yaml.")
     if not any(fits(task.reference) for task in tasks):
         raise RefusedError(
-            f"{heldout}: no answer fits the limit. Raise max_new_tokens in config/evaluation.yaml (--max-tokens)."
+            f"{heldout}: no completion fits the limit. Raise max_new_tokens in config/evaluation.yaml (--max-tokens)."
         )
 
 

@@ -55,7 +55,9 @@ def _keys(run_dir: Path) -> dict[str, str]:
     try:
         return _KEYS.validate_json(read_regular(path, _MOST_BYTES))
     except (OSError, ValidationError) as error:
-        raise RefusedError(f"{path}: not what `mens eval-local` writes. Delete it, and judge the run again.") from error
+        raise RefusedError(
+            f"{path}: not what `mens eval-local` writes. Delete it, and evaluate the run again."
+        ) from error
 
 
 def heldout_beside(manifest: TrainingManifest) -> Path:

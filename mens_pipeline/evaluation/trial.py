@@ -63,7 +63,7 @@ def try_adapter(  # noqa: PLR0913 - what a trial is made from
     every = benchmark_tasks(benchmark)
     tasks = tuple(task for task in every if fits(task.reference))
     if not tasks:
-        raise RefusedError(f"{benchmark.folder}: no reference answer fits the limit. Raise --max-tokens.")
+        raise RefusedError(f"{benchmark.folder}: no reference completion fits the limit. Raise --max-tokens.")
     work = store.root / KIND / f".work-{time.time_ns()}-trial"
     prepared = prepare_generation("adapter", adapter, [task.request for task in tasks], conditions, work)
     served = as_served(completions_of([generate_once(prepared, store, launch)[0]]))
@@ -145,7 +145,7 @@ def read_written(path: Path) -> list[WrittenCompletion]:
     """
     advice = 'Write {"task": ID, "text": TEXT, "stopped": true or false}.'
     with open_rows(path) as lines:
-        return list(models_in(lines, path, WrittenCompletion, "answer", advice))
+        return list(models_in(lines, path, WrittenCompletion, "completion", advice))
 
 
 def score_written(benchmark: Benchmark, written: Iterable[WrittenCompletion]) -> tuple[Score, ...]:
@@ -160,12 +160,12 @@ def score_written(benchmark: Benchmark, written: Iterable[WrittenCompletion]) ->
         name = f"{PREFIX}{one.task}"
         if name not in tasks:
             advice = f"Expected an id of {benchmark.folder / 'manifest.json'}; name its folder with --bench."
-            raise RefusedError(f"answer {number}: found no task `{one.task}`. {advice}")
+            raise RefusedError(f"completion {number}: found no task `{one.task}`. {advice}")
         # How many tokens were written is known to the program that asked, not here.
         completions.append(
             Completion(task=name, sample=samples[name], text=one.text, num_tokens=0, stopped=one.stopped)
         )
         samples[name] += 1
     if not completions:
-        raise RefusedError("found no answer, expected at least one. Write one a line.")
+        raise RefusedError("found no completion, expected at least one. Write one a line.")
     return score_completions(tuple(tasks.values()), completions)

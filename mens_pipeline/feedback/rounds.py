@@ -110,7 +110,7 @@ def _refuse_another_eval_suite(before: Path, after: Path) -> None:
     for field in ("heldout_sha256", "benchmark_sha256"):
         found = [str(subject[field])[:12] for subject in subjects]
         if found[0] != found[1]:
-            advice = "Judge the adapter that answered once more: mens run."
+            advice = "Evaluate the adapter that completed them once more: mens run."
             raise RefusedError(f"{after}: {field} is {found[1]}, that of the adapter before is {found[0]}. {advice}")
 
 
@@ -146,9 +146,9 @@ def kept_round(store: ArtifactStore, params: RoundParams) -> tuple[Round, bool]:
 def lines_of(done: Round) -> Iterator[str]:
     """Yield a round as people read it: completions, a table of figures, and what becomes of it."""
     details = done.completions
-    yield f"round {done.number}: {details['num_prompts']} training prompts, {details['num_samples']} answers"
+    yield f"round {done.number}: {details['num_prompts']} training prompts, {details['num_samples']} completions"
     tiers = ", ".join(f"{name} {count}" for name, count in details["tiers"].items())
-    yield f"  answers    {tiers}; mean reward {details['mean_reward']:.3f}, ended {100 * details['stop_rate']:.0f} %"
+    yield f"  tiers      {tiers}; mean reward {details['mean_reward']:.3f}, ended {100 * details['stop_rate']:.0f} %"
     by = (
         f"first completion {details['num_solved_by_first']}, best-of-{details['num_samples'] // details['num_prompts']}"
     )

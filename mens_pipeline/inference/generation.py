@@ -179,7 +179,7 @@ class GenerationJob(EvaluatedModel, Job):
 def progress_of(completion: dict[str, Any]) -> str:
     """Format the progress of a generation for people."""
     rate = completion["num_tokens"] / max(completion["seconds"], 1e-9)
-    return f"{completion['num_done']}/{completion['num_answers']} answers, {rate:.0f} tokens/s"
+    return f"{completion['num_done']}/{completion['num_answers']} completions, {rate:.0f} tokens/s"
 
 
 _FENCE: Final = re.compile(

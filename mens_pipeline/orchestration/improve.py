@@ -165,7 +165,7 @@ def _account(outcome: GraphOutcome, store: ArtifactStore) -> dict[str, Any]:
 
 def _standing(settings: Settings, store: ArtifactStore) -> _Standing:
     """Return the newest adapter of `qlora_adapter`, and its newest evaluation."""
-    advice = "Run `mens run` first: it trains an adapter and judges it."
+    advice = "Run `mens run` first: it trains an adapter and evaluates it."
     with open_instance(settings.dagster_home, is_headless=True) as instance:
         newest = next(_newest_artifacts(instance, "qlora_adapter", 1), None)
         if newest is None:

@@ -42,7 +42,7 @@ def find_entry(name: str, instance: dg.DagsterInstance, store: ArtifactStore) ->
         if evaluation is None or evaluation.is_damaged():
             raise RefusedError(f"{name}: its evaluation {ref.key[:12]} is gone or changed. Run the recipe again.")
         completions = tuple(read_models(evaluation.path / SCORED_COMPLETIONS, ScoredCompletion))
-        return Entry(name, completions, results_in(evaluation.path), run.tags.get(_VERDICT, "not judged"))
+        return Entry(name, completions, results_in(evaluation.path), run.tags.get(_VERDICT, "no verdict"))
     raise _unknown(name, instance)
 
 

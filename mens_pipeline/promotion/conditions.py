@@ -133,7 +133,7 @@ def _format(value: float | str) -> str:
 def _other_decoding(then: Decoding, now: Decoding) -> str:
     """Say how completions were drawn in another way: that is another eval suite."""
     changes = ", ".join(_changes(then, now))
-    return f"It answered in another way than config/evaluation.yaml says: {changes}; evaluate again."
+    return f"Its completions were drawn in another way than config/evaluation.yaml says: {changes}; evaluate again."
 
 
 def _other_attempt(then: Counted, now: Counted) -> str:
@@ -141,7 +141,7 @@ def _other_attempt(then: Counted, now: Counted) -> str:
         found = explain_lost(then.store_id, now.store_id)
     else:
         number, before = ordinal(now.attempt), ordinal(then.attempt)
-        counts = f"counts it as the {number} evaluation on its eval suite, it was judged as the {before}"
+        counts = f"counts it as the {number} evaluation on its eval suite, it was evaluated as the {before}"
         found = f"{counts}; evaluate again here"
     return f"The ledger of this store {found}."
 
@@ -154,14 +154,14 @@ _ALWAYS: Final[tuple[_Row, ...]] = (
     ("thresholds", _demands_as_much, "The policy {policy} has changed since; run the gate again."),
     ("is_benchmark_asked", lambda then, now: then or not now, "The benchmark had no say; run the gate again."),
     ("results", eq, "It was evaluated again since the verdict; run the gate again."),
-    ("manifest", eq, f"{MANIFEST} is not the one that was judged; run the gate again."),
-    ("copied_results", eq, f"{RESULTS} is not the one that was judged; run the gate again."),
+    ("manifest", eq, f"{MANIFEST} is not the one of the verdict; run the gate again."),
+    ("copied_results", eq, f"{RESULTS} is not the one of the verdict; run the gate again."),
 )
 """Condition, whether it still holds, and what to do where it does not."""
 
 _OF_SUBJECT: Final[tuple[_Row, ...]] = (
-    ("heldout", _is_unknown_or_equal, "The held-out set is not the one it was judged by; evaluate again."),
-    ("benchmark", _is_unknown_or_equal, "The benchmark is not the one it was judged by; evaluate again."),
+    ("heldout", _is_unknown_or_equal, "The held-out set is not the one it was evaluated on; evaluate again."),
+    ("benchmark", _is_unknown_or_equal, "The benchmark is not the one it was evaluated on; evaluate again."),
     ("decoding", lambda then, now: not (then and now and _changes(then, now)), _other_decoding),
     ("base", eq, "The verdict is about base {then}, the run was trained on {now}; evaluate again."),
     ("counted", lambda then, now: then is None or then.attempt == now.attempt, _other_attempt),

@@ -145,9 +145,11 @@ def _fallback_parse_rate(inputs: GateInputs, thresholds: Thresholds) -> Measured
     if not required:
         return Measured(GateStatus.PASSED, None, required, "parse rate with the fallback: nothing required")
     if fallback is None:
-        raise _UnreadableError("answers have no fallback; set syntax: fallback in config/evaluation.yaml")
+        raise _UnreadableError(
+            "no completion was made with the fallback; set syntax: fallback in config/evaluation.yaml"
+        )
     rate = fallback.scores.overall.parse_rate
-    share = _ratio(rate.numerator, rate.denominator, "the number of answers")
+    share = _ratio(rate.numerator, rate.denominator, "the number of completions")
     message = f"parse rate with the fallback {rate.short}, required {100 * required:.1f} %"
     return Measured(share >= required, share, required, f"{message}; {fallback.num_constrained} written once more")
 
@@ -166,7 +168,7 @@ def _suite_size(inputs: GateInputs, thresholds: Thresholds) -> Measured:
 def _coverage(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     coverage, required = _results(inputs).adapter.overall.coverage, thresholds.min_coverage
     present, total = len(coverage.present), len(coverage.present) + len(coverage.missing)
-    message = f"accepted answers show {present}/{total} constructs, required {100 * required:.1f} %"
+    message = f"accepted completions show {present}/{total} constructs, required {100 * required:.1f} %"
     return Measured(coverage.share >= required, coverage.share, required, message, grows=True)
 
 
@@ -196,7 +198,7 @@ def _completed_share(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     fit = results.adapter.overall.num_tasks + results.progress.num_reserve
     total = fit + results.num_too_long
     share = _ratio(fit, total, "the number of tasks")
-    message = f"{fit}/{total} tasks can be asked ({100 * share:.1f} %), the others are too long to be answered"
+    message = f"{fit}/{total} tasks can be asked ({100 * share:.1f} %), the others are too long to be completed"
     return Measured(share >= required, share, required, f"{message}, required {100 * required:.1f} %")
 
 
@@ -206,7 +208,7 @@ def _gain_over_base(inputs: GateInputs, thresholds: Thresholds) -> Measured:
         raise _UnreadableError("base and adapter were compared on no task")
     required = thresholds.min_gain_over_base
     message = (
-        f"parses {difference.only_second} answers that the base does not, loses {difference.only_first}: "
+        f"parses {difference.only_second} completions where the base does not, loses {difference.only_first}: "
         f"{100 * difference.difference:+.1f} points ({p_text(difference.p_value)}), required {100 * required:+.1f}"
     )
     # Where a gain is asked for, two equal models must not pass by luck.
@@ -293,7 +295,7 @@ def _anti_stub(inputs: GateInputs, thresholds: Thresholds) -> Measured:
 
 def _stop_rate(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     rate = _results(inputs).adapter.overall.stop_rate
-    return _compare_rate("answers that end by themselves", rate, thresholds.min_stop_rate, inputs, thresholds)
+    return _compare_rate("completions that end by themselves", rate, thresholds.min_stop_rate, inputs, thresholds)
 
 
 def _result_field(inputs: GateInputs, *path: str) -> Any:

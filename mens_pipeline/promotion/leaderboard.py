@@ -20,7 +20,7 @@ from mens_pipeline.training.recipe import PREFLIGHT
 _HEAD: Final = (
     *("recipe", "base", "training", "held-out parse rate", "benchmark parse rate"),
     *("hidden tests, held out", "hidden tests, benchmark", "verdict"),
-    *("commit of data", "commit of pipeline", "judged", "machine"),
+    *("commit of data", "commit of pipeline", "evaluated", "machine"),
 )
 _NAMED: Final = "recipe "
 """Before the name of a recipe, in the origin of a value."""

@@ -53,7 +53,7 @@ class Try(Versioned):
         default=None, description="`cuda bfloat16 dense`: where, in which dtype and how the weights lay; null likewise."
     )
     engine: ForeignEngine | None = Field(
-        default=None, description="What answered in place of our own loop; null for that."
+        default=None, description="What completed in place of our own loop; null for that."
     )
 
     def is_of_same_eval_suite(self, other: "Try") -> bool:

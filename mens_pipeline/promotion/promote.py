@@ -41,7 +41,7 @@ from mens_pipeline.storage.files import copy_folder
 from mens_pipeline.storage.signing import PRIVATE, add_signature, explain_unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
-_ADVICE: Final = "Judge the run again."
+_ADVICE: Final = "Run `mens gate` again."
 
 _OF_GATE: Final = (RECEIPT, RESULTS, PAGE)
 
@@ -134,7 +134,7 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
             raise RefusedError(f"champion {present.key[:12]}: {detail}. Promote another adapter instead.")
         _refuse_changed(found)
         if problem := explain_unsigned(found, store):
-            raise RefusedError(f"champion {found.key[:12]}: {problem}. Judge and promote its run again with the key.")
+            raise RefusedError(f"champion {found.key[:12]}: {problem}. Gate and promote its run again with the key.")
         event = HistoryEvent(
             timestamp_unix=now,
             action="rollback",
@@ -174,7 +174,7 @@ def reasons_against(
         yield "It was taken out of use by a rollback; sign an override to promote it again."
     if present.heldout is None and not is_overridden:
         problem = f"{present.heldout_problem} Or sign an override."
-        yield f"Nothing says that it was judged by what was held out of its training: {problem}"
+        yield f"Nothing says that it was evaluated on what was held out of its training: {problem}"
     yield from differences(then, now)
     yield from _not_reproduced(receipt, gate)
     if not receipt.overall_passed and not is_overridden:
@@ -228,7 +228,7 @@ def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
     )
     known = {gate.name for gate in receipt.gates}
     if later := [gate.name for gate in again.gates if gate.name not in known]:
-        yield f"It was judged by a version without the gate {', '.join(later)}; run `mens gate` again."
+        yield f"It was compared by a version without the gate {', '.join(later)}; run `mens gate` again."
     elif again != receipt:
         yield "The documents give another verdict than the receipt; run the gate again."
 

@@ -91,8 +91,8 @@ def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
     champion = champion_of(store)
     if champion is None:
         advice = (
-            "Promote one with `mens promote`, serve the one that was judged last with --candidate, or name a run with "
-            "--run-dir or a merged model with --model."
+            "Promote one with `mens promote`, serve the one that was evaluated last with --candidate, or name a run "
+            "with --run-dir or a merged model with --model."
         )
         raise RefusedError(f"{store.root}: no adapter is promoted. {advice}")
     adapter = Adapter.open(champion.path)
@@ -113,11 +113,11 @@ def candidate_model(store: ArtifactStore, device: Device) -> ServedModel:
     refs = [parent for parent in gate.parents if parent.kind == TRAINED] if gate is not None else []
     trained = store.get(refs[0].kind, refs[0].key) if refs else None
     if gate is None or trained is None:
-        raise RefusedError(f"{store.root}: no adapter was judged. Run `mens run`, or name a run with --run-dir.")
+        raise RefusedError(f"{store.root}: no adapter was evaluated. Run `mens run`, or name a run with --run-dir.")
     _refuse_unsigned(gate, store)
     receipt, adapter = receipt_in(gate.path), Adapter.open(trained.path)
     if receipt.subject is None or adapter.digest != receipt.subject.adapter_sha256:
-        raise RefusedError(f"{adapter.path / ADAPTER}: is not what was judged. Run `mens run` again.")
+        raise RefusedError(f"{adapter.path / ADAPTER}: is not what was evaluated. Run `mens run` again.")
     verdict = f"{_SAID[receipt.status]}, policy {ascii(receipt.policy)[1:-1]}"
     return replace(adapter_model(adapter, device, gate.path), candidate=verdict)
 
@@ -158,7 +158,7 @@ def _threshold_in(folder: Path, adapter_sha256: str) -> float | None:
 
 def _refuse_unsigned(artifact: Artifact, store: ArtifactStore) -> None:
     if problem := explain_unsigned(artifact, store):
-        advice = f"Judge and promote it again with {PRIVATE}, or serve without the key."
+        advice = f"Evaluate and promote it again with {PRIVATE}, or serve without the key."
         raise RefusedError(f"{artifact.path}: {problem}. {advice}")
 
 

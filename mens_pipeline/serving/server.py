@@ -169,7 +169,7 @@ class ModelServer:
     def _report_state(self, state: State) -> None:
         if state is State.READY:
             if self._served.candidate is not None:
-                self._log_line(f"candidate: {self._served.candidate}; every answer says so")
+                self._log_line(f"candidate: {self._served.candidate}; every response says so")
             if self._served.infill_window is not None:
                 self._log_line(f"at a cursor: {self._what_is_shown()}")
             self._log_line(f"ready: {self._served.name} at {self.url}/v1")

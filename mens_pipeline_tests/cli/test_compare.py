@@ -123,7 +123,7 @@ def test_what_cannot_be_compared_is_refused(tried: Path, tmp_path: Path) -> None
     for second, said in (
         (one, "found two models called all"),
         (str(other), "found no task that all were asked (tasks: all 86, other 86)"),
-        (str(tmp_path / "wrong.jsonl"), "wrong.jsonl:1: no judged answer"),
+        (str(tmp_path / "wrong.jsonl"), "wrong.jsonl:1: no scored completion"),
         (str(both), "Name one"),
     ):
         result = invoke("compare", one, second, "-o", str(tmp_path / "page.html"))

@@ -119,7 +119,7 @@ def test_a_run_judged_by_other_rows_is_refused(trained: Path, run: Path, store: 
 
     assert scored.exit_code == own.exit_code == 0, scored.stderr
     assert "8 prompts and 8 answers of 8 held-out pairs stand in 8 rows" in seen
-    assert "The held-out set is not the one it was judged by; evaluate again" in refused
+    assert "The held-out set is not the one it was evaluated on; evaluate again" in refused
     assert "seed (--seed-base) was 7, it is 1337" in refused
     assert left.isdisjoint({"gate_receipt.json", "eval_gate_failed.json"})
     assert "Run `mens gate --run-dir" in forgotten

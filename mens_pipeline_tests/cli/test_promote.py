@@ -126,7 +126,7 @@ def test_a_held_out_set_that_cannot_be_told_is_a_reason(run: _Run, spoil: Callab
     _invoke("override", run, "--by", "me", "--reason", "The disk with the rows broke.")
     overridden = _invoke("promote", run, "--override", run.folder / "gate_override.json")
 
-    assert "Nothing says that it was judged by what was held out of its training" in refused
+    assert "Nothing says that it was evaluated on what was held out of its training" in refused
     assert message in refused
     assert overridden.exit_code == 0, overridden.exception
 
@@ -138,7 +138,7 @@ def test_another_held_out_set_is_a_reason_that_no_record_mends(run: _Run) -> Non
     _invoke("override", run, "--by", "me", "--reason", "I would like to.")
 
     for more in ((), ("--override", run.folder / "gate_override.json")):
-        assert "The held-out set is not the one it was judged by" in refusal(_invoke("promote", run, *more))
+        assert "The held-out set is not the one it was evaluated on" in refusal(_invoke("promote", run, *more))
     assert champion_key(run.store) is None
 
 

@@ -48,7 +48,7 @@ def test_a_history_is_replayed(run: Path, tmp_path: Path) -> None:
     assert set(results.parts["lines"]) == {"adapter", "ngram", "left_to_right", "base"}
     assert results.parts["lines"]["ngram"].num_commits == 12
     assert [*results.kept_by_week] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
-    assert "answers, " not in again.stderr, "kept completions are asked for once"
+    assert "completions, " not in again.stderr, "kept completions are asked for once"
     (folder,) = (path.parent for path in (tmp_path / "store").rglob(RESULTS))
     page = (folder / "report.html").read_text()
     assert "Characters kept, week by week" in page

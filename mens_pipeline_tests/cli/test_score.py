@@ -40,7 +40,7 @@ def test_answers_of_another_program_are_judged_as_our_own(tmp_path: Path) -> Non
     ]
     assert (rows[1]["parses"], rows[1]["passes_tests"]) == (False, False)
     assert [bool(row["faults"]) for row in rows] == [False, True, True]
-    assert "1 of 3 answers pass" in result.stderr
+    assert "1 of 3 completions pass" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_answers_of_another_program_are_judged_as_our_own(tmp_path: Path) -> Non
     [
         ([{"task": "hev_000", "text": "", "stopped": True}], "answer 1: found no task `hev_000`"),
         ([{"task": _TASKS[0].id, "text": ""}], "answers.jsonl:1: no answer"),
-        ([], "found no answer"),
+        ([], "found no completion"),
     ],
 )
 def test_what_is_no_answer_is_refused(tmp_path: Path, rows: list[dict[str, Any]], said: str) -> None:

@@ -97,7 +97,7 @@ def test_no_more_answers_are_chosen_from_than_are_written_at_once() -> None:
     message = _message("--best-of", "5")
 
     assert message == (
-        "--best-of 5: more than the 4 answers that are written at once. Raise --max-concurrent, or choose of fewer."
+        "--best-of 5: more than the 4 completions that are written at once. Raise --max-concurrent, or choose of fewer."
     )
 
 
@@ -106,7 +106,7 @@ def test_no_champion_is_no_server(tmp_path: Path) -> None:
     message = _message(MENS_STORE_ROOT=str(tmp_path))
 
     assert (
-        "no adapter is promoted. Promote one with `mens promote`, serve the one that was judged last with --candidate"
+        "no adapter is promoted. Promote one with `mens promote`, serve the one that was evaluated last with --cand"
         in message
     )
 

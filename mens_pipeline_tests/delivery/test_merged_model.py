@@ -87,10 +87,10 @@ def test_the_command_says_what_it_made(delivered: tuple[Path, ArtifactStore, Res
     folder, _, result = delivered
 
     assert "lora-adapter-0123abcd, promoted: " in result.stdout
-    assert "(100.00 %) and 4/4 answers the same, parse rate 0/4 (0.0 %), before 0/4 (0.0 %)" in result.stdout
+    assert "(100.00 %) and 4/4 completions the same, parse rate 0/4 (0.0 %), before 0/4 (0.0 %)" in result.stdout
     assert f"gguf     {folder / 'lora-adapter-0123abcd-f32.gguf'}" in result.stdout
     assert result.stdout.endswith(f"hand-off {folder / HANDOFF}\n")
-    assert "judged: 4/4 answers" in result.stderr
+    assert "judged: 4/4 completions" in result.stderr
     assert "merged: 4/4 answers" in result.stderr
 
 
@@ -255,7 +255,7 @@ def test_the_same_is_not_merged_again(
 
     assert again.exit_code == 0, again.exception
     assert "nothing has changed since this was merged before" in again.stderr
-    assert "answers" not in again.stderr.replace("answers the same", "")
+    assert "completions" not in again.stderr.replace("completions the same", "")
     assert json.loads(again.stdout) == json.loads((folder / HANDOFF).read_text())
 
 

@@ -46,7 +46,7 @@ def test_an_adapter_of_a_whole_base_is_merged_into_that_base(tmp_path: Path, mon
     assert (report.passed, report.demand, report.agreement.led_agreement) == (True, STRICT, 1.0)
     assert report.reference == "base as it came, adapter merged, bfloat16, as evaluated"
     assert (into.weights, into.quantization, into.double_quant) == ("own", "none", False)
-    assert into.why == "The adapter was trained and judged on these weights."
+    assert into.why == "The adapter was trained and evaluated on these weights."
     torch.testing.assert_close(merged[f"{name}.weight"].float(), expected, rtol=2**-7, atol=1e-4)
     assert not torch.allclose(merged[f"{name}.weight"].float(), base[f"{name}.weight"], rtol=2**-7, atol=1e-4)
 

@@ -89,7 +89,7 @@ def test_a_limit_that_nothing_fits_is_refused(heldout: Path) -> None:
     """Nothing would be judged."""
     with pytest.raises(
         RefusedError,
-        match=r"no answer fits the limit\. Raise max_new_tokens in config/evaluation\.yaml \(--max-tokens\)",
+        match=r"no completion fits the limit\. Raise max_new_tokens in config/evaluation\.yaml \(--max-tokens\)",
     ):
         eval_suite(heldout, _TRAIN, None, lambda _text: False)
 

@@ -26,4 +26,4 @@ def test_progress_says_how_far_and_how_fast() -> None:
     """As people read it."""
     payload = {"num_done": 3, "num_answers": 9, "num_tokens": 300, "seconds": 2.0}
 
-    assert re.fullmatch("3/9 answers, 150 tokens/s", progress_of(payload))
+    assert re.fullmatch("3/9 completions, 150 tokens/s", progress_of(payload))

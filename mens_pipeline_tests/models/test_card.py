@@ -109,7 +109,7 @@ def test_what_is_not_known_is_said(run: PreparedRun) -> None:
     """Before a model is judged, and where the mix left no report."""
     card = model_card(_manifest(run))
 
-    assert "It is not judged yet." in card
+    assert "It has no verdict yet." in card
     assert "is not on record" in card
     assert "no verdict" not in card
     unjudged = Standing(_STANDING.scores, "greedily", (), None, None, None)

@@ -246,7 +246,7 @@ def test_all_that_is_served_must_be_vox() -> None:
     assert outcome(failed)[0] is False
     assert outcome(RESULTS.model_copy(update={"fallback": None})) == (
         False,
-        "eval_results.json: answers have no fallback; set syntax: fallback in config/evaluation.yaml",
+        "eval_results.json: no completion was made with the fallback; set syntax: fallback in config/evaluation.yaml",
     )
     assert outcome(failed, asks_for_none)[0]
 

@@ -41,7 +41,7 @@ def test_the_best_of_the_judged_adapters_comes_first(store: ArtifactStore, monke
     assert worse["benchmark parse rate"] == "not asked"
     assert (best["training"], worse["training"]) == ("3 of 4 steps, 0.2 min", "4 steps, 0.2 min")
     assert (best["machine"], worse["machine"]) == ("a &#124; b", "not on record")
-    assert (best["base"], best["judged"]) == ("tiny", "2027-01-15")
+    assert (best["base"], best["evaluated"]) == ("tiny", "2027-01-15")
     assert (best["commit of data"], best["commit of pipeline"]) == ("abc1234", "5ca1ab1e5ca1")
 
 

@@ -111,10 +111,10 @@ def _change_manifest(_gate: Artifact, run: Path) -> None:
         (_change_receipt_and_its_digest, "The documents give another verdict than the receipt; run the gate again"),
         (_spoil_receipt, r"The receipt cannot be read \(.*\); run the gate again"),
         (_remove_results, r"Tampered with since it was written: eval_results\.json"),
-        (_change_results_and_their_digest, r"eval_results\.json is not the one that was judged; run the gate again"),
+        (_change_results_and_their_digest, r"eval_results\.json is not the one of the verdict; run the gate again"),
         (_train_again, "The verdict is about adapter [0-9a-f]{12}, this is [0-9a-f]{12}; evaluate this one"),
         (_lose_weights, r"adapter_model\.safetensors: not there\. Name the folder of a complete run"),
-        (_change_manifest, r"training_manifest\.json is not the one that was judged; run the gate again"),
+        (_change_manifest, r"training_manifest\.json is not the one of the verdict; run the gate again"),
     ],
 )
 def test_a_verdict_that_is_not_about_this_is_refused(
@@ -134,11 +134,11 @@ def test_a_verdict_that_is_not_about_this_is_refused(
 @pytest.mark.parametrize(
     ("present", "message"),
     [
-        (replace(PRESENT, heldout="c" * 64), "The held-out set is not the one it was judged by; evaluate again"),
-        (replace(PRESENT, benchmark="c" * 64), "The benchmark is not the one it was judged by; evaluate again"),
+        (replace(PRESENT, heldout="c" * 64), "The held-out set is not the one it was evaluated on; evaluate again"),
+        (replace(PRESENT, benchmark="c" * 64), "The benchmark is not the one it was evaluated on; evaluate again"),
         (
             replace(PRESENT, heldout=None, heldout_problem="train.jsonl: gone."),
-            r"judged by what was held out of its training: train\.jsonl: gone\. Or sign an override",
+            r"evaluated on what was held out of its training: train\.jsonl: gone\. Or sign an override",
         ),
         (replace(PRESENT, is_benchmark_asked=True), "The benchmark had no say; run the gate again"),
         (
@@ -281,7 +281,7 @@ def test_an_adapter_that_changes_while_it_is_copied_is_notpromoted(
 
     monkeypatch.setattr(shutil, "copy2", written_at_the_same_time)
 
-    with pytest.raises(RefusedError, match=r"adapter: changed while it was copied\. Judge the run again"):
+    with pytest.raises(RefusedError, match=r"adapter: changed while it was copied\. Run `mens gate` again"):
         promote(gate, run, store, PRESENT, now=NOW)
     assert champion_key(store) is None
     assert not list((store.root / "promoted_adapter").glob("?*/adapter"))
@@ -387,7 +387,7 @@ def test_a_signed_record_does_not_mend_a_foreign_verdict(run: Path, store: Artif
     record = _override(run, gate)
     _change_manifest(gate, run)
 
-    with pytest.raises(RefusedError, match="is not the one that was judged"):
+    with pytest.raises(RefusedError, match="is not the one of the verdict"):
         promote(gate, run, store, PRESENT, now=NOW, override=record)
 
 

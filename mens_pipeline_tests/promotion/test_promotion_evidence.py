@@ -107,7 +107,7 @@ def test_what_changes_between_check_and_copy_is_not_promoted(
 
     monkeypatch.setattr(promotion, "reasons_against", and_then_written)
 
-    with pytest.raises(RefusedError, match=r"changed while it was copied\. Judge the run again"):
+    with pytest.raises(RefusedError, match=r"changed while it was copied\. Run `mens gate` again"):
         promote(gate, run, store, PRESENT, now=NOW)
     assert champion_key(store) is None
     assert not list((store.root / "promoted_adapter").glob("?*/adapter"))
@@ -168,7 +168,8 @@ def test_an_evaluation_with_another_number_does_not_count(run: Path, tmp_path: P
     assert laid_back is not None
 
     with pytest.raises(
-        RefusedError, match="the second evaluation on its eval suite, it was judged as the first; evaluate again here"
+        RefusedError,
+        match="the second evaluation on its eval suite, it was evaluated as the first; evaluate again here",
     ):
         promote(laid_back, run, store, PRESENT, now=NOW)
 
@@ -186,7 +187,7 @@ def test_a_verdict_without_a_gate_of_today_is_judged_again(run: Path, store: Art
 
     with pytest.raises(
         RefusedError,
-        match=r": not promoted\. It was judged by a version without the gate decline; run `mens gate` again\.$",
+        match=r": not promoted\. It was compared by a version without the gate decline; run `mens gate` again\.$",
     ):
         promote(gate, run, store, PRESENT, now=NOW)
     assert champion_key(store) is None

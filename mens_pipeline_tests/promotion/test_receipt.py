@@ -103,7 +103,7 @@ def test_reasons_are_the_gates_that_block(tmp_path: Path) -> None:
     receipt = _verdict(_judged(tmp_path), _LENIENT.model_copy(update={"min_coverage": 0.5}))
 
     assert not receipt.overall_passed
-    assert receipt.reasons == ("coverage: accepted answers show 1/30 constructs, required 50.0 %",)
+    assert receipt.reasons == ("coverage: accepted completions show 1/30 constructs, required 50.0 %",)
     assert receipt.warnings == ("throughput: trained 0.5 tokens/s on cpu, required 1",)
 
 

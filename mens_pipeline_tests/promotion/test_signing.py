@@ -290,7 +290,7 @@ def test_what_counted_before_the_key_is_judged_again(
     sign_ledger(store)
     with pytest.raises(RefusedError, match=f"The verdict does not count: {reason}"):
         promote(before, run, store, PRESENT, now=NOW)
-    with pytest.raises(RefusedError, match=f"{reason}.*Judge and promote it again with MENS_SIGNING_KEY"):
+    with pytest.raises(RefusedError, match=f"{reason}.*Evaluate and promote it again with MENS_SIGNING_KEY"):
         champion_model(store, CPU)
     again = promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1)
 
@@ -307,7 +307,7 @@ def test_only_a_signed_champion_is_served(run: Path, store: ArtifactStore) -> No
     promoted(run, _with(store, None))
     sign_history(store)
     sign_ledger(store)
-    with pytest.raises(RefusedError, match=r"it is not signed. Judge and promote it again with MENS_SIGNING_KEY"):
+    with pytest.raises(RefusedError, match=r"it is not signed. Evaluate and promote it again with MENS_SIGNING_KEY"):
         champion_model(checking, CPU)
     promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1)
     champion = champion_of(store)
@@ -336,7 +336,7 @@ def test_a_rollback_leads_to_no_unsigned_champion(run: Path, store: ArtifactStor
     second = trained(tmp_path / "second", "other weights")
     promote(verdict_of(second, store), second, store, PRESENT, now=NOW)
 
-    with pytest.raises(RefusedError, match=r"it is not signed. Judge and promote its run again with the key"):
+    with pytest.raises(RefusedError, match=r"it is not signed. Gate and promote its run again with the key"):
         roll_back(store, now=NOW, reason="a test")
     assert roll_back(_with(store, None), now=NOW, reason="a test").changed
 

@@ -308,14 +308,14 @@ def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) 
     assert [reply.headers["X-Mens-Candidate"] for reply in replies] == [verdict] * len(replies)
     assert [reply.json()["candidate"] for reply in replies[:2]] == [verdict] * 2
     assert replies[4].status_code == 200
-    assert f"candidate: {verdict}; every answer says so" in lines
+    assert f"candidate: {verdict}; every response says so" in lines
     assert adapter_model(Adapter.open(run), CPU).candidate is None
 
 
 def test_a_candidate_is_what_was_judged(run: Path, tmp_path: Path) -> None:
     """Without a verdict, without its adapter, and with another one there is none."""
     store = ArtifactStore(tmp_path / "empty")
-    with pytest.raises(RefusedError, match=r"no adapter was judged\. Run `mens run`"):
+    with pytest.raises(RefusedError, match=r"no adapter was evaluated\. Run `mens run`"):
         candidate_model(store, CPU)
 
     store = ArtifactStore(tmp_path / "other")
@@ -323,7 +323,7 @@ def test_a_candidate_is_what_was_judged(run: Path, tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"is not what was judged\. Run `mens run` again"):
         candidate_model(store, CPU)
     shutil.rmtree(store.root / TRAINED)
-    with pytest.raises(RefusedError, match="no adapter was judged"):
+    with pytest.raises(RefusedError, match="no adapter was evaluated"):
         candidate_model(store, CPU)
 
 

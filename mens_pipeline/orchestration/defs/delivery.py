@@ -178,7 +178,7 @@ def _rows(report: MergeReport) -> list[dict[str, Any]]:
     cells = (
         ("tokens the same", f"{found.num_same_tokens}/{found.num_tokens}"),
         ("tokens the same, teacher-forced", f"{found.num_led_tokens}/{found.num_reference_tokens}"),
-        ("answers the same", f"{found.num_same_completions}/{found.num_prompts}"),
+        ("completions the same", f"{found.num_same_completions}/{found.num_prompts}"),
         ("prompts the same", f"{found.num_same_prompts}/{found.num_prompts}"),
         ("parse rate before", str(found.reference_parse_rate)),
         ("parse rate merged", str(found.candidate_parse_rate)),

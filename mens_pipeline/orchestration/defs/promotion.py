@@ -212,7 +212,7 @@ def _promote(
 ) -> dg.MaterializeResult[Any] | None:
     """Promote the adapter, unless the run is configured not to, or the verdict of this run does not allow it."""
     if not config.promote:
-        context.log.info("judged, and not promoted: the run was told promote: false")
+        context.log.info("evaluated, and not promoted: the run was told promote: false")
         return None
     settings = load_settings()
     chosen: dict[str, Any] = {}

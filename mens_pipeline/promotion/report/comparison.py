@@ -98,10 +98,10 @@ def read_entry(path: Path) -> Entry:
     """
     advice = "Write it with `mens eval-local --trial`, or with --endpoint."
     with open_rows(path) as lines:
-        completions = tuple(models_in(lines, path, ScoredCompletion, "judged answer", advice))
+        completions = tuple(models_in(lines, path, ScoredCompletion, "scored completion", advice))
     samples = Counter(completion.score.task for completion in completions if completion.model == "adapter")
     if len(found := sorted(set(samples.values()))) > 1:
-        raise RefusedError(f"{path}: some tasks have {found[0]} answers, others {found[-1]}. {advice}")
+        raise RefusedError(f"{path}: some tasks have {found[0]} completions, others {found[-1]}. {advice}")
     return Entry(path.absolute().parent.name if path.name in {TRIAL, SCORED_COMPLETIONS} else path.stem, completions)
 
 
@@ -135,7 +135,7 @@ def _notes(
     if len({found.subject.adapter_sha256 for found in results}) < len(results):
         yield "Two of them are the same adapter."
     if any(found.decoding != results[0].decoding for found in results):
-        yield "They answered under different settings of config/evaluation.yaml."
+        yield "They completed under different settings of config/evaluation.yaml."
     if is_served:
         yield "An adapter counts as it is served: where the parser steered a second try, that one."
     for name, some in completions.items():
@@ -144,4 +144,4 @@ def _notes(
         if num_asked != num_tasks:
             yield f"{name} was asked {num_asked} tasks; the {num_tasks} that all were asked count."
         if len(eval_suite) != num_asked:
-            yield f"{name} gave {len(eval_suite) / num_asked:g} answers to each task; its figures are means over them."
+            yield f"{name} gave {len(eval_suite) / num_asked:g} completions of each task; figures are means over them."

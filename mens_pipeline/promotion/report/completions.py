@@ -150,7 +150,7 @@ def _who_passes(names: tuple[str, ...], everyone: tuple[str, ...]) -> str:
 def faults_of(score: Score, asked: str) -> Iterator[str]:
     """Return why a completion does not pass, a sentence each; none exactly when it passes."""
     if score.empty:
-        yield "The answer is empty."
+        yield "The completion is empty."
     elif not score.parses:
         error = score.error or "it is no Vox"
         yield _format_place(error) if error[0].isdecimal() else f"It does not pass the front end: {error}."

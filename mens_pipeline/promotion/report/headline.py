@@ -53,14 +53,14 @@ def headline(results: EvalResults, receipt: Receipt | None) -> Headline:
     """Return the headline for the verdict on an adapter.
 
     Returns:
-        `Not judged yet` also where the receipt is about other models, prompts or another adapter.
+        `No verdict yet` also where the receipt is about other models, prompts or another adapter.
     """
     if receipt is None:
-        return Headline("Not judged yet", Tone.OPEN, "No gate has looked at these figures; nothing may be promoted.")
+        return Headline("No verdict yet", Tone.OPEN, "No gate has looked at these figures; nothing may be promoted.")
     if receipt.subject is not None and receipt.subject != results.subject:
         other = receipt.subject.adapter_sha256[:12]
         sentence = f"The receipt at hand is of other models, prompts or adapter {other}; it says nothing of these."
-        return Headline("Not judged yet", Tone.OPEN, sentence)
+        return Headline("No verdict yet", Tone.OPEN, sentence)
     gates = gate_rows(receipt.gates)
     num_refusing = sum(row.tone is Tone.BAD for row in gates)
     num_open = sum(row.tone is Tone.OPEN for row in gates)

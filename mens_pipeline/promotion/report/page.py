@@ -37,7 +37,7 @@ _REPLAYED: Final[tuple[tuple[str, str, Callable[[ReplayRates], Rate]], ...]] = (
 _DIFFICULTIES: Final = ("easy", "medium", "hard")
 _SUITES: Final = {
     Suite.HELDOUT: "Held-out prompts: what the workspace itself contains",
-    Suite.BENCHMARK: "Benchmark: prompts written to judge by",
+    Suite.BENCHMARK: "Benchmark: prompts written to evaluate with",
     Suite.NEW_CONSTANTS: "Synthetic tasks that it was trained on, with new constants; part of no other figure",
     Suite.UNKNOWN_TASK: "Synthetic tasks of a family that never trained; part of no other figure",
 }
@@ -142,7 +142,7 @@ def comparison_page(comparison: Comparison) -> str:
     return _render(
         comparison.table,
         title=title,
-        kicker="The same prompts, judged the same way; no verdict rests on this page",
+        kicker="The same prompts, scored the same way; no verdict rests on this page",
         verdict=Headline(" beside ".join(names) if len(names) == 2 else title, Tone.OPEN, ""),  # noqa: PLR2004 - a pair
         sentences=comparison.notes,
         first=(),

@@ -74,7 +74,7 @@ _DETAILS: Final = (
     Measure("stubs", "A placeholder stands where code should.", lambda s: s.stub_rate, lambda j: j.stub, -1),
     Measure("empty", "Nothing was written.", lambda s: s.empty_rate, lambda j: j.empty, -1),
     Measure("refusals", "It says that it cannot.", lambda s: s.refusal_rate, lambda j: j.refusal, -1),
-    Measure("duplicates", "The same program answers another prompt.", lambda s: s.duplicate_rate, better=-1),
+    Measure("duplicates", "The same program completes another prompt.", lambda s: s.duplicate_rate, better=-1),
 )
 _CHOSEN: Final[Mapping[str, Callable[[BestOfScores], Rate]]] = {
     "": lambda s: s.pass_rate,

@@ -150,7 +150,7 @@ def test_a_limit_that_no_answer_fits_is_told_before_training(tmp_path: Path, mon
         result = _materialise(root, instance)
     (failure,) = result.get_step_failure_events()
 
-    assert "no answer fits the limit. Raise max_new_tokens" in str(failure.step_failure_data.error)
+    assert "no completion fits the limit. Raise max_new_tokens" in str(failure.step_failure_data.error)
     assert not [path for path in (root / KIND).glob(".work-*/*") if path.suffix == ".log"]
 
 

@@ -106,7 +106,7 @@ def test_every_part_is_there_in_order() -> None:
     """The verdict first, what passes last."""
     parts = re.findall(r'<section id="(\w+)"', _page())
 
-    assert parts == ["first", "judged", "scores", "curve", "constructs", "errors", "failures", "passes"]
+    assert parts == ["first", "evaluated", "scores", "curve", "constructs", "errors", "failures", "passes"]
 
 
 def test_what_a_model_writes_is_text() -> None:

@@ -23,7 +23,7 @@ def _page(receipt: Receipt | None) -> str:
 @pytest.mark.parametrize(
     ("receipt", "title", "sentence"),
     [
-        (None, "Not judged yet", "No gate has looked at these figures; nothing may be promoted."),
+        (None, "No verdict yet", "No gate has looked at these figures; nothing may be promoted."),
         (
             receipt_of(said(GateName.COVERAGE, passed=True)),
             "Good enough to promote",
@@ -52,7 +52,7 @@ def _page(receipt: Receipt | None) -> str:
                 said(GateName.COVERAGE, passed=True),
                 subject=_OTHER,
             ),
-            "Not judged yet",
+            "No verdict yet",
             "The receipt at hand is of other models, prompts or adapter ffffffffffff; it says nothing of these.",
         ),
         (

@@ -121,7 +121,7 @@ _NO_RESULT = "the result of `add` is `int`, but its body can end here without on
     ("text", "stopped", "faults"),
     [
         (GOOD, True, []),
-        ("", True, ["The answer is empty."]),
+        ("", True, ["The completion is empty."]),
         ("// no", True, ["It does not pass the front end: it declares nothing."]),
         (GOOD, False, ["It did not end within 7 tokens."]),
         (OTHER, True, ["Asked for a function; it declares a type."]),
