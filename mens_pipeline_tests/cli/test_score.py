@@ -46,8 +46,8 @@ def test_answers_of_another_program_are_judged_as_our_own(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([{"task": "hev_000", "text": "", "stopped": True}], "answer 1: found no task `hev_000`"),
-        ([{"task": _TASKS[0].id, "text": ""}], "answers.jsonl:1: no answer"),
+        ([{"task": "hev_000", "text": "", "stopped": True}], "completion 1: found no task `hev_000`"),
+        ([{"task": _TASKS[0].id, "text": ""}], "answers.jsonl:1: no completion"),
         ([], "found no completion"),
     ],
 )

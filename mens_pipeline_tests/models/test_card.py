@@ -93,7 +93,7 @@ def test_what_was_measured_stands_beside_the_base(run: PreparedRun) -> None:
     card = model_card(_of_hub(run), standing=_STANDING)
 
     assert "| held-out prompts of the workspace | parse rate | 4/112 (3.6 %) | 82/112 (73.2 %) |" in card
-    assert "No accepted answer showed: routes, form." in card
+    assert "No accepted completion showed: routes, form." in card
     assert "(policy `ci`) is **passed**" in card
     assert "e" * 64 in card
 
@@ -109,7 +109,7 @@ def test_what_is_not_known_is_said(run: PreparedRun) -> None:
     """Before a model is judged, and where the mix left no report."""
     card = model_card(_manifest(run))
 
-    assert "It has no verdict yet." in card
+    assert "It is not evaluated yet." in card
     assert "is not on record" in card
     assert "no verdict" not in card
     unjudged = Standing(_STANDING.scores, "greedily", (), None, None, None)
