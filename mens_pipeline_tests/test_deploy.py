@@ -193,7 +193,8 @@ def test_the_image_is_built_and_runs(tmp_path: Path) -> None:
         pytest.skip("there is no engine here that builds images")
     if (options := os.environ.get("MENS_TEST_IMAGE")) is None:
         pytest.skip("MENS_TEST_IMAGE does not name an index of torch for CPUs: --build-arg=TORCH_INDEX=URL")
-    about = ["--build-arg", "TORCH=cpu", *options.split(), "--tag", "mens-pipeline:test"]
+    commit = "0123456789abcdef" * 2 + "01234567"
+    about = ["--build-arg=TORCH=cpu", f"--build-arg=COMMIT={commit}", *options.split(), "--tag", "mens-pipeline:test"]
     subprocess.run([engine, "build", "-f", str(_DEPLOY / "Dockerfile"), *about, str(PROJECT_ROOT)], check=True)
     run = [engine, "run", "--rm", "--network", "none", "mens-pipeline:test"]
     if engine == "buildah":
@@ -201,10 +202,13 @@ def test_the_image_is_built_and_runs(tmp_path: Path) -> None:
         run = ["unshare", "--net", engine, "run", made.stdout.strip(), "--"]
     script = "id -u; mens --version; mens check data/golden; cd /tmp; python -m mens_pipeline.cli run --no-train"
     done = subprocess.run([*run, "sh", "-ec", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    if engine == "buildah":
+        subprocess.run([engine, "rm", made.stdout.strip()], check=True)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("1000\n")
-    assert "accepted 309/309" in done.stdout
+    assert "(commit 0123456789ab)" in done.stdout
+    assert "accepted 309/309" in done.stderr
     assert "different pairs" in done.stdout
 
 

@@ -320,7 +320,7 @@ def test_a_candidate_is_what_was_judged(run: Path, tmp_path: Path) -> None:
 
     store = ArtifactStore(tmp_path / "other")
     _judged(store, run, adapter_sha256="0" * 64)
-    with pytest.raises(RefusedError, match=r"is not what was judged\. Run `mens run` again"):
+    with pytest.raises(RefusedError, match=r"is not what was evaluated\. Run `mens run` again"):
         candidate_model(store, CPU)
     shutil.rmtree(store.root / TRAINED)
     with pytest.raises(RefusedError, match="no adapter was evaluated"):
