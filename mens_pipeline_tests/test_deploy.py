@@ -196,14 +196,14 @@ def test_the_image_is_built_and_runs(tmp_path: Path) -> None:
     commit = "0123456789abcdef" * 2 + "01234567"
     about = ["--build-arg=TORCH=cpu", f"--build-arg=COMMIT={commit}", *options.split(), "--tag", "mens-pipeline:test"]
     subprocess.run([engine, "build", "-f", str(_DEPLOY / "Dockerfile"), *about, str(PROJECT_ROOT)], check=True)
-    run = [engine, "run", "--rm", "--network", "none", "mens-pipeline:test"]
+    run, tidy = [engine, "run", "--rm", "--network", "none", "mens-pipeline:test"], ["true"]
     if engine == "buildah":
         made = subprocess.run([engine, "from", "mens-pipeline:test"], capture_output=True, text=True, check=True)
         run = ["unshare", "--net", engine, "run", made.stdout.strip(), "--"]
+        tidy = [engine, "rm", made.stdout.strip()]
     script = "id -u; mens --version; mens check data/golden; cd /tmp; python -m mens_pipeline.cli run --no-train"
     done = subprocess.run([*run, "sh", "-ec", script], cwd=tmp_path, capture_output=True, text=True, check=False)
-    if engine == "buildah":
-        subprocess.run([engine, "rm", made.stdout.strip()], check=True)
+    subprocess.run(tidy, check=True)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("1000\n")
