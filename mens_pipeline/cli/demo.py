@@ -128,7 +128,7 @@ def _complete(
     }
 
     def launch(prepared: "PreparedGeneration") -> int:
-        return run_and_show(prepared.job_path, lambda _event: None)
+        return run_and_show(prepared.job_path, lambda _event: None, num_ranks=prepared.job.devices)
 
     made = generate_all(jobs, ArtifactStore(work / "store"), launch)
     return [*as_served(completions_of(made.values()))]

@@ -80,6 +80,7 @@ class EvalOptions(Options):
     no_bench: bool = switch("Held-out prompts alone.")
     device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place.")
     samples: int | None = option(None, "Completions of each prompt; k of pass@k, n of best-of-n.", field="num_samples")
+    devices: int | None = option(None, "GPUs that share the prompts [default: as many as trained it].", metavar="N")
     temperature: float | None = option(None, "0: always the most likely token.", field="temperature")
     max_tokens: int | None = option(None, "Tokens of a completion at most.", field="max_new_tokens")
     seed_base: int | None = option(None, "Start of sampling.", field="seed")
@@ -132,7 +133,8 @@ def eval_local(options: EvalOptions) -> None:
         _try_endpoint(options, options.endpoint, _asked_alone(benchmark), config)
         return
     device = choose_device(options.device, settings)
-    conditions = Conditions(config.decoding, device, settings.cache_root / f"{device.kind}.lock", engine_of(settings))
+    lock = settings.cache_root / f"{device.kind}.lock"
+    conditions = Conditions(config.decoding, device, lock, engine_of(settings), options.devices)
     if options.trial:
         _try(options, _asked_alone(benchmark), conditions)
     else:
@@ -279,4 +281,4 @@ def _config(options: EvalOptions) -> EvaluationConfig:
 
 
 def _launch(prepared: "PreparedGeneration") -> int:
-    return run_and_show(prepared.job_path, show_completions())
+    return run_and_show(prepared.job_path, show_completions(), num_ranks=prepared.job.devices)

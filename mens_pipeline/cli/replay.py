@@ -68,7 +68,7 @@ def replay(
             number=limit,
             config=config,
             conditions=conditions,
-            launch=lambda prepared: run_and_show(prepared.job_path, show_completions()),
+            launch=lambda prepared: run_and_show(prepared.job_path, show_completions(), num_ranks=prepared.job.devices),
             work=str(time.time_ns()),
         )
     results = replay_in(made.path)

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +33,9 @@ from mens_pipeline.inference.insert_constraint import InsertConstraint
 from mens_pipeline.inference.kv_cache import state_positions
 from mens_pipeline.inference.model import load_evaluated, save_merged
 from mens_pipeline.inference.sampling import Sampler
-from mens_pipeline.jobs.progress import TelemetryLog
+from mens_pipeline.jobs.agent import Team, own_team
+from mens_pipeline.jobs.environment import own_environment
+from mens_pipeline.jobs.progress import SilentLog, TelemetryLog
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.chat import encode_prompt, format_for
 from mens_pipeline.models.infill import encode_infill_prompt, encode_prefix, split_word
@@ -47,7 +50,8 @@ _MANY: Final = 32
 def generate(job: GenerationJob) -> None:
     """Complete every request of a job, and write the completions in their order; second tries come behind all.
 
-    The jobs in `then` are done with the same loaded model.
+    The jobs in `then` are done with the same loaded model. Several processes divide the requests of each job, whose
+    completions the first one writes.
 
     Raises:
         RefusedError: The adapter does not fit the base, or a server does not respond.
@@ -55,16 +59,23 @@ def generate(job: GenerationJob) -> None:
     # Numbers next to zero slow a CPU down a hundredfold, and decide nothing.
     torch.set_flush_denormal(True)
     tokenizer = AutoTokenizer.from_pretrained(job.base_path, trust_remote_code=False)
-    log = TelemetryLog(job.run_dir / TELEMETRY)
+    team = own_team(own_environment())
+    team.meet()
+    log = TelemetryLog(job.run_dir / TELEMETRY) if team.is_first else SilentLog()
 
     @cache
     def load() -> tuple[Any, frozenset[int]]:
-        model = speed_up(load_evaluated(job), _MANY)
+        place = None
+        if job.device == "cuda" and team.size > 1:
+            torch.cuda.set_device(place := team.local_rank)  # some kernels start on the current one
+        model = speed_up(load_evaluated(job, place), _MANY)
         return model, stop_tokens(tokenizer, model)
 
     for each in (job, *(GenerationJob.model_validate_json(path.read_text(encoding="utf-8")) for path in job.then)):
-        completions = _Generation(each, tokenizer, load, CompletionCounter(log, each.label)).complete_all()
-        write_jsonl(each.run_dir / COMPLETIONS, completions)
+        label = each.label if team.size == 1 else f"{each.label}, the first of {team.size} shares"
+        completions = _Generation(each, tokenizer, load, CompletionCounter(log, label), team).complete_all()
+        if team.is_first:
+            write_jsonl(each.run_dir / COMPLETIONS, completions)
 
 
 @dataclass(frozen=True)
@@ -75,22 +86,29 @@ class _Generation:
     tokenizer: Any
     load: Callable[[], tuple[Any, frozenset[int]]]
     report: "CompletionCounter"
+    team: Team
 
     def complete_all(self) -> list[Completion]:
-        """Complete the requests of the job, each as often as it is to be sampled."""
+        """Complete the requests of the job, each as often as it is to be sampled; only the first process gets any."""
         job, decoding = self.job, self.job.decoding
         every = [(request, sample) for request in job.requests for sample in range(decoding.num_samples)]
+        places = {(request.task, sample): place for place, (request, sample) in enumerate(every)}
+        own = every[self.team.rank :: self.team.size]
         # Servers cannot be made to spell out the word before a cursor; pieces are short.
         is_at_cursor = any(request.window is not None for request in job.requests)
         if decoding.syntax is not Syntax.CONSTRAINED and job.engine is not None and not is_at_cursor:
-            completions = self._complete_with_servers(job.engine, every)
+            completions = self._complete_with_servers(job.engine, own)
         else:
-            completions = self._complete(every, is_constrained=decoding.syntax is Syntax.CONSTRAINED)
+            completions = self._complete(own, is_constrained=decoding.syntax is Syntax.CONSTRAINED)
+        failed = []
         if decoding.syntax is Syntax.FALLBACK:
-            pairs = zip(every, completions, strict=True)
+            pairs = zip(own, completions, strict=True)
             failed = [asked for asked, completion in pairs if not asked[0].is_met_by(completion.text)]
-            completions += self._complete(failed, is_constrained=True)
-        return completions
+        parts = self.team.collect((completions, self._complete(failed, is_constrained=True)))
+        tries = (
+            sorted(chain(*some), key=lambda one: places[one.task, one.sample]) for some in zip(*parts, strict=True)
+        )
+        return [*chain(*tries)]
 
     def _prompt(self, request: Request) -> tuple[int, ...]:
         if request.window is None:

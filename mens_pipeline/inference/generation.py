@@ -168,6 +168,7 @@ class GenerationJob(EvaluatedModel, Job):
     system_prompt: str
     decoding: Decoding
     requests: tuple[Request, ...]
+    devices: int = Field(default=1, ge=1, description="GPUs, or processes on a CPU, that share the requests.")
     engine: ForeignEngine | None = Field(
         default=None, description="What writes free completions; None for our own loop."
     )

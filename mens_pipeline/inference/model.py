@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 _HEAD: Final = "lm_head"
 
 
-def load_evaluated(job: EvaluatedModel) -> "PreTrainedModel":
-    """Load base and adapter as one model, ready to generate; refuse (`RefusedError`) an adapter that does not fit."""
+def load_evaluated(job: EvaluatedModel, place: int | None = None) -> "PreTrainedModel":
+    """Load base and adapter as one model, ready to generate, onto the GPU of a number where there are several.
+
+    Refuse (`RefusedError`) an adapter that does not fit.
+    """
     if job.adapter_path is not None:
         read_adapter_config(job.adapter_path)
     import torch
@@ -30,6 +33,7 @@ def load_evaluated(job: EvaluatedModel) -> "PreTrainedModel":
     from transformers import AutoModelForCausalLM
 
     compute_dtype = getattr(torch, job.compute_dtype)
+    device = job.device if place is None else place
     if job.held == "dense":
         # The values that it has in four bits, rounded first, as for training.
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
@@ -38,7 +42,7 @@ def load_evaluated(job: EvaluatedModel) -> "PreTrainedModel":
             attn_implementation="sdpa",
             use_safetensors=True,
             trust_remote_code=False,
-            device_map={"": job.device},
+            device_map={"": device},
         )
         if job.quantization != "none":
             restore_quantized(model, double_quant=job.double_quant)
@@ -46,7 +50,7 @@ def load_evaluated(job: EvaluatedModel) -> "PreTrainedModel":
         for parameter in model.parameters():
             parameter.data = parameter.data.to(compute_dtype)
     else:
-        model = load_base(job.base_path, Recipe(bnb_4bit_use_double_quant=job.double_quant), job.device, compute_dtype)
+        model = load_base(job.base_path, Recipe(bnb_4bit_use_double_quant=job.double_quant), device, compute_dtype)
     if job.adapter_path is not None:
         try:
             adapted = PeftModel.from_pretrained(model, job.adapter_path)

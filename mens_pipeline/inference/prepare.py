@@ -25,7 +25,8 @@ from mens_pipeline.inference.generation import (
     Request,
     Syntax,
 )
-from mens_pipeline.jobs.device import Device
+from mens_pipeline.jobs.device import Device, refuse_missing_devices
+from mens_pipeline.jobs.environment import num_processors
 from mens_pipeline.jobs.local import refuse_failure
 from mens_pipeline.jobs.protocol import JOB
 from mens_pipeline.models.adapter import Adapter
@@ -60,6 +61,7 @@ class GenerationInputs(Strict):
     computed_on: tuple[str, Dtype]
     libraries: dict[str, str]
     engine: ForeignEngine | None = Field(exclude_if=lambda engine: engine is None)
+    devices: int = Field(exclude_if=lambda devices: devices == 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +83,16 @@ class PreparedGeneration:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Decoding options, device, lock and engine of a generation; without a foreign engine it is our own."""
+    """Decoding options, device, lock and engine of a generation; without a foreign engine it is our own.
+
+    Without a number of `devices` it takes as many as the adapter was trained on, where they are there.
+    """
 
     decoding: Decoding
     device: Device
     lock_path: Path
     engine: ForeignEngine | None = None
+    devices: int | None = None
 
 
 def prepare_generation(  # noqa: PLR0913 - all that decides the completions
@@ -109,6 +115,7 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
     batch_tokens = max(conditions.decoding.batch_tokens, fitting)
     decoding = conditions.decoding.model_copy(update={"batch_tokens": batch_tokens})
     requests = tuple(requests)
+    devices = _devices_of(conditions, adapter.manifest.recipe.devices)
     system_prompt = adapter.manifest.system_prompt if system_prompt is None else system_prompt
     inputs = GenerationInputs(
         base_sha256=base.sha256,
@@ -116,11 +123,12 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
         quantization=(evaluated.quantization, evaluated.double_quant, evaluated.trained_in, evaluated.held),
         system_prompt=system_prompt,
         requests=requests,
-        # On a GPU, kernels and so the order of sums depend on how many rows there are.
+        # On a GPU, kernels and so the order of sums depend on how many rows there are together.
         decoding=decoding.model_dump(exclude={"batch_tokens"} if evaluated.device == "cpu" else None),
         computed_on=(evaluated.device, evaluated.compute_dtype),
         libraries=library_versions(),
         engine=conditions.engine,
+        devices=1 if evaluated.device == "cpu" else devices,
     )
     shutil.rmtree(run_dir, ignore_errors=True)
     run_dir.mkdir(parents=True)
@@ -130,6 +138,7 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
         system_prompt=system_prompt,
         decoding=decoding,
         requests=requests,
+        devices=devices,
         run_dir=run_dir.resolve(),
         engine=conditions.engine,
         lock_path=conditions.lock_path.resolve(),
@@ -137,6 +146,17 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
     job_path = run_dir.resolve() / JOB
     job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return PreparedGeneration(model, job, job_path, inputs)
+
+
+def _devices_of(conditions: Conditions, trained_on: int) -> int:
+    """Return how many processes write, one a device; servers of a foreign engine share the devices themselves."""
+    device, asked = conditions.device, conditions.devices
+    if conditions.engine is not None:
+        return 1
+    if asked is not None:
+        refuse_missing_devices(device, asked)
+        return asked
+    return min(trained_on, num_processors() if device.kind == "cpu" else device.number)
 
 
 def evaluated_model(model: Model, adapter: Adapter, device: Device) -> EvaluatedModel:

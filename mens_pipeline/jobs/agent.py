@@ -1,15 +1,17 @@
 """Several processes of one machine that do a job together, one a device: started, stopped and ended as one.
 
 They are started as `python -m torch.distributed.run --standalone` does, which passes SIGTERM on to all of them, and
-ends all when one fails. Each holds the whole base. Of every optimizer step each takes its part of the micro-batches,
-and their gradients are summed: the step is the one that a single process would take.
+ends all when one fails. Each holds the whole base. A training divides the micro-batches of every optimizer step among
+them and sums their gradients: the step is the one that a single process would take. A generation divides its requests.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, TypeVar
 
+from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.protocol import ExitCode
 
 ON_RAY: Final = "MENS_TRAINS_ON_RAY"
@@ -22,8 +24,14 @@ _GRACE_SECONDS: Final = 100
 """Seconds that a process may take to write its checkpoint; less than its parent process waits."""
 
 
+_LONGEST: Final = timedelta(days=7)
+"""How long one process may wait for another, which the launcher ends where that one fails."""
+
+Item = TypeVar("Item")
+
+
 def start_ranks(command: Sequence[str], number: int) -> ExitCode:
-    """Run a command once for each device, until all have ended."""
+    """Run a command once for each device, until all have ended; refuse (`RefusedError`) where one was killed."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.run import parse_args, run
@@ -36,6 +44,11 @@ def start_ranks(command: Sequence[str], number: int) -> ExitCode:
         except SignalException:
             return ExitCode.INTERRUPTED
         except ChildFailedError as error:
+            for rank, failure in error.failures.items():
+                if failure.exitcode < 0:
+                    found = f"process {rank} of {number} was ended by {failure.signal_name()}, and the others with it"
+                    advice = "Look whether memory ran out, and run the same again: what is done is taken up."
+                    raise RefusedError(f"{found}. {advice}") from error
             codes = {failure.exitcode for failure in error.failures.values()}
             return next((code for code in (ExitCode.REFUSED, ExitCode.INTERRUPTED) if code in codes), ExitCode.CRASHED)
     return ExitCode.DONE
@@ -43,7 +56,7 @@ def start_ranks(command: Sequence[str], number: int) -> ExitCode:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The place of this process among those that train together, and on this machine, each from 0."""
+    """The place of this process among those that do a job together, and on this machine, each from 0."""
 
     rank: int = 0
     local_rank: int = 0
@@ -65,6 +78,23 @@ class Team:
         processes.all_reduce(shared)
         sums: list[float] = shared.tolist()
         return sums
+
+    def meet(self) -> None:
+        """Let the processes of a generation find each other, before they `collect`."""
+        if self.size > 1:
+            import torch.distributed as processes
+
+            processes.init_process_group("gloo", timeout=_LONGEST)
+
+    def collect(self, own: Item) -> list[Item]:
+        """Return what each process has, by their ranks, once all have called; only the first one gets anything."""
+        if self.size == 1:
+            return [own]
+        import torch.distributed as processes
+
+        every: list[Item] = [own] * self.size
+        processes.gather_object(own, every if self.is_first else None)
+        return every if self.is_first else []
 
     def wait(self) -> None:
         """Wait until every process has come this far."""

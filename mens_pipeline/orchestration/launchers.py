@@ -47,8 +47,8 @@ class Generator(dg.ConfigurableResource[None]):
     grace_seconds: int = Field(default=20, description="How long a run that is cancelled may take to end.")
     report_seconds: float = Field(default=10.0, description="Seconds between two lines of progress.")
 
-    def run(self, context: dg.AssetExecutionContext, job_path: Path) -> int:
-        """Run a job, and return the exit code of the process; each event names the model that writes."""
+    def run(self, context: dg.AssetExecutionContext, job_path: Path, num_ranks: int = 1) -> int:
+        """Run a job in so many processes, and return their exit code; each event names the model that writes."""
         last = 0.0
 
         def watch(event: dict[str, Any]) -> None:
@@ -58,7 +58,7 @@ class Generator(dg.ConfigurableResource[None]):
                 completion = event["payload"]
                 context.log.info("%s: %s", completion["model"], progress_of(completion))
 
-        return run_in_child(context, job_path, self.grace_seconds, watch)
+        return run_in_child(context, job_path, self.grace_seconds, watch, num_ranks)
 
 
 class Trainer(dg.ConfigurableResource[None]):

@@ -94,7 +94,9 @@ def test_a_rank_that_is_killed_ends_all_and_the_run_goes_on(
 ) -> None:
     """No process is left; taken up again, the adapter is the one it would have been."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=3, devices=2, **_RECIPE)
-    assert _run(run, at=4, rank=1) == ExitCode.CRASHED
+    assert _run(run, at=4, rank=1) == ExitCode.REFUSED
+    reason = json.loads((run.job.run_dir / FAILURE).read_text())["reason"]
+    assert reason.startswith("process 1 of 2 was ended by SIGKILL, and the others with it.")
     assert job_processes(run.job.run_dir) == []
     assert newest_checkpoint(run.job.run_dir) is not None
     assert _launched(run) == ExitCode.DONE, words_of(run)

@@ -115,7 +115,7 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
         conditions,
         opened,
         demands=demands,
-        launch=lambda prepared: generator.run(context, prepared.job_path),
+        launch=lambda prepared: generator.run(context, prepared.job_path, prepared.job.devices),
         log_line=context.log.info,
         work=context.run.run_id,
         now=int(time.time()),

@@ -78,7 +78,7 @@ def feedback_samples(  # noqa: PLR0913, PLR0917 - what Dagster injects
         adapter,
         Conditions(one_each, device, settings.cache_root / f"{device.kind}.lock"),
         opened.root / GENERATIONS / f".work-{context.run.run_id}-feedback",
-        lambda prepared: generator.run(context, prepared.job_path),
+        lambda prepared: generator.run(context, prepared.job_path, prepared.job.devices),
     )
     params = SamplesParams(
         generator=asked,

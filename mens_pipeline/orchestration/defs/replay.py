@@ -61,7 +61,7 @@ def history_replay(  # noqa: PLR0913, PLR0917 - what Dagster injects
         number=config.limit,
         config=evaluation,
         conditions=Conditions(evaluation.decoding, device, lock, engine_of(settings)),
-        launch=lambda prepared: generator.run(context, prepared.job_path),
+        launch=lambda prepared: generator.run(context, prepared.job_path, prepared.job.devices),
         work=context.run.run_id,
     )
     results = replay_in(made.path)

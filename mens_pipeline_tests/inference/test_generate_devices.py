@@ -1,0 +1,152 @@
+"""Several processes that divide the requests of a generation: the completions of one process, and none left behind."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.inference import generate as module
+from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, EvaluatedModel, Request, Syntax
+from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, generate_all, prepare_generation
+from mens_pipeline.jobs import local
+from mens_pipeline.jobs.agent import Team
+from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
+from mens_pipeline.jobs.local import run_job
+from mens_pipeline.jobs.protocol import LOG
+from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.jobs.processes import do_here, job_processes
+
+_GREEDY: Final = Decoding(max_new_tokens=24, syntax=Syntax.FALLBACK)
+_DRAWN: Final = Decoding(max_new_tokens=16, num_samples=2, temperature=1.0)
+
+
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tiny base writes fast; a signal must not come too late. Bits depend on threads."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setattr(local, "_POLL_SECONDS", 0.01)
+
+
+def _prepared(trained: Path, work: Path, decoding: Decoding, number: int, devices: int) -> PreparedGeneration:
+    asked = [Request(task=f"t{n}", prompt=f"Write a function f{n}." + " Please." * (n % 3)) for n in range(number)]
+    conditions = Conditions(decoding, resolve_device(DeviceChoice.CPU), work / "lock", devices=devices)
+    return prepare_generation("adapter", Adapter.open(trained), asked, conditions, work / str(number))
+
+
+def _launch(prepared: PreparedGeneration) -> int:
+    """Two processes, or none but this one."""
+    if prepared.job.devices == 1:
+        return do_here(prepared.job_path)
+    return run_job(prepared.job_path, num_ranks=prepared.job.devices)
+
+
+@pytest.mark.slow
+def test_two_processes_write_the_completions_of_one(trained: Path, tmp_path: Path) -> None:
+    """Byte for byte where greedy, with second tries; drawn, token by token. Of one request the second has nothing."""
+    written: list[dict[str, bytes]] = []
+    likelihoods: list[list[float | None]] = []
+    for devices in (1, 2):
+        work = tmp_path / str(devices)
+        asked = {"greedy": (_GREEDY, 7), "drawn": (_DRAWN, 5), "single": (_GREEDY, 1)}
+        jobs = {name: _prepared(trained, work, decoding, number, devices) for name, (decoding, number) in asked.items()}
+        made = generate_all(jobs, ArtifactStore(work / "store"), _launch)
+        written.append({name: (one.path / COMPLETIONS).read_bytes() for name, one in made.items()})
+        drawn = [*read_models(made["drawn"].path / COMPLETIONS, Completion)]
+        written[-1]["drawn"] = b"".join(f"{one.task} {one.sample} {one.text}".encode() for one in drawn)
+        likelihoods.append([one.likelihood for one in drawn])
+    greedy = list(read_models(made["greedy"].path / COMPLETIONS, Completion))
+
+    assert written[0] == written[1]
+    assert likelihoods[0] == pytest.approx(likelihoods[1], abs=1e-5), "their rounding depends on how many are together"
+    assert [(one.task, one.sample) for one in drawn] == [(f"t{n}", sample) for n in range(5) for sample in (0, 1)]
+    again = [one.task for one in greedy[7:]]
+    assert len(again) > 1
+    assert again == sorted(again)
+    assert all(one.constrained for one in greedy[7:])
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_ends_the_generation(trained: Path, tmp_path: Path) -> None:
+    """In one line; no process is left, and what was written of another job of the same model stays."""
+    short = _prepared(trained, tmp_path, _DRAWN, 3, 2)
+    endless = Decoding(max_new_tokens=400, num_samples=300, temperature=1.5)
+    store, long = ArtifactStore(tmp_path / "store"), _prepared(trained, tmp_path, endless, 9, 2)
+    is_done = short.job.run_dir / COMPLETIONS
+
+    def launch(prepared: PreparedGeneration) -> int:
+        is_killed = False
+
+        def poll() -> None:
+            nonlocal is_killed
+            if is_done.is_file() and not is_killed:
+                is_killed = True
+                os.kill(_of_rank(short.job.run_dir, 1), signal.SIGKILL)
+
+        return run_job(prepared.job_path, poll, num_ranks=prepared.job.devices)
+
+    with pytest.raises(RefusedError) as caught:
+        generate_all({"short": short, "long": long}, store, launch)
+
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("process 1 of 2 was ended by SIGKILL, and the others with it. Look whether")
+    assert job_processes(short.job.run_dir) == []
+    assert len(list(read_models(is_done, Completion))) == 6
+    assert not (long.job.run_dir / COMPLETIONS).exists()
+
+
+def _of_rank(run_dir: Path, rank: int) -> int:
+    for process in job_processes(run_dir):
+        if f"RANK={rank}".encode() in Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
+            return process
+    raise AssertionError(f"no process of rank {rank}: {(run_dir / LOG).read_text()}")
+
+
+def test_a_generation_takes_the_devices_of_its_training(trained: Path, tmp_path: Path) -> None:
+    """As many as are there, or as are asked for; on a GPU their number is of the key, as batches depend on it."""
+    manifest = json.loads((trained / "training_manifest.json").read_text())
+    assert manifest["recipe"]["devices"] == 1
+    cards = Device("cuda", "a GPU", 24.0, has_bfloat16=True, number=2)
+
+    def details(device: Device, devices: int | None) -> tuple[int, Any]:
+        conditions = Conditions(Decoding(), device, tmp_path / "lock", devices=devices)
+        one = prepare_generation(
+            "base", Adapter.open(trained), [Request(task="t", prompt="")], conditions, tmp_path / "w"
+        )
+        return one.job.devices, one.inputs.model_dump().get("devices")
+
+    cpu = resolve_device(DeviceChoice.CPU)
+    assert [details(cpu, None), details(cpu, 3), details(cards, None), details(cards, 2)] == [
+        (1, None), (3, None), (1, None), (2, 2),
+    ]  # fmt: skip
+    with pytest.raises(RefusedError, match=r"devices 3: 2 cuda device\(s\) can be seen here"):
+        details(cards, 3)
+
+
+@pytest.mark.parametrize(("team", "expected"), [(Team(), None), (Team(1, 1, 2), 1)], ids=["alone", "second"])
+def test_each_process_loads_the_model_onto_its_own_card(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, team: Team, expected: object
+) -> None:
+    """By its number, as the current one; alone, onto the one in sight."""
+    import torch
+
+    job = _prepared(trained, tmp_path, _GREEDY, 2, 1).job.model_copy(update={"device": "cuda"})
+    current: list[int] = []
+
+    def load(_job: EvaluatedModel, place: int | None) -> None:
+        assert place == expected
+        raise InterruptedError
+
+    monkeypatch.setattr(module, "own_team", lambda _environment: team)
+    monkeypatch.setattr(Team, "meet", lambda _team: None)
+    monkeypatch.setattr(module, "load_evaluated", load)
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    with pytest.raises(InterruptedError):
+        module.generate(job)
+
+    assert current == ([] if expected is None else [expected])
