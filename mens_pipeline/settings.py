@@ -124,7 +124,8 @@ class Settings(BaseSettings):
         default=None,
         pattern=r"\{folder\}.*\{port\}|\{port\}.*\{folder\}",
         validation_alias="MENS_ENGINE",
-        description="A command that serves the model in {folder} at {port}, such as vLLM; it writes free completions.",
+        description="A command that serves the model in {folder} at {port}, such as vLLM; it writes free completions. "
+        "With {lora_modules}, one of a base takes its adapters by options of vLLM.",
     )
     num_engines: int = Field(
         default=1,

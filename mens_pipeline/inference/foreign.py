@@ -1,11 +1,11 @@
-"""Servers of one merged model in place of our own engine: started for a job, prompted by token ids, ended."""
+"""Servers in place of our own engine, of a merged model, or of a base with adapters beside: prompted by token ids."""
 
 import os
 import shlex
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,14 +14,16 @@ from math import inf
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, Field, ValidationError
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.endpoint import Endpoint
-from mens_pipeline.inference.generation import Completion, Decoding, ForeignEngine
+from mens_pipeline.inference.generation import LORA_MODULES, Completion, Decoding, ForeignEngine
 from mens_pipeline.jobs.local import die_with_parent
+from mens_pipeline.models.adapter import read_adapter_config
 from mens_pipeline.storage.store import key_of
 from mens_pipeline.storage.validation import errors_in
 
@@ -37,6 +39,8 @@ _PROBE_SECONDS: Final = 60.0
 _COMPLETION_SECONDS: Final = 3600.0
 _LAST_WORDS: Final = 600
 _SEEDS: Final = 2**31
+_RANKS: Final = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Of adapters, at most, as vLLM takes them (`--max-lora-rank`)."""
 _ADVICE: Final = "Correct MENS_ENGINE, or unset it: then our own engine is used."
 
 
@@ -83,19 +87,25 @@ class _Completion(BaseModel):
 
 
 @contextmanager
-def start_servers(engine: ForeignEngine, folder: Path, log: Path) -> Iterator[list[Endpoint]]:
+def start_servers(
+    engine: ForeignEngine, folder: Path, log: Path, adapters: Mapping[str, Path] = MappingProxyType({})
+) -> Iterator[list[Endpoint]]:
     """Start the servers of a model; they end with the block, and with this process. Refuse one that does not start.
+
+    `adapters` stand beside it, each under its name. What the servers print is added to the log.
 
     Yields:
         An endpoint for each, under the name that the server gives its model.
     """
     with ExitStack() as stack:
-        output = stack.enter_context(log.open("wb"))
+        output = stack.enter_context(log.open("ab"))
         started = []
         for index in range(engine.copies):
             port = _free_port()
             values = {"{folder}": str(folder), "{port}": str(port), "{index}": str(index)}
-            command = shlex.split(engine.command)
+            options = _lora_options(adapters)
+            words = shlex.split(engine.command)
+            command = [part for word in words for part in (options if word == LORA_MODULES else (word,))]
             for name, value in values.items():
                 command = [part.replace(name, value) for part in command]
             try:
@@ -111,6 +121,16 @@ def start_servers(engine: ForeignEngine, folder: Path, log: Path) -> Iterator[li
             stack.callback(_stop_server, server)
             started.append((server, f"http://127.0.0.1:{port}/v1"))
         yield [_wait_until_ready(server, url, log) for server, url in started]
+
+
+def _lora_options(adapters: Mapping[str, Path]) -> list[str]:
+    """Return the options by which vLLM takes adapters; none where there are none."""
+    if not adapters:
+        return []
+    rank = max(read_adapter_config(path).r for path in adapters.values())
+    most = next(size for size in _RANKS if size >= rank)
+    named = [f"{name}={path}" for name, path in adapters.items()]
+    return ["--enable-lora", "--max-lora-rank", str(most), "--lora-modules", *named]
 
 
 def _free_port() -> int:

@@ -5,8 +5,8 @@ import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,6 @@ from mens_pipeline.inference.generation import (
     Completion,
     Decoding,
     EvaluatedModel,
-    ForeignEngine,
     GenerationJob,
     Request,
     Syntax,
@@ -50,8 +49,8 @@ _MANY: Final = 32
 def generate(job: GenerationJob) -> None:
     """Complete every request of a job, and write the completions in their order; second tries come behind all.
 
-    The jobs in `then` are done with the same loaded model. Several processes divide the requests of each job, whose
-    completions the first one writes.
+    The jobs in `then` are done with the same loaded model, or by the same servers. Several processes divide the
+    requests of each job, whose completions the first one writes.
 
     Raises:
         RefusedError: The adapter does not fit the base, or a server does not respond.
@@ -63,19 +62,27 @@ def generate(job: GenerationJob) -> None:
     team.meet()
     log = TelemetryLog(job.run_dir / TELEMETRY) if team.is_first else SilentLog()
 
-    @cache
-    def load() -> tuple[Any, frozenset[int]]:
-        place = None
-        if job.device == "cuda" and team.size > 1:
-            torch.cuda.set_device(place := team.local_rank)  # some kernels start on the current one
-        model = speed_up(load_evaluated(job, place), _MANY)
-        return model, stop_tokens(tokenizer, model)
+    loaded: dict[EvaluatedModel, tuple[Any, frozenset[int]]] = {}
 
-    for each in (job, *(GenerationJob.model_validate_json(path.read_text(encoding="utf-8")) for path in job.then)):
-        label = each.label if team.size == 1 else f"{each.label}, the first of {team.size} shares"
-        completions = _Generation(each, tokenizer, load, CompletionCounter(log, label), team).complete_all()
+    def load(evaluated: EvaluatedModel) -> tuple[Any, frozenset[int]]:
+        if evaluated not in loaded:
+            loaded.clear()  # two do not fit
+            gc.collect()
+            place = None
+            if evaluated.device == "cuda" and team.size > 1:
+                torch.cuda.set_device(place := team.local_rank)  # some kernels start on the current one
+            model = speed_up(load_evaluated(evaluated, place), _MANY)
+            loaded[evaluated] = model, stop_tokens(tokenizer, model)
+        return loaded[evaluated]
+
+    jobs = (job, *(GenerationJob.model_validate_json(path.read_text(encoding="utf-8")) for path in job.then))
+    generations = [_Generation(each, tokenizer, load, log, team) for each in jobs]
+    generations.sort(key=lambda one: str(one.job.evaluated))  # each model is loaded once
+    served = _complete_with_servers(job, [one for one in generations if one.is_for_servers], tokenizer)
+    for one in generations:
+        completions = one.complete_all(served.get(one.job.run_dir))
         if team.is_first:
-            write_jsonl(each.run_dir / COMPLETIONS, completions)
+            write_jsonl(one.job.run_dir / COMPLETIONS, completions)
 
 
 @dataclass(frozen=True)
@@ -84,21 +91,42 @@ class _Generation:
 
     job: GenerationJob
     tokenizer: Any
-    load: Callable[[], tuple[Any, frozenset[int]]]
-    report: "CompletionCounter"
+    load: Callable[[EvaluatedModel], tuple[Any, frozenset[int]]]
+    log: TelemetryLog
     team: Team
 
-    def complete_all(self) -> list[Completion]:
-        """Complete the requests of the job, each as often as it is to be sampled; only the first process gets any."""
-        job, decoding = self.job, self.job.decoding
-        every = [(request, sample) for request in job.requests for sample in range(decoding.num_samples)]
+    @cached_property
+    def report(self) -> "CompletionCounter":
+        """Counts from when it is first asked for."""
+        shares = self.team.size
+        label = self.job.label if shares == 1 else f"{self.job.label}, the first of {shares} shares"
+        return CompletionCounter(self.log, label)
+
+    @property
+    def is_for_servers(self) -> bool:
+        """Whether servers write it: they cannot be made to spell out the word before a cursor, and pieces are short."""
+        is_at_cursor = any(request.window is not None for request in self.job.requests)
+        is_free = self.job.decoding.syntax is not Syntax.CONSTRAINED
+        return is_free and self.job.engine is not None and not is_at_cursor
+
+    @property
+    def _every(self) -> list[tuple[Request, int]]:
+        """The requests, each with the number of each of its samples."""
+        return [(request, sample) for request in self.job.requests for sample in range(self.job.decoding.num_samples)]
+
+    def prompts(self) -> list[ForeignPrompt]:
+        """Return the prompts of all completions, for servers."""
+        return [ForeignPrompt(request.task, sample, self._prompt(request)) for request, sample in self._every]
+
+    def complete_all(self, completions: list[Completion] | None) -> list[Completion]:
+        """Complete the requests of the job, each as often as it is to be sampled; only the first process gets any.
+
+        With completions that servers wrote, no more than second tries.
+        """
+        every, decoding = self._every, self.job.decoding
         places = {(request.task, sample): place for place, (request, sample) in enumerate(every)}
         own = every[self.team.rank :: self.team.size]
-        # Servers cannot be made to spell out the word before a cursor; pieces are short.
-        is_at_cursor = any(request.window is not None for request in job.requests)
-        if decoding.syntax is not Syntax.CONSTRAINED and job.engine is not None and not is_at_cursor:
-            completions = self._complete_with_servers(job.engine, own)
-        else:
+        if completions is None:
             completions = self._complete(own, is_constrained=decoding.syntax is Syntax.CONSTRAINED)
         failed = []
         if decoding.syntax is Syntax.FALLBACK:
@@ -134,7 +162,7 @@ class _Generation:
         """Complete requests, each given with the number of its sample, with our own engine."""
         if not requests:
             return []
-        (model, stop), tokenizer, decoding = self.load(), self.tokenizer, self.job.decoding
+        (model, stop), tokenizer, decoding = self.load(self.job.evaluated), self.tokenizer, self.job.decoding
         rows = []
         for request, sample in requests:
             constraint = self._constraint(request, stop) if is_constrained else None
@@ -151,18 +179,42 @@ class _Generation:
         complete_rows(model, rows, stop, decoding.batch_tokens, lambda row: self.report.count(len(row.tokens)))
         return [_completion_of(row, tokenizer) for row in rows]
 
-    def _complete_with_servers(
-        self, engine: ForeignEngine, requests: Sequence[tuple[Request, int]]
-    ) -> list[Completion]:
-        """Complete requests with servers of the merged model; they end before this process loads a model itself."""
-        folder = self.job.run_dir / _SERVED
-        save_served(self.job, self.tokenizer, folder)
-        prompts = [ForeignPrompt(request.task, sample, self._prompt(request)) for request, sample in requests]
-        self.report.num_rows += len(prompts)
-        with start_servers(engine, folder, self.job.run_dir / _ENGINE_LOG) as endpoints:
-            completions = complete_prompts(endpoints, prompts, self.job.decoding, engine.at_once, self.report.count)
+
+def _complete_with_servers(
+    job: GenerationJob, generations: Sequence[_Generation], tokenizer: Any
+) -> dict[Path, list[Completion]]:
+    """Complete the requests of several jobs with servers, which end before this process loads a model itself.
+
+    A server is started once for all jobs of a model, or where it takes adapters for all jobs of the same base: one with
+    the values that it has in four bits is another one than the base itself.
+
+    Returns:
+        Folder of a job -> its completions.
+    """
+
+    def model_served(one: _Generation) -> EvaluatedModel:
+        evaluated = one.job.evaluated
+        return evaluated.model_copy(update={"adapter_path": None}) if engine.takes_adapters else evaluated
+
+    engine, found = job.engine, dict[Path, list[Completion]]()
+    if engine is None:
+        return found
+    folder = job.run_dir / _SERVED
+    for evaluated in dict.fromkeys(map(model_served, generations)):
+        group = [one for one in generations if model_served(one) == evaluated]
+        paths = dict.fromkeys(one.job.adapter_path for one in group if one.job.adapter_path != evaluated.adapter_path)
+        names = {path: f"adapter-{number}" for number, path in enumerate(paths)}
+        save_served(evaluated, tokenizer, folder)
+        adapters = {name: path for path, name in names.items() if path is not None}
+        with start_servers(engine, folder, job.run_dir / _ENGINE_LOG, adapters) as endpoints:
+            for one in group:
+                name = names.get(one.job.adapter_path)
+                asked = endpoints if name is None else [replace(endpoint, name=name) for endpoint in endpoints]
+                prompts, decoding, report = one.prompts(), one.job.decoding, one.report
+                report.num_rows += len(prompts)
+                found[one.job.run_dir] = complete_prompts(asked, prompts, decoding, engine.at_once, report.count)
         shutil.rmtree(folder)
-        return completions
+    return found
 
 
 def save_served(evaluated: EvaluatedModel, tokenizer: Any, folder: Path) -> None:

@@ -219,7 +219,7 @@ def computed_in(device: Device) -> Dtype:
 def generate_all(
     asked: Mapping[str, PreparedGeneration], store: ArtifactStore, launch: Callable[[PreparedGeneration], int]
 ) -> dict[str, Artifact]:
-    """Run several generations as `generate_once` does; those of the same model share a process and one load."""
+    """Run several generations as `generate_once` does; those of the same model, or of servers, share a process."""
     waiting = {
         name: prepared
         for name, prepared in asked.items()
@@ -234,15 +234,16 @@ def generate_all(
 
 
 def _with(prepared: PreparedGeneration, others: Iterable[PreparedGeneration]) -> PreparedGeneration:
-    """Return a generation whose process does others of the same model next that have no completions yet."""
+    """Return a generation whose process does others next that have no completions yet: of its model, or its servers."""
+    job = prepared.job
 
-    def is_same_model(other: GenerationJob) -> bool:
-        models = [job.model_dump(include=set(EvaluatedModel.model_fields)) for job in (other, prepared.job)]
-        return models[0] == models[1] and other.engine is prepared.job.engine is None
+    def goes_along(other: GenerationJob) -> bool:
+        is_same = other.evaluated == job.evaluated if job.engine is None else other.base_path == job.base_path
+        return is_same and other.engine == job.engine
 
-    same = [other for other in others if is_same_model(other.job) and other is not prepared]
+    same = [other for other in others if goes_along(other.job) and other is not prepared]
     left = tuple(other.job_path for other in same if not (other.job.run_dir / COMPLETIONS).is_file())
-    job = prepared.job.model_copy(update={"then": left})
+    job = job.model_copy(update={"then": left})
     prepared.job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return replace(prepared, job=job)
 

@@ -90,7 +90,8 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
                 f"{adapter.path}: another adapter was promoted while this one was asked. Evaluate again."
             )
         own = {name: one for name, one in asked[-1].items() if one.model == "adapter" and "champion" not in name}
-        generate_all(own, store, launch)
+        # Servers of a base write for all of its models before they end.
+        generate_all(own if conditions.engine is None else asked[-1], store, launch)
         tried = _try_of(asked[0]["adapter"], eval_suite, demands.thresholds)
         counted = record_try(store, tried, now=now)
         reserve = [task for later in rounds[number:] for task in later]

@@ -1,6 +1,7 @@
 """Servers of a merged model, which answer in place of our own loop: llama.cpp's, and our own."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -12,10 +13,12 @@ from mens_pipeline.inference.endpoint import Endpoint
 from mens_pipeline.inference.foreign import ForeignPrompt, complete_prompts, start_servers
 from mens_pipeline.inference.generate import generate
 from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, ForeignEngine, Request, Syntax
-from mens_pipeline.inference.prepare import Conditions, prepare_generation
+from mens_pipeline.inference.prepare import Conditions, Model, PreparedGeneration, generate_all, prepare_generation
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
-from mens_pipeline.models.adapter import TELEMETRY, Adapter
+from mens_pipeline.models.adapter import ADAPTER, MANIFEST, TELEMETRY, WEIGHTS, Adapter
 from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline_tests.jobs.processes import do_here
 from mens_pipeline_tests.openai_server import Served
 from mens_pipeline_tests.openai_server import serving as listening
 
@@ -25,6 +28,7 @@ _LLAMA: Final = f"{sys.executable} -m mens_pipeline_tests.inference.llama_server
 _MENS: Final = (
     f"{sys.executable} -m mens_pipeline.cli serve --model {{folder}} --port {{port}} --device cpu --decoding free"
 )
+_PEFT: Final = f"{sys.executable} -m mens_pipeline_tests.inference.peft_server {{folder}} {{port}} {{lora_modules}}"
 _REQUESTS: Final = tuple(Request(task=f"t{n}", prompt=f"Write a function f{n}.") for n in range(6))
 
 
@@ -77,6 +81,52 @@ def test_samples_of_an_engine_differ_and_say_how_likely_they_are(trained: Path, 
     ]
     assert len({completion.text for completion in first}) > len(_REQUESTS)
     assert all(completion.likelihood is not None and completion.likelihood < 0 for completion in first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("quantization", "served"),
+    [("bf16", ["serving base adapter-0"]), ("nf4", ["serving base", "serving base adapter-0"])],
+)
+def test_one_server_writes_for_a_base_and_its_adapters(
+    trained: Path, tmp_path: Path, quantization: str, served: list[str]
+) -> None:
+    """For all of their prompts; an adapter that was trained in four bits has a base of its own, with these values."""
+    from safetensors.torch import load_file, save_file  # noqa: PLC0415 - comes with the deep learning stack
+
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    manifest = json.loads((run / MANIFEST).read_text())
+    manifest["recipe"]["quantization"] = quantization
+    (run / MANIFEST).write_text(json.dumps(manifest))
+    weights = run / ADAPTER / WEIGHTS  # so that it writes something else than its base does
+    save_file({name: value * 60 for name, value in load_file(weights).items()}, weights, {"format": "pt"})
+    decoding = Decoding(max_new_tokens=24)
+    asked: dict[str, tuple[Model, tuple[Request, ...]]] = {
+        "base": ("base", _REQUESTS[:3]), "adapter": ("adapter", _REQUESTS[:4]), "more": ("adapter", _REQUESTS[4:]),
+    }  # fmt: skip
+    written, logs = [], list[str]()
+
+    def launch(prepared: PreparedGeneration) -> int:
+        code = do_here(prepared.job_path)
+        log = prepared.job.run_dir / "engine.log"
+        logs.extend(log.read_text().splitlines() if log.is_file() else ())
+        return code
+
+    for engine in (None, ForeignEngine(command=_PEFT, at_once=2)):
+        work = tmp_path / str(len(written))
+        conditions = Conditions(decoding, resolve_device(DeviceChoice.CPU), work / "lock", engine)
+        jobs = {
+            name: prepare_generation(model, Adapter.open(run), requests, conditions, work / name)
+            for name, (model, requests) in asked.items()
+        }
+        made = generate_all(jobs, ArtifactStore(work / "store"), launch)
+        written.append({name: [*read_models(one.path / COMPLETIONS, Completion)] for name, one in made.items()})
+
+    assert written[0] == written[1]
+    assert len({one.text for one in written[0]["adapter"]}) > 1
+    assert written[0]["base"] != written[0]["adapter"][:3]
+    assert sorted(line for line in logs if line.startswith("serving")) == served
 
 
 def test_what_an_engine_wrote_is_kept_apart(trained: Path, tmp_path: Path) -> None:
