@@ -121,6 +121,12 @@ class Recipe(BaseModel):
         default=0.05, ge=0, lt=0.5, description="Share of source files whose rows measure the loss and do not train."
     )
 
+    checkpoint_every_n_layers: int | None = Field(
+        default=None,
+        ge=0,
+        le=1024,
+        description="One layer of so many computes its activations again to save memory; 0: none; unset: all on a GPU.",
+    )
     save_steps: int = Field(default=50, ge=1, description="Steps between checkpoints.")
     logging_steps: int = Field(default=1, ge=1, description="Steps between lines of telemetry.")
     seed: int = Field(default=42, ge=0, lt=2**32, description="Decides the start of the adapter and the order of rows.")

@@ -172,7 +172,9 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
 def arguments_of(job: TrainingJob, plan: Plan, team: Team) -> dict[str, Any]:
     """Return the arguments of TRL's trainer."""
     recipe = job.recipe
-    is_cpu = job.device == "cpu"
+    every_n = recipe.checkpoint_every_n_layers
+    if every_n is None:
+        every_n = 0 if job.device == "cpu" else 1
     return {
         **common_arguments(job, plan.num_steps),
         "max_length": None,
@@ -180,8 +182,8 @@ def arguments_of(job: TrainingJob, plan: Plan, team: Team) -> dict[str, Any]:
         "learning_rate": recipe.learning_rate,
         # bitsandbytes pages and updates in eight bits on CUDA alone.
         "optim": "paged_adamw_8bit" if job.device == "cuda" else "adamw_torch_fused",
-        "activation_checkpointing": not is_cpu,
-        "activation_checkpointing_kwargs": None if is_cpu else {"use_reentrant": False},
+        "activation_checkpointing": every_n > 0,
+        "activation_checkpointing_kwargs": {"use_reentrant": False, "every_n_layers": every_n} if every_n else None,
         "save_total_limit": 2,
         "logging_steps": recipe.logging_steps,
         # Every matrix of the adapter takes part in every step; to look for others costs a pass over all of it.

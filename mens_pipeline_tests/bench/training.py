@@ -43,11 +43,16 @@ _VARIANTS = {
     "given-back": "... with memory given back to the system",
     "float32": "... computing in float32",
     "checkpointing": "... with activation checkpointing",
+    "every-second": "... with that of every second layer",
+    "kept": "... without activation checkpointing",
     "random": "... with batches of 8 random rows",
 }
 _OF_THE_LIBRARY = ("plain", "packed", "wrapped")
-_OF_A_CARD = (*_OF_THE_LIBRARY, "ours", "float32", "random")
-"""What makes a difference there: checkpointing is always on, and the library scores labelled positions by itself."""
+_CHECKPOINTED: Final = {"checkpointing": 1, "every-second": 2, "kept": 0}
+"""Variant -> layers of which one computes its activations again."""
+
+_OF_A_CARD = (*_OF_THE_LIBRARY, "ours", "every-second", "kept", "float32", "random")
+"""What makes a difference there: each layer computes again, and the library scores labelled positions by itself."""
 
 
 _OPERATIONS_SHOWN: Final = 12
@@ -70,7 +75,7 @@ def main() -> None:
     columns = f"{'variant':<44}{'tokens/s':>10}{'of plain':>10}{'of peak':>9}{'padding':>9}{'peak MB':>9}"
     print(f"{columns}  loss of each step")
     plain: float | None = None
-    for variant in _VARIANTS if options.device == "cpu" else _OF_A_CARD:
+    for variant in (name for name in _VARIANTS if name != "kept") if options.device == "cpu" else _OF_A_CARD:
         name = _VARIANTS[variant]
         try:
             figures = _in_child(variant)
@@ -302,14 +307,6 @@ def _take_out(module: Any, variant: str) -> None:
     if variant == "apart":
         module.fuse_adapters = lambda _model, _dtype: 0
         module.use_causal_products = lambda _model: False
-    if variant == "checkpointing":
-        arguments = module.arguments_of
-
-        def checkpointed(job: Any, plan: Any, team: Any) -> dict[str, Any]:
-            options = {"activation_checkpointing_kwargs": {"use_reentrant": False}}
-            return {**arguments(job, plan, team), "activation_checkpointing": True, **options}
-
-        module.arguments_of = checkpointed
 
 
 def _ours(options: Namespace, folder: Path) -> Any:
@@ -325,6 +322,8 @@ def _ours(options: Namespace, folder: Path) -> Any:
     flags: dict[str, Any] = {"model_name_or_path": options.base, "max_steps": options.steps, "warmup_steps": 0}
     flags |= {"learning_rate": 2e-5, "save_steps": 10_000, "lr_scheduler_type": "linear"}
     flags["quantization"] = "nf4"  # as the plain trainer beside it
+    if options.variant in _CHECKPOINTED:
+        flags["checkpoint_every_n_layers"] = _CHECKPOINTED[options.variant]
     if options.variant == "float32":
         flags["bnb_4bit_compute_dtype"] = "float32"
     preset = "cpu_demo" if options.device == "cpu" else "auto"
