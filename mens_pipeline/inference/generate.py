@@ -24,6 +24,7 @@ from mens_pipeline.inference.generation import (
     Completion,
     Decoding,
     EvaluatedModel,
+    ForeignEngine,
     GenerationJob,
     Request,
     Syntax,
@@ -78,7 +79,9 @@ def generate(job: GenerationJob) -> None:
     jobs = (job, *(GenerationJob.model_validate_json(path.read_text(encoding="utf-8")) for path in job.then))
     generations = [_Generation(each, tokenizer, load, log, team) for each in jobs]
     generations.sort(key=lambda one: str(one.job.evaluated))  # each model is loaded once
-    served = _complete_with_servers(job, [one for one in generations if one.is_for_servers], tokenizer)
+    served = dict[Path, list[Completion]]()
+    if job.engine is not None:
+        served = _complete_with_servers(job.engine, generations, tokenizer, job.run_dir)
     for one in generations:
         completions = one.complete_all(served.get(one.job.run_dir))
         if team.is_first:
@@ -181,9 +184,9 @@ class _Generation:
 
 
 def _complete_with_servers(
-    job: GenerationJob, generations: Sequence[_Generation], tokenizer: Any
+    engine: ForeignEngine, generations: Sequence[_Generation], tokenizer: Any, run_dir: Path
 ) -> dict[Path, list[Completion]]:
-    """Complete the requests of several jobs with servers, which end before this process loads a model itself.
+    """Complete the requests of those jobs that servers write; they end before this process loads a model.
 
     A server is started once for all jobs of a model, or where it takes adapters for all jobs of the same base: one with
     the values that it has in four bits is another one than the base itself.
@@ -196,17 +199,15 @@ def _complete_with_servers(
         evaluated = one.job.evaluated
         return evaluated.model_copy(update={"adapter_path": None}) if engine.takes_adapters else evaluated
 
-    engine, found = job.engine, dict[Path, list[Completion]]()
-    if engine is None:
-        return found
-    folder = job.run_dir / _SERVED
-    for evaluated in dict.fromkeys(map(model_served, generations)):
-        group = [one for one in generations if model_served(one) == evaluated]
+    folder, found = run_dir / _SERVED, dict[Path, list[Completion]]()
+    asked_of_servers = [one for one in generations if one.is_for_servers]
+    for evaluated in dict.fromkeys(map(model_served, asked_of_servers)):
+        group = [one for one in asked_of_servers if model_served(one) == evaluated]
         paths = dict.fromkeys(one.job.adapter_path for one in group if one.job.adapter_path != evaluated.adapter_path)
         names = {path: f"adapter-{number}" for number, path in enumerate(paths)}
         save_served(evaluated, tokenizer, folder)
         adapters = {name: path for path, name in names.items() if path is not None}
-        with start_servers(engine, folder, job.run_dir / _ENGINE_LOG, adapters) as endpoints:
+        with start_servers(engine, folder, run_dir / _ENGINE_LOG, adapters) as endpoints:
             for one in group:
                 name = names.get(one.job.adapter_path)
                 asked = endpoints if name is None else [replace(endpoint, name=name) for endpoint in endpoints]

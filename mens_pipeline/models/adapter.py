@@ -48,6 +48,7 @@ class TrainedRecipe(Recorded):
     learning_rate: float
     lr_scheduler_type: Word
     max_minutes: float | None = None
+    devices: Count = Field(default=1, description="Not said in runs before there were several.")
     infill_window: Count | None = Field(default=None, description="None in runs before there were rows at a cursor.")
 
 

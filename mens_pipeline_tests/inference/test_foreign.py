@@ -105,7 +105,7 @@ def test_one_server_writes_for_a_base_and_its_adapters(
     asked: dict[str, tuple[Model, tuple[Request, ...]]] = {
         "base": ("base", _REQUESTS[:3]), "adapter": ("adapter", _REQUESTS[:4]), "more": ("adapter", _REQUESTS[4:]),
     }  # fmt: skip
-    written, logs = [], list[str]()
+    written, logs = list[dict[str, list[Completion]]](), list[str]()
 
     def launch(prepared: PreparedGeneration) -> int:
         code = do_here(prepared.job_path)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any, Final
@@ -15,9 +16,10 @@ from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, gene
 from mens_pipeline.jobs import local
 from mens_pipeline.jobs.agent import Team
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
+from mens_pipeline.jobs.environment import num_processors
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.protocol import LOG
-from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.models.adapter import MANIFEST, Adapter
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.jobs.processes import do_here, job_processes
@@ -50,25 +52,26 @@ def _launch(prepared: PreparedGeneration) -> int:
 def test_two_processes_write_the_completions_of_one(trained: Path, tmp_path: Path) -> None:
     """Byte for byte where greedy, with second tries; drawn, token by token. Of one request the second has nothing."""
     written: list[dict[str, bytes]] = []
-    likelihoods: list[list[float | None]] = []
+    drawn, greedy = list[list[Completion]](), list[list[Completion]]()
     for devices in (1, 2):
         work = tmp_path / str(devices)
         asked = {"greedy": (_GREEDY, 7), "drawn": (_DRAWN, 5), "single": (_GREEDY, 1)}
         jobs = {name: _prepared(trained, work, decoding, number, devices) for name, (decoding, number) in asked.items()}
         made = generate_all(jobs, ArtifactStore(work / "store"), _launch)
-        written.append({name: (one.path / COMPLETIONS).read_bytes() for name, one in made.items()})
-        drawn = [*read_models(made["drawn"].path / COMPLETIONS, Completion)]
-        written[-1]["drawn"] = b"".join(f"{one.task} {one.sample} {one.text}".encode() for one in drawn)
-        likelihoods.append([one.likelihood for one in drawn])
-    greedy = list(read_models(made["greedy"].path / COMPLETIONS, Completion))
+        written.append({name: (made[name].path / COMPLETIONS).read_bytes() for name in ("greedy", "single")})
+        for found, name in ((drawn, "drawn"), (greedy, "greedy")):
+            found.append([*read_models(made[name].path / COMPLETIONS, Completion)])
+    details = [[(one.task, one.sample, one.text) for one in some] for some in drawn]
+    likelihoods = [[one.likelihood for one in some] for some in drawn]
+    again = [one.task for one in greedy[0][7:]]
 
     assert written[0] == written[1]
+    assert details[0] == details[1]
+    assert [one[:2] for one in details[0]] == [(f"t{n}", sample) for n in range(5) for sample in (0, 1)]
     assert likelihoods[0] == pytest.approx(likelihoods[1], abs=1e-5), "their rounding depends on how many are together"
-    assert [(one.task, one.sample) for one in drawn] == [(f"t{n}", sample) for n in range(5) for sample in (0, 1)]
-    again = [one.task for one in greedy[7:]]
     assert len(again) > 1
     assert again == sorted(again)
-    assert all(one.constrained for one in greedy[7:])
+    assert all(one.constrained for one in greedy[0][7:])
 
 
 @pytest.mark.slow
@@ -109,21 +112,24 @@ def _of_rank(run_dir: Path, rank: int) -> int:
 
 def test_a_generation_takes_the_devices_of_its_training(trained: Path, tmp_path: Path) -> None:
     """As many as are there, or as are asked for; on a GPU their number is of the key, as batches depend on it."""
-    manifest = json.loads((trained / "training_manifest.json").read_text())
-    assert manifest["recipe"]["devices"] == 1
+    several = tmp_path / "several"
+    shutil.copytree(trained, several)
+    manifest = json.loads((trained / MANIFEST).read_text())
+    manifest["recipe"]["devices"] = 4
+    (several / MANIFEST).write_text(json.dumps(manifest))
     cards = Device("cuda", "a GPU", 24.0, has_bfloat16=True, number=2)
 
-    def details(device: Device, devices: int | None) -> tuple[int, Any]:
+    def details(device: Device, devices: int | None, run: Path = trained) -> tuple[int, Any]:
         conditions = Conditions(Decoding(), device, tmp_path / "lock", devices=devices)
-        one = prepare_generation(
-            "base", Adapter.open(trained), [Request(task="t", prompt="")], conditions, tmp_path / "w"
-        )
+        one = prepare_generation("base", Adapter.open(run), [Request(task="t", prompt="")], conditions, tmp_path / "w")
         return one.job.devices, one.inputs.model_dump().get("devices")
 
     cpu = resolve_device(DeviceChoice.CPU)
     assert [details(cpu, None), details(cpu, 3), details(cards, None), details(cards, 2)] == [
         (1, None), (3, None), (1, None), (2, 2),
     ]  # fmt: skip
+    assert details(cards, None, several) == (2, 2)
+    assert details(cpu, None, several) == (min(4, num_processors()), None)
     with pytest.raises(RefusedError, match=r"devices 3: 2 cuda device\(s\) can be seen here"):
         details(cards, 3)
 

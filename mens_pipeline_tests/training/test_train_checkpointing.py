@@ -30,7 +30,7 @@ def test_the_adapter_is_the_same_however_many_layers_compute_again(
 
     monkeypatch.setattr(train, "_trainer", as_on_a_gpu)
     for every_n in (None, 0, 1, 2):
-        fields = {"max_steps": 3, "lora_dropout": 0.1, "checkpoint_every_n_layers": every_n}
+        fields: dict[str, Any] = {"max_steps": 3, "lora_dropout": 0.1, "checkpoint_every_n_layers": every_n}
         run = prepared(base, tmp_path / str(every_n), **fields)
         train_here(run)
         weights.append(weights_of(run))
