@@ -62,7 +62,6 @@ def generate(job: GenerationJob) -> None:
     team = own_team(own_environment())
     team.meet()
     log = TelemetryLog(job.run_dir / TELEMETRY) if team.is_first else SilentLog()
-
     loaded: dict[EvaluatedModel, tuple[Any, frozenset[int]]] = {}
 
     def load(evaluated: EvaluatedModel) -> tuple[Any, frozenset[int]]:

@@ -262,3 +262,33 @@ def test_a_guess_is_what_followed_the_last_tokens_before() -> None:
     slot.tokens = [4]
     assert slot.guess(9) == ()
     assert Slot((1,), Sampler(0.0, 1.0, ""), 8).guess(3) == ()
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3_5_text", "gemma3_text"])
+def test_a_step_waits_for_the_device_twice(kind: str) -> None:
+    """For the tokens that were chosen, and where the library asks whether its mask hides anything; not once a layer."""
+    from torch.overrides import TorchFunctionMode
+
+    waited: list[str] = []
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(self, function: Any, _types: Any, given: Any = (), named: Any = None) -> Any:
+            if (name := getattr(function, "__name__", "")) in {
+                "item",
+                "tolist",
+                "cpu",
+                "__bool__",
+                "__int__",
+                "__float__",
+            }:
+                waited.append(name)
+            return function(*given, **(named or {}))
+
+    engine = Engine[Slot](tiny_model(kind), frozenset(), 4, num_positions=64)
+    for length in (5, 9, 7, 12):
+        engine.admit(Slot(tuple(range(1, length + 1)), Sampler(0.0, 1.0, ""), 9))
+    engine.step()
+    with Watch():
+        engine.step()
+
+    assert sorted(waited) == ["__bool__", "tolist"]
