@@ -271,7 +271,7 @@ def test_a_step_waits_for_the_device_twice(kind: str) -> None:
 
     waited: list[str] = []
 
-    class Watch(TorchFunctionMode):
+    class Watch(TorchFunctionMode):  # type: ignore[misc]  # the library is untyped
         def __torch_function__(self, function: Any, _types: Any, given: Any = (), named: Any = None) -> Any:
             if (name := getattr(function, "__name__", "")) in {
                 "item",
