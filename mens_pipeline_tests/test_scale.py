@@ -4,9 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline_tests.bench import scale
+from mens_pipeline_tests.bench import scale, sizes
 
-_SIZES = {"store": 200, "table": 20_000, "log": 20_000, "eval_suite": 40, "champions": 50}
+_SIZES = {
+    "store": 200,
+    "table": 20_000,
+    "log": 20_000,
+    "eval_suite": 40,
+    "champions": 50,
+    "rows": 400,
+    "duplicates": 400,
+}
 _SLACK = 3
 _MOMENT = 0.5
 """Seconds that a first call may take for what it imports."""
@@ -33,7 +41,7 @@ def test_ten_times_as_much_takes_not_much_more_than_ten_times_as_long(
 
 def test_each_size_has_its_own_peak_memory() -> None:
     """The ratio of a part is that of two processes."""
-    found = scale.apart(scale.store_of, 10)
+    found = sizes.apart(scale.store_of, 10)
 
     assert found["peak memory, MB"] > 1
     assert found["write all artifacts"] > 0

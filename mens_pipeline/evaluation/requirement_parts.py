@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Final, get_args
 
-from mens_pipeline.corpus.curate.validate import words_of
+from mens_pipeline.corpus.curate.near_duplicates import words_of
 from mens_pipeline.errors import did_you_mean
 from mens_pipeline.language import EFFECTS, FUNCTION_DECORATORS, ast
 

@@ -84,7 +84,7 @@ def _work(config: dict[str, str]) -> None:
     if (job.run_dir / FAILURE).exists():  # one that all workers would meet again
         raise RefusedError((job.run_dir / FAILURE).read_text(encoding="utf-8"))
     try:
-        for path in (job.base_path, job.train_path):
+        for path in (job.base_path, job.train_path, job.rows_path):
             _refuse_missing(path)
         function_of(job)(job)
     except MensError as error:

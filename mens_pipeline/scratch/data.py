@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mens_pipeline.corpus.curate.heldout_split import group_of
 from mens_pipeline.corpus.curate.validate import Quarantined, read_row
 from mens_pipeline.corpus.schema.account import Account, counts_of
@@ -16,6 +18,7 @@ from mens_pipeline.models.chat import ControlToken, Encoded
 from mens_pipeline.models.chat import encode as encode_chat
 from mens_pipeline.scratch.tokenizer import EOS, UNK, encode
 from mens_pipeline.storage.jsonl import open_placed_rows, row_at
+from mens_pipeline.training.columns import Batches, columns_of
 from mens_pipeline.training.plan import Plan, is_validation_group, plan_run
 from mens_pipeline.training.recipe import Recipe
 
@@ -167,11 +170,11 @@ def plan_order(loader: JsonlDataLoader, recipe: Recipe) -> Order:
     for row, entry in enumerate(loader.entries):
         is_measured = is_validation_group(entry.group, recipe.validation_split_ratio, recipe.seed)
         (validation if is_measured else train).append(row)
-    plan = plan_run([loader.entries[row] for row in train], recipe)
+    plan = plan_run(columns_of(loader.entries[row] for row in train), recipe)
     if not plan.batches:
         left_out = ", ".join(f"{count} {reason}" for reason, count in loader.counts.dropped.items()) or "none"
         raise RefusedError(f"no row trains (left out: {left_out}). Raise max_length, or extract more data.")
-    batches = tuple(tuple(train[row] for row in batch) for batch in plan.batches)
+    batches = Batches(np.array(train, np.uint32)[plan.batches.rows], plan.batches.starts)
     return Order(batches, plan.num_steps, plan.num_skipped, tuple(train), tuple(validation))
 
 

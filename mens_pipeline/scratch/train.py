@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch.utils.data import DataLoader
@@ -60,7 +61,9 @@ def train(job: ScratchJob) -> bool:
     log = TelemetryLog(job.run_dir / TELEMETRY)
     checkpoint = newest_checkpoint(job.run_dir)
     schedule = Schedule(order.num_steps, recipe.warmup_steps, "cosine")
-    tokens = step_tokens(order.batches, list(map(len, loader.entries)), recipe.gradient_accumulation_steps)
+    tokens = step_tokens(
+        order.batches, np.array([*map(len, loader.entries)], np.uint32), recipe.gradient_accumulation_steps
+    )
     steps = take_up(job.run_dir, schedule, tokens, recipe.max_minutes)
     progress = Progress(log, stop, steps, seconds_trained(job.run_dir / TELEMETRY))
     rest = order.first(steps.num_steps, recipe.gradient_accumulation_steps) if steps.is_over else order

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
+from itertools import takewhile
 from pathlib import Path
 from typing import BinaryIO, Final, TextIO, TypeVar
 from uuid import uuid4
@@ -92,6 +93,19 @@ def open_rows(path: Path, most: int = MAX_LINE_BYTES) -> Iterator[Iterator[bytes
     """Open a JSONL file as an iterator of its lines, one in memory at a time, bounded as by `bounded_lines`."""
     with _open_binary(path) as content:
         yield bounded_lines(content, most)
+
+
+@contextmanager
+def open_part(path: Path, start: int, end: int) -> Iterator[Iterator[bytes]]:
+    """Open the lines of a JSONL file that begin from one byte up to another, as `open_rows` does."""
+    with _open_binary(path) as content:
+        begin = content.seek(max(0, start - 1))
+        while start and (piece := content.readline(MAX_LINE_BYTES)):
+            begin += len(piece)
+            if piece.endswith(b"\n"):
+                break
+        placed = takewhile(lambda placed: begin + placed[0] < end, placed_lines(content, MAX_LINE_BYTES))
+        yield (line for _, line in placed)
 
 
 @contextmanager

@@ -1,55 +1,86 @@
-"""Encodes the rows of a train set, and counts those that do not train by reason."""
+"""The rows of an encoded train set that a recipe shows, and counts of those that do not train by reason."""
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, overload
 
-from mens_pipeline.corpus.curate.heldout_split import group_of
+import numpy as np
+from numpy.typing import NDArray
+
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.reasons import NotShown
-from mens_pipeline.corpus.schema.records import TrainingPair
-from mens_pipeline.models.chat import Encoded, Tokenizer, encode
-from mens_pipeline.models.infill import encode_infill, order_of
+from mens_pipeline.models.chat import Encoded
+from mens_pipeline.training.columns import Batches, Columns, Names, Rows
 from mens_pipeline.training.plan import is_validation_group
-from mens_pipeline.training.recipe import Recipe
+from mens_pipeline.training.recipe import Recipe, TrainingJob
+from mens_pipeline.training.train_rows import Encoding, Shards
 
 _HIGHEST: Final = 8.0
 _TRACES: Final = ("tool_trace", "trajectory")
 _FAILURES: Final = ("fail", "error", "repair")
+_PIECE: Final = 1 << 20
+"""Rows that are counted at once."""
 
 
-def row_weight(pair: TrainingPair, recipe: Recipe) -> float:
+def row_weight(category: str, task_family: str, rating: int, recipe: Recipe) -> float:
     """Return what the loss of a row is multiplied by; 1 unless `trajectory_weighting` is on, never above 8."""
     if not recipe.trajectory_weighting:
         return 1.0
-    words = f"{pair.category} {pair.task_family}"
+    words = f"{category} {task_family}"
     weight = 1.0
     if any(part in words for part in _TRACES):
         weight *= recipe.trajectory_tool_trace_boost
     if any(part in words for part in _FAILURES):
         weight *= recipe.trajectory_failure_boost
-    if pair.rating >= recipe.trajectory_quality_floor:
+    if rating >= recipe.trajectory_quality_floor:
         weight *= recipe.trajectory_quality_boost
     return min(weight, _HIGHEST)
 
 
-OBSERVED: Final = "observed"
-"""The kind of rows that ask for a function of the workspace, with examples of what it was observed to do."""
-
-
 @dataclass(frozen=True, slots=True)
 class Example(Encoded):
-    """One row as the model sees it; `weight` is what its loss is multiplied by.
+    """One row as the model sees it; `weight` is what its loss is multiplied by."""
 
-    Its kind is what made it, the `task_family` of its row: `task`, `vox_codegen`, `template`; `observed` where that is
-    `vox_codegen` and a function of the workspace whose behaviour was observed is asked for.
+    weight: float = 1.0
+
+
+class ShownRows(Sequence[Example]):
+    """Rows of an encoded train set, each read from its shard when it is asked for.
+
+    Attributes:
+        lengths: Tokens of each.
     """
 
-    difficulty: int
-    category: str
-    weight: float
-    kind: str
+    def __init__(self, shards: Sequence[Any], starts: Sequence[int], rows: Rows, lengths: Rows, recipe: Recipe) -> None:
+        """Take the shards, the first row of each, and which rows these are, by their place in the train set."""
+        self.lengths = lengths
+        self._shards = shards
+        self._starts = starts
+        self._rows = rows
+        self._recipe = recipe
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, place: int) -> Example: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Example]: ...
+
+    def __getitem__(self, place: int | slice) -> Example | list[Example]:
+        """Return a row, or several."""
+        if isinstance(place, slice):
+            return [self[one] for one in range(len(self))[place]]
+        row = int(self._rows[place])
+        number = bisect_right(self._starts, row) - 1
+        shard, row = self._shards[number], row - self._starts[number]
+        prompt, completion = (tuple(shard[name][row].values.to_numpy().tolist()) for name in ("prompt", "completion"))
+        category, family, rating = (shard[name][row].as_py() for name in ("category", "task_family", "rating"))
+        return Example(prompt, completion, row_weight(category, family, rating, self._recipe))
 
 
 @dataclass(kw_only=True)
@@ -58,26 +89,34 @@ class Examples(Account[NotShown]):
 
     Attributes:
         train: In the order of the train set.
+        columns: What the plan needs of them.
         validation: Rows of other source files, for the loss on what is not trained.
         too_long: Kind -> rows that are too long, and their tokens.
+        num_supervised: Tokens of the completions that train.
+        num_weighted: Rows that train whose weight is not 1.
     """
 
-    train: list[Example] = field(default_factory=list)
-    validation: list[Example] = field(default_factory=list)
+    train: ShownRows
+    columns: Columns
+    validation: Sequence[Example] = ()
     too_long: dict[str, tuple[int, int]] = field(default_factory=dict)
+    num_supervised: int = 0
+    num_weighted: int = 0
 
-    def kinds(self, batches: Iterable[Sequence[int]] = ()) -> dict[str, dict[str, float]]:
+    def kinds(self, batches: Batches | None = None) -> dict[str, dict[str, float]]:
         """Count what there is of each kind and what is shown of it, largest first.
 
         Args:
-            batches: Rows of the micro-batches that are shown, by their place in `train`.
+            batches: Micro-batches that are shown; None for none.
 
         Returns:
             Kind -> counts, those of what is shown with repeats; `share` of all tokens shown, 0 to 1; `epochs`: how
             often its tokens were shown.
         """
-        rows, there = _count(self.train)
-        rows_shown, shown = _count(self.train[row] for batch in batches for row in batch)
+        rows, there = _count(self.columns, (slice(at, at + _PIECE) for at in range(0, len(self.columns), _PIECE)))
+        shown_rows = np.empty(0, np.uint32) if batches is None else batches.shown
+        pieces = (shown_rows[at : at + _PIECE] for at in range(0, len(shown_rows), _PIECE))
+        rows_shown, shown = _count(self.columns, pieces)
         names = sorted({*there, *self.too_long}, key=lambda kind: (-shown[kind], -there[kind], kind))
         return {
             kind: {
@@ -95,70 +134,140 @@ class Examples(Account[NotShown]):
 
     def account(self) -> dict[str, Any]:
         """Return the counts in JSON types."""
+        lengths = self.columns.lengths
         return {
             "num_rows": self.seen,
             "num_train": len(self.train),
             "num_validation": len(self.validation),
             "not_shown": counts_of(NotShown, self.dropped),
-            "num_tokens": sum(map(len, self.train)),
-            "num_supervised_tokens": sum(len(example.completion) for example in self.train),
-            "longest": max(map(len, self.train), default=0),
-            "weighted_rows": sum(example.weight != 1.0 for example in self.train),
+            "num_tokens": int(lengths.sum()),
+            "num_supervised_tokens": self.num_supervised,
+            "longest": int(lengths.max(initial=0)),
+            "weighted_rows": self.num_weighted,
         }
 
 
-def _count(examples: Iterable[Example]) -> tuple[Counter[str], Counter[str]]:
+def _count(columns: Columns, pieces: Iterable[slice | Rows]) -> tuple[Counter[str], Counter[str]]:
     """Count rows and tokens of each kind."""
     rows, tokens = Counter[str](), Counter[str]()
-    for example in examples:
-        rows[example.kind] += 1
-        tokens[example.kind] += len(example)
+    for piece in pieces:
+        codes = columns.kinds.codes[piece]
+        for counter, counts in ((rows, np.bincount(codes)), (tokens, np.bincount(codes, columns.lengths[piece]))):
+            found = {columns.kinds.words[code]: int(counts[code]) for code in np.flatnonzero(counts)}
+            counter.update(found)
     return rows, tokens
 
 
-def make_examples(pairs: Iterable[TrainingPair], recipe: Recipe, tokenizer: Tokenizer, system: str) -> Examples:
-    """Encode the rows of a train set as a recipe demands, and count those that are dropped by reason."""
-    examples = Examples()
-    for pair in pairs:
-        examples.seen += 1
-        made = _example(pair, recipe, tokenizer, system)
-        if isinstance(made, NotShown):
-            examples.dropped[made] += 1
-        elif len(made) > recipe.max_length:
-            examples.dropped[NotShown.TOO_LONG] += 1
-            rows, tokens = examples.too_long.get(made.kind, (0, 0))
-            examples.too_long[made.kind] = (rows + 1, tokens + len(made))
-        elif is_validation_group(group_of(pair), recipe.validation_split_ratio, recipe.seed):
-            examples.validation.append(made)
-        else:
-            examples.train.append(made)
-    examples.kept = len(examples.train) + len(examples.validation)
-    return examples
+def open_examples(job: TrainingJob) -> Examples:
+    """Open the rows of a job, which were encoded when it was prepared."""
+    recipe = job.recipe
+    encoding = Encoding(job.train_path, job.base_path, job.system_prompt, recipe.infill_window)
+    return make_examples(Shards(encoding.paths(job.rows_path)), recipe)
 
 
-def kind_of(pair: TrainingPair) -> str:
-    """Return the kind of row that a pair is, for the shares of tokens."""
-    return OBSERVED if pair.task_family == "vox_codegen" and pair.tests is not None else pair.task_family
+def make_examples(shards: Sequence[Any], recipe: Recipe) -> Examples:
+    """Find the rows of encoded shards that a recipe shows, and count those that are dropped by reason."""
+    seen = num_supervised = num_weighted = 0
+    dropped, too_long = Counter[NotShown](), (Counter[str](), Counter[str]())
+    kinds, categories = dict[str, int](), dict[str, int]()
+    starts: list[int] = []
+    sides: tuple[list[_Found], list[_Found]] = ([], [])
+    for shard in shards:
+        starts.append(seen)
+        kind, category = _codes(shard, "kind", kinds), _codes(shard, "category", categories)
+        completions = np.diff(shard["completion"].offsets.to_numpy())
+        lengths = (np.diff(shard["prompt"].offsets.to_numpy()) + completions).astype(np.uint32)
+        is_left = np.ones(len(shard), bool)
+        for reason, is_kept in _limits(shard, lengths, recipe):
+            if reason is NotShown.TOO_LONG:
+                of_shard = Columns(lengths, lengths, Names(kind, tuple(kinds)), Names(category, tuple(categories)))
+                counts = _count(of_shard, [np.flatnonzero(is_left & ~is_kept).astype(np.uint32)])
+                for counter, more in zip(too_long, counts, strict=True):
+                    counter.update(more)
+            dropped[reason] += int((is_left & ~is_kept).sum())
+            is_left &= is_kept
+        is_measured = _is_measured(shard, recipe)
+        difficulties = shard["difficulty"].to_numpy()
+        for side, is_own in zip(sides, (is_left & ~is_measured, is_left & is_measured), strict=True):
+            own = np.flatnonzero(is_own)
+            side.append(
+                _Found((own + seen).astype(np.uint32), lengths[own], difficulties[own], kind[own], category[own])
+            )
+        own = np.flatnonzero(is_left & ~is_measured)
+        num_supervised += int(completions[own].sum())
+        num_weighted += _num_weighted(shard, own, recipe) if recipe.trajectory_weighting else 0
+        seen += len(shard)
+    train, validation = (_Found(*map(np.concatenate, zip(*side, strict=True))) for side in sides)
+    names = Names(train.kinds, tuple(kinds)), Names(train.categories, tuple(categories))
+    return Examples(
+        train=ShownRows(shards, starts, train.rows, train.lengths, recipe),
+        columns=Columns(train.lengths, train.difficulties, *names),
+        validation=ShownRows(shards, starts, validation.rows, validation.lengths, recipe),
+        too_long={kind: (number, too_long[1][kind]) for kind, number in too_long[0].items()},
+        num_supervised=num_supervised,
+        num_weighted=num_weighted,
+        seen=seen,
+        kept=len(train.rows) + len(validation.rows),
+        dropped=+dropped,
+    )
 
 
-def _example(pair: TrainingPair, recipe: Recipe, tokenizer: Tokenizer, system: str) -> Example | NotShown:
-    if pair.rating < recipe.min_rating:
-        return NotShown.LOW_RATING
-    names = (pair.category, pair.lane, pair.task_family)
-    if recipe.category_filter and not any(part in name for part in recipe.category_filter for name in names):
-        return NotShown.OTHER_CATEGORY
-    if not recipe.min_difficulty <= pair.difficulty <= recipe.max_difficulty:
-        return NotShown.OTHER_DIFFICULTY
-    encoded = _encode(pair, recipe, tokenizer, system)
-    weight, kind = row_weight(pair, recipe), kind_of(pair)
-    return Example(encoded.prompt, encoded.completion, pair.difficulty, pair.category, weight, kind)
+class _Found(NamedTuple):
+    """Rows by their place in the train set, and their columns."""
+
+    rows: Rows
+    lengths: NDArray[np.uint32]
+    difficulties: NDArray[np.uint8]
+    kinds: NDArray[np.uint16]
+    categories: NDArray[np.uint16]
 
 
-def _encode(pair: TrainingPair, recipe: Recipe, tokenizer: Tokenizer, system: str) -> Encoded:
-    if pair.infill is None:
-        return encode(tokenizer, system, pair.prompt, pair.response)
-    order = order_of(pair.prompt, pair.response)
-    return encode_infill(tokenizer, pair.prompt, pair.infill.suffix, pair.response, recipe.infill_window, order)
+def _codes(shard: Any, name: str, words: dict[str, int]) -> NDArray[np.uint16]:
+    """Return the places of the words of a column among those of all shards, and add new ones to these."""
+    codes = [words.setdefault(word, len(words)) for word in shard[name].dictionary.to_pylist()]
+    own: NDArray[np.uint16] = np.array(codes, np.uint16)[shard[name].indices.to_numpy()]
+    return own
+
+
+def _is_any(shard: Any, name: str, holds: Callable[[str], bool]) -> NDArray[np.bool_]:
+    """Return whether something holds of the word of each row; of no word nothing holds."""
+    words = shard[name].dictionary.to_pylist()
+    table = np.array([*map(holds, words), False], bool)
+    found: NDArray[np.bool_] = table[shard[name].indices.fill_null(len(words)).to_numpy()]
+    return found
+
+
+def _limits(shard: Any, lengths: NDArray[np.uint32], recipe: Recipe) -> Iterator[tuple[NotShown, NDArray[np.bool_]]]:
+    """Yield what leaves rows out, and of each row whether it passes."""
+    yield NotShown.LOW_RATING, shard["rating"].to_numpy() >= recipe.min_rating
+    if recipe.category_filter:
+
+        def is_wanted(word: str) -> bool:
+            return any(part in word for part in recipe.category_filter)
+
+        names = ("category", "lane", "task_family")
+        yield NotShown.OTHER_CATEGORY, np.any([_is_any(shard, name, is_wanted) for name in names], axis=0)
+    difficulty = shard["difficulty"].to_numpy()
+    yield NotShown.OTHER_DIFFICULTY, (recipe.min_difficulty <= difficulty) & (difficulty <= recipe.max_difficulty)
+    yield NotShown.TOO_LONG, lengths <= recipe.max_length
+
+
+def _is_measured(shard: Any, recipe: Recipe) -> NDArray[np.bool_]:
+    """Return whether each row measures, by its source file."""
+    if not recipe.validation_split_ratio:
+        return np.zeros(len(shard), bool)
+    return _is_any(shard, "group", lambda group: is_validation_group(group, recipe.validation_split_ratio, recipe.seed))
+
+
+def _num_weighted(shard: Any, rows: NDArray[np.int64], recipe: Recipe) -> int:
+    """Count the rows whose weight is not 1."""
+    families: dict[str, int] = {}
+    categories: dict[str, int] = {}
+    codes = [_codes(shard, "category", categories), _codes(shard, "task_family", families), shard["rating"].to_numpy()]
+    found, counts = np.unique(np.stack([column[rows] for column in codes]), axis=1, return_counts=True)
+    names = [tuple(categories), tuple(families)]
+    weights = [row_weight(names[0][c], names[1][f], int(r), recipe) for c, f, r in found.T]
+    return sum(int(count) for weight, count in zip(weights, counts, strict=True) if weight != 1.0)
 
 
 def format_too_long(kinds: Mapping[str, Mapping[str, float]]) -> str:

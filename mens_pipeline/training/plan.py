@@ -4,14 +4,17 @@ A run that knows its whole order can be taken up at any step and go on as if it 
 """
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from random import Random
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
-from mens_pipeline.jobs.agent import Team
+import numpy as np
+from numpy.typing import NDArray
+
+from mens_pipeline.training.columns import Batches, Columns, Rows
 from mens_pipeline.training.recipe import Continued, Recipe
 
 _WINDOW: Final = 256
@@ -21,23 +24,10 @@ MOST_PASSES: Final = 4
 """How often an epoch shows a kind at most; up to four passes repeated data is nearly as good as new (Muennighoff et al.
 2023, arXiv:2305.16264)."""
 
+_PIECE: Final = 1 << 20
+"""Rows for which a computation needs more than a few bytes each at once."""
 
-class Planned(Protocol):
-    """Fields of a row that the plan needs; its length is in tokens."""
-
-    @property
-    def kind(self) -> str:
-        """What made it: `task`, `vox_codegen`, `template`."""
-
-    @property
-    def category(self) -> str:
-        """Its construct or its task."""
-
-    @property
-    def difficulty(self) -> int:
-        """1 to 10."""
-
-    def __len__(self) -> int: ...
+Category = TypeVar("Category", str, int)
 
 
 def shares_of(tokens: Mapping[str, int], named: Mapping[str, float]) -> dict[str, float]:
@@ -59,18 +49,16 @@ def shares_of(tokens: Mapping[str, int], named: Mapping[str, float]) -> dict[str
 class Dealer:
     """Deals the rows of each kind pass by pass, each pass in a new order, and mixes the kinds by their shares."""
 
-    def __init__(
-        self, examples: Sequence[Planned], weights: Sequence[float], named: Mapping[str, float], seed: int
-    ) -> None:
-        """Take the rows, how often each comes in a pass on average, and the shares as `shares_of` does."""
-        self._examples = examples
+    def __init__(self, rows: Columns, weights: NDArray[np.float64], named: Mapping[str, float], seed: int) -> None:
+        """Take the rows, how often each comes in a pass (see `_weights`), and the shares as `shares_of` does."""
+        self._rows = rows
         self._weights = weights
         self._named = named
         self._seed = seed
-        self._queues: dict[str, list[int]] = {}
+        self._queues: dict[str, Rows] = {}
         self._passes: dict[str, int] = {}
 
-    def windows(self, rows: Sequence[int], *, easy_first: bool) -> Iterator[list[int]]:
+    def windows(self, rows: Rows, *, easy_first: bool) -> Iterator[Rows]:
         """Yield the rows of an epoch in windows, in each of which every kind has its share of the tokens.
 
         An epoch has as many tokens as its rows have. A kind that runs out begins again until it was shown `MOST_PASSES`
@@ -78,63 +66,88 @@ class Dealer:
 
         Where easy rows come first, each epoch begins the passes of all kinds again.
         """
-        kinds: dict[str, list[int]] = {}
-        for row in rows:
-            kinds.setdefault(self._examples[row].kind, []).append(row)
-        tokens = {kind: sum(len(self._examples[row]) for row in kinds[kind]) for kind in sorted(kinds)}
+        codes, words = self._rows.kinds.codes[rows], self._rows.kinds.words
+        there = {words[code]: rows[codes == code] for code in sorted(_counts(codes), key=words.__getitem__)}
+        tokens = {kind: int(self._rows.lengths[own].sum()) for kind, own in there.items()}
         whole = sum(tokens.values())
-        places: list[tuple[float, int]] = []
+        shown: list[Rows] = [np.empty(0, np.uint32)]
+        places: list[NDArray[np.float64]] = [np.empty(0)]
         for kind, share in shares_of(tokens, self._named).items():
             if easy_first:
                 self._queues.pop(kind, None)
             quota = share * whole
-            dealt = self._deal(kind, kinds[kind], min(quota, MOST_PASSES * tokens[kind]))
+            dealt = self._deal(kind, there[kind], min(quota, MOST_PASSES * tokens[kind]))
             if easy_first:
-                dealt.sort(key=lambda row: self._examples[row].difficulty)
-            before = 0
-            for row in dealt:
-                length = len(self._examples[row])
-                places.append(((before + length / 2) / quota, row))
-                before += length
-        order = [row for _, row in sorted(places, key=lambda place: place[0])]
-        count = max(1, round(len(order) / _WINDOW))
-        for number in range(count):
-            window = order[number * len(order) // count : (number + 1) * len(order) // count]
-            if window:
-                yield window
+                dealt = dealt[np.argsort(self._rows.difficulties[dealt], kind="stable")]
+            if len(dealt):
+                shown.append(dealt)
+                places.append(_places_of(self._rows.lengths[dealt], quota))
+        order = np.concatenate(shown)[np.argsort(np.concatenate(places), kind="stable")]
+        number = max(1, round(len(order) / _WINDOW))
+        for window in range(number):
+            own = order[window * len(order) // number : (window + 1) * len(order) // number]
+            if len(own):
+                yield own
 
-    def _deal(self, kind: str, rows: Sequence[int], tokens: float) -> list[int]:
+    def _deal(self, kind: str, rows: Rows, tokens: float) -> Rows:
         """Deal the next rows of a kind, as many as come nearest to a number of tokens."""
-        queue = self._queues.setdefault(kind, [])
-        dealt: list[int] = []
-        count = 0.0
+        queue = self._queues.get(kind, rows[:0])
+        dealt: list[Rows] = []
+        before = 0
         while True:
-            if not queue:
-                queue += self._pass(kind, rows)
-            length = len(self._examples[queue[-1]])
-            if count + length / 2 > tokens:
-                return dealt
-            count += length
-            dealt.append(queue.pop())
+            if not len(queue):
+                queue = self._pass(kind, rows)
+            lengths = self._rows.lengths[queue[:_PIECE]].astype(np.int64)
+            until = before + np.cumsum(lengths)
+            num_dealt = int(np.searchsorted(until - lengths / 2, tokens, side="right"))
+            dealt.append(queue[:num_dealt])
+            queue = queue[num_dealt:]
+            if num_dealt < len(lengths):
+                self._queues[kind] = queue
+                return np.concatenate(dealt)
+            before = int(until[-1])
 
-    def _pass(self, kind: str, rows: Sequence[int]) -> list[int]:
+    def _pass(self, kind: str, rows: Rows) -> Rows:
         number = self._passes[kind] = self._passes.get(kind, -1) + 1
         random = Random(f"{self._seed}:{kind}:{number}")  # noqa: S311 - a reproducible order, no secret
-        drawn = draw(rows, self._weights, random)
-        random.shuffle(drawn)
-        return drawn
+        drawn = _draw(rows, self._rows, self._weights, random)
+        _shuffle(drawn, random)
+        return drawn[::-1]
 
 
-def draw(rows: Sequence[int], weights: Sequence[float], random: Random) -> list[int]:
+def _places_of(lengths: NDArray[np.uint32], quota: float) -> NDArray[np.float64]:
+    """Return where the middle of each row lies in a quota of tokens, from 0 to 1."""
+    places, before = np.empty(len(lengths)), 0
+    for first in range(0, len(lengths), _PIECE):
+        own = lengths[first : first + _PIECE].astype(np.int64)
+        ends = before + np.cumsum(own)
+        places[first : first + _PIECE] = (ends - own + own / 2) / quota
+        before = int(ends[-1])
+    return places
+
+
+def _draw(rows: Rows, columns: Columns, weights: NDArray[np.float64], random: Random) -> Rows:
     """Return each row as often as its weight asks for: the whole part always, the rest by chance."""
-    drawn = []
-    for row in rows:
-        rest = weights[row] % 1
-        drawn += [row] * (int(weights[row]) + (rest > 0 and random.random() < rest))
-    return drawn
+    drawn = [rows[:0]]
+    for own in _pieces(rows):
+        asked = weights[columns.kinds.codes[own], columns.categories.codes[own]]
+        times, rest = asked.astype(np.int64), asked % 1
+        is_open = rest > 0
+        chances = np.fromiter((random.random() for _ in range(int(is_open.sum()))), np.float64)
+        times[is_open] += chances < rest[is_open]
+        drawn.append(np.repeat(own, times))
+    return np.concatenate(drawn)
 
 
-_Item = TypeVar("_Item")
+def _shuffle(rows: Rows, random: Random) -> None:
+    """Shuffle rows in place, as a list of them would be."""
+    buffer: Any = rows
+    order: Any = memoryview(buffer)
+    random.shuffle(order)
+
+
+def _pieces(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    return (rows[start : start + _PIECE] for start in range(0, len(rows), _PIECE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +155,12 @@ class Plan:
     """The micro-batches of a run in order.
 
     Attributes:
-        batches: Rows of each micro-batch, by their place in the examples.
+        batches: Rows of each micro-batch, by their place in the columns.
         num_steps: Optimizer steps; each takes `accumulation` micro-batches, the last perhaps fewer.
         num_skipped: Epoch -> rows that the curriculum leaves out of it.
     """
 
-    batches: tuple[tuple[int, ...], ...]
+    batches: Batches
     num_steps: int
     num_skipped: tuple[int, ...]
 
@@ -157,13 +170,13 @@ class Plan:
         return Plan(kept, -(-len(kept) // accumulated), self.num_skipped)
 
 
-def step_tokens(batches: Sequence[Sequence[int]], lengths: Sequence[int], accumulated: int) -> list[int]:
+def step_tokens(batches: Batches, lengths: NDArray[np.uint32], accumulated: int) -> NDArray[np.int64]:
     """Return tokens of each optimizer step of `accumulated` micro-batches, with padding."""
-    padded = [len(batch) * max(lengths[row] for row in batch) for batch in batches]
-    return [sum(padded[start : start + accumulated]) for start in range(0, len(padded), accumulated)]
+    padded = batches.padded_tokens(lengths)
+    return np.add.reduceat(padded, np.arange(0, len(padded), accumulated)) if len(padded) else padded
 
 
-def plan_run(examples: Sequence[Planned], recipe: Recipe, continues: Continued | None = None) -> Plan:
+def plan_run(rows: Columns, recipe: Recipe, continues: Continued | None = None) -> Plan:
     """Lay down the order of a run; the same arguments give the same order on every machine.
 
     A run that goes on after its end has the order as if it had never stopped. `max_steps` was for the run that ended;
@@ -172,32 +185,38 @@ def plan_run(examples: Sequence[Planned], recipe: Recipe, continues: Continued |
     num_shown, num_epochs, accumulated = 0, recipe.num_train_epochs, recipe.accumulation
     if continues is not None:
         num_shown, num_epochs = continues.num_batches, MOST_PASSES * num_epochs
-    batches: list[tuple[int, ...]] = []
+    epochs: list[Batches] = []
     num_skipped: list[int] = []
-    for epoch, skipped in _epochs(examples, recipe):
+    for epoch, skipped in _epochs(rows, recipe):
         rest, num_shown = epoch[num_shown:], max(0, num_shown - len(epoch))
         if not num_shown:
-            batches += rest
+            epochs.append(rest)
             num_skipped.append(skipped)
         if len(num_skipped) == num_epochs:
             break
-    plan = Plan(tuple(batches), -(-len(batches) // accumulated), tuple(num_skipped))
+    counts = np.concatenate([np.diff(epoch.starts) for epoch in epochs])
+    batches = Batches.of(np.concatenate([epoch.shown for epoch in epochs]), counts)
+    plan = Plan(batches, -(-len(batches) // accumulated), tuple(num_skipped))
     return plan if continues is not None or recipe.max_steps is None else plan.first(recipe.max_steps, accumulated)
 
 
-def _epochs(examples: Sequence[Planned], recipe: Recipe) -> Iterator[tuple[list[tuple[int, ...]], int]]:
+def _epochs(rows: Columns, recipe: Recipe) -> Iterator[tuple[Batches, int]]:
     """Yield the micro-batches of epoch after epoch without end, and how many rows the curriculum leaves out of each."""
-    weights = _row_weights(examples, recipe)
-    dealer = Dealer(examples, weights, recipe.kind_shares, recipe.seed)
+    weights = _weights(rows, recipe)
+    dealer = Dealer(rows, weights, recipe.kind_shares, recipe.seed)
     for epoch in count():
         random = Random(f"{recipe.seed}:{epoch}")  # noqa: S311 - a reproducible order, no secret
-        rows = [row for row, example in enumerate(examples) if example.difficulty <= hardest_of(epoch, recipe)]
+        easy = np.flatnonzero(rows.difficulties <= hardest_of(epoch, recipe)).astype(np.uint32)
         if recipe.kind_shares:
-            windows = dealer.windows(rows, easy_first=recipe.curriculum)
+            windows = dealer.windows(easy, easy_first=recipe.curriculum)
         else:
-            windows = iter([draw(rows, weights, random)])
-        batches = [batch for window in windows for batch in _batches(window, examples, recipe, random)]
-        yield batches, len(examples) - len(rows)
+            windows = iter([_draw(easy, rows, weights, random)])
+        shown, counts = array("I"), array("I")
+        for window in windows:
+            own, own_counts = _batches(window, rows, recipe, random)
+            shown.frombytes(own.tobytes())
+            counts.frombytes(own_counts.tobytes())
+        yield Batches.of(np.asarray(shown), np.asarray(counts)), len(rows) - len(easy)
 
 
 def is_validation_group(group: str | None, share: float, seed: int) -> bool:
@@ -217,71 +236,82 @@ def hardest_of(epoch: int, recipe: Recipe) -> int:
     return stages[min(epoch + left_out, len(stages) - 1)]
 
 
-def category_weights(categories: Sequence[str], alpha: float) -> dict[str, float]:
+def category_weights(counts: Mapping[Category, int], alpha: float) -> dict[Category, float]:
     """Return how often a row of each category comes in an epoch, on average.
 
-    The share of a category is that of its rows to the power of alpha: with 1 the shares stay as they are, with 0 they
-    become equal. An epoch keeps its size.
+    The share of a category is that of its rows, of which there are so many, to the power of alpha: with 1 the shares
+    stay as they are, with 0 they become equal. An epoch keeps its size.
 
     Source:
         Exponential smoothing of shares, Conneau et al. 2020 (XLM-R), section 3.1.
     """
-    counts = Counter(categories)
     smoothed = {category: count**alpha for category, count in counts.items()}
-    scale = len(categories) / (sum(smoothed.values()) or 1)
+    scale = sum(counts.values()) / (sum(smoothed.values()) or 1)
     return {category: scale * smoothed[category] / count for category, count in counts.items()}
 
 
-def _row_weights(examples: Sequence[Planned], recipe: Recipe) -> list[float]:
-    """Return how often each row comes in a pass, by its category; among rows of its kind where kinds have shares."""
-    groups = [example.kind if recipe.kind_shares else "" for example in examples]
-    weights = {}
-    for group in set(groups):
-        categories = [example.category for example, own in zip(examples, groups, strict=True) if own == group]
-        weights[group] = category_weights(categories, recipe.category_alpha)
-    return [weights[group][example.category] for example, group in zip(examples, groups, strict=True)]
+def _weights(rows: Columns, recipe: Recipe) -> NDArray[np.float64]:
+    """Return how often a row of each kind and category (kinds, categories) comes in a pass.
+
+    Where kinds have shares, a category is weighed among rows of its kind.
+    """
+    kinds, categories = rows.kinds, rows.categories
+    weights = np.ones((len(kinds.words), len(categories.words)))
+    groups = [(slice(None), categories.codes)]
+    if recipe.kind_shares:
+        groups = [(slice(k, k + 1), categories.codes[kinds.codes == k]) for k in range(len(kinds.words))]
+    for group, codes in groups:
+        for category, weight in category_weights(_counts(codes), recipe.category_alpha).items():
+            weights[group, category] = weight
+    return weights
 
 
-def _batches(rows: list[int], examples: Sequence[Planned], recipe: Recipe, random: Random) -> list[tuple[int, ...]]:
-    """Cut an epoch or a window into micro-batches of like lengths, to pad little; easy ones first in a curriculum."""
-    random.shuffle(rows)
-    rows.sort(key=lambda row: len(examples[row]))
-    if recipe.curriculum:
-        rows.sort(key=lambda row: examples[row].difficulty)
-    batches = _cut(rows, examples, recipe)
-    if not recipe.curriculum:
-        random.shuffle(batches)
-    return batches
+def _counts(codes: NDArray[np.uint16]) -> dict[int, int]:
+    """Return how many rows have each code, in the order in which they first come: sums of floats depend on it."""
+    found: dict[int, int] = {}
+    for piece in _pieces(codes):
+        values, first, counts = np.unique(piece, return_index=True, return_counts=True)
+        for place in np.argsort(first):
+            code = int(values[place])
+            found[code] = found.get(code, 0) + int(counts[place])
+    return found
 
 
-def _cut(rows: list[int], examples: Sequence[Planned], recipe: Recipe) -> list[tuple[int, ...]]:
-    """Return micro-batches with no more rows, and with padding no more tokens, than the recipe allows."""
-    batches: list[tuple[int, ...]] = []
-    batch: list[int] = []
-    longest, most_rows, most_tokens = 0, recipe.rows_at_once, recipe.tokens_at_once
-    for row in rows:
-        grown = max(longest, len(examples[row]))
-        is_full = len(batch) == most_rows
-        is_heavy = most_tokens is not None and grown * (len(batch) + 1) > most_tokens
-        if batch and (is_full or is_heavy):
-            batches.append(tuple(batch))
-            batch, grown = [], len(examples[row])
-        batch.append(row)
-        longest = grown
-    if batch:
-        batches.append(tuple(batch))
-    return batches
-
-
-def share_of(batches: Sequence[_Item], accumulated: int, team: Team) -> list[_Item | None]:
-    """Return the micro-batches of one process: of every optimizer step each n-th, where n processes train together.
+def _batches(window: Rows, rows: Columns, recipe: Recipe, random: Random) -> tuple[Rows, NDArray[np.uint32]]:
+    """Cut an epoch or a window into micro-batches of like lengths, to pad little; easy ones first in a curriculum.
 
     Returns:
-        As many in every process; None where a step has none left for this one.
+        The rows in order, and how many each micro-batch has.
     """
-    own: list[_Item | None] = []
-    for start in range(0, len(batches), accumulated):
-        step = batches[start : start + accumulated]
-        mine = step[team.rank :: team.size]
-        own += [*mine, *([None] * (-(-len(step) // team.size) - len(mine)))]
-    return own
+    window = window.copy()
+    _shuffle(window, random)
+    window = window[np.argsort(rows.lengths[window], kind="stable")]
+    if recipe.curriculum:
+        window = window[np.argsort(rows.difficulties[window], kind="stable")]
+    counts = _cut(rows.lengths[window], recipe)
+    if recipe.curriculum:
+        return window, counts
+    order = np.arange(len(counts), dtype=np.uint32)
+    _shuffle(order, random)
+    starts, shuffled = np.cumsum(counts, dtype=np.uint32) - counts, counts[order]
+    # Modulo 2^32, where a batch moves to the front.
+    moved = np.repeat(starts[order] - (np.cumsum(shuffled, dtype=np.uint32) - shuffled), shuffled)
+    return window[moved + np.arange(len(window), dtype=np.uint32)], shuffled
+
+
+def _cut(lengths: NDArray[np.uint32], recipe: Recipe) -> NDArray[np.uint32]:
+    """Return how many rows each micro-batch has: no more, and with padding no more tokens, than the recipe allows."""
+    counts = array("I")
+    number, longest, most_rows, most_tokens = 0, 0, recipe.rows_at_once, recipe.tokens_at_once
+    for length in (length for piece in _pieces(lengths) for length in piece.tolist()):
+        grown = max(longest, length)
+        is_full = number == most_rows
+        is_heavy = most_tokens is not None and grown * (number + 1) > most_tokens
+        if number and (is_full or is_heavy):
+            counts.append(number)
+            number, grown = 0, length
+        number += 1
+        longest = grown
+    if number:
+        counts.append(number)
+    return np.array(counts, np.uint32)

@@ -187,8 +187,8 @@ def check_tokenizer(tokenizer: Tokenizer, path: Path) -> int:
     return ids[chat.end][0]
 
 
-def check_examples(examples: Examples, end_of_turn: int, min_rows: int, origins: Mapping[str, str]) -> None:
-    """Refuse too few rows, and a row that does not end its turn once, at its end."""
+def check_examples(examples: Examples, min_rows: int, origins: Mapping[str, str]) -> None:
+    """Refuse too few rows."""
     if examples.num_lost:
         raise RefusedError(f"of {examples.seen} rows some are neither shown nor left out. Report this.")
     if len(examples.train) < min_rows:
@@ -196,10 +196,6 @@ def check_examples(examples: Examples, end_of_turn: int, min_rows: int, origins:
         limits = ", ".join(f"{reason.setting} ({origins[reason.setting]})" for reason in examples.dropped)
         advice = f"Widen {limits}, or extract more data." if limits else "Extract more data."
         raise RefusedError(f"{len(examples.train)} rows train, {min_rows} are needed (left out: {left_out}). {advice}")
-    for example in (*examples.train, *examples.validation):
-        if example.completion[-1] != end_of_turn or end_of_turn in example.completion[:-1]:
-            expected = "the token that ends a turn has to stand at the end of each row, and nowhere else"
-            raise RefusedError(f"{expected}. Report this with the train set.")
 
 
 def check_logits(base: Base, device: str) -> None:

@@ -12,7 +12,6 @@ from typing import Any, Final, Generic, TypeVar
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.overlap import trained_heldout
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
-from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import Device, refuse_missing_devices
 from mens_pipeline.jobs.protocol import JOB, Job, as_document, result_of
@@ -38,6 +37,7 @@ from mens_pipeline.training.preflight import (
 )
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.recipe import CONTRACT, PREFLIGHT, Continued, Recipe, TrainingJob
+from mens_pipeline.training.train_rows import Encoding, Shards, encode_train_set
 
 LIBRARIES: Final = ("torch", "transformers", "peft", "trl", "bitsandbytes", "accelerate", "datasets")
 """Whose versions are recorded, and decide what a run gives."""
@@ -143,17 +143,19 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         pass
     name = recipe.model_name_or_path or (DEFAULT_CUDA_MODEL if device.kind == "cuda" else DEFAULT_CPU_MODEL)
     base = find_base_model(name, recipe.model_revision, cache / "base_models", log_line)
-    tokenizer = FileTokenizer(base.path)
-    end_of_turn = check_tokenizer(tokenizer, base.path)
+    check_tokenizer(FileTokenizer(base.path), base.path)
     check_logits(base, device.kind)
-    examples = make_examples(read_pairs(train_path), recipe, tokenizer, SYSTEM_PROMPT)
-    check_examples(examples, end_of_turn, min_rows, resolved.origins)
-    plan = plan_run(examples.train, recipe, continues)
+    train_sha256 = digest_of(train_path)
+    encoding = Encoding(train_path, base.path, SYSTEM_PROMPT, recipe.infill_window)
+    rows_path = encode_train_set(encoding, train_sha256, cache, log_line)
+    examples = make_examples(Shards(encoding.paths(rows_path)), recipe)
+    check_examples(examples, min_rows, resolved.origins)
+    plan = plan_run(examples.columns, recipe, continues)
     num_shown = len(examples.train) - min(plan.num_skipped)
     if num_shown < min_rows:
         advice = "Raise curriculum_max_difficulty, or extract more data."
         raise RefusedError(f"the curriculum shows {num_shown} rows, {min_rows} are needed. {advice}")
-    largest = max(len(batch) * max(len(examples.train[row]) for row in batch) for batch in plan.batches)
+    largest = int(plan.batches.padded_tokens(examples.columns.lengths).max())
     configuration, found_kernels = configuration_of(base.path), kernels_found()
     layer = layer_bytes(configuration, has_kernels=found_kernels["flash_linear_attention"])
     resolved = _with_quantization(resolved, base, max(largest, recipe.tokens_at_once or 0), device, layer)
@@ -161,7 +163,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     own = "bfloat16" if device.has_bfloat16 or recipe.quantization == "bf16" else "float32"
     dtype = own if recipe.bnb_4bit_compute_dtype == "auto" else recipe.bnb_4bit_compute_dtype
     memory = estimate_memory(base, recipe, largest, (device.kind, dtype), layer)
-    contract = contract_of(recipe, digest_of(train_path), base, (device.kind, dtype), SYSTEM_PROMPT, continues)
+    contract = contract_of(recipe, train_sha256, base, (device.kind, dtype), SYSTEM_PROMPT, continues)
     digest = key_of(contract)
     run_dir = claim_folder(folder, digest, is_new=is_new)
     check_disk(run_dir, memory.checkpoints)
@@ -170,12 +172,13 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         preflight["kernels"] = found_kernels
         preflight["notes"] += kernel_notes(configuration, found_kernels)
     heldout = train_path.with_name(HELDOUT)
-    if heldout.is_file() and (found := trained_heldout(heldout, train_path)) is not None:
+    if heldout.is_file() and (found := _trained_heldout(heldout, train_path, rows_path)) is not None:
         # The adapter may still be evaluated by a benchmark; on these pairs evaluation refuses it.
         preflight["notes"].append(found)
     job = TrainingJob(
         recipe=recipe,
         train_path=train_path.resolve(),
+        rows_path=rows_path.resolve(),
         base_path=base.path.resolve(),
         base_name=base.name,
         base_revision=base.revision if base.origin in {"cache", "hub"} else None,
@@ -201,6 +204,17 @@ def _with_quantization(
         return resolved
     origins = {**resolved.origins, "quantization": f"device {device.kind}"}
     return replace(resolved, recipe=recipe.model_copy(update={"quantization": chosen}), origins=origins)
+
+
+def _trained_heldout(heldout: Path, train_path: Path, rows_path: Path) -> str | None:
+    """Return what `trained_heldout` finds; it reads all rows, so it is kept beside them for these two files."""
+    kept = (
+        rows_path / f"heldout-{key_of({'heldout': digest_of(heldout), 'paths': [str(heldout), str(train_path)]})}.json"
+    )
+    if not kept.is_file():
+        write_text(kept, json.dumps(trained_heldout(heldout, train_path)))
+    found: str | None = json.loads(kept.read_text(encoding="utf-8"))
+    return found
 
 
 def by_id(digest: str) -> Path:

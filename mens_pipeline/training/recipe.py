@@ -259,6 +259,7 @@ class TrainingJob(Job):
     kind: Literal["train"] = "train"
     recipe: Recipe
     train_path: Path = Field(description="The train set, JSON lines.")
+    rows_path: Path = Field(description="The folder of its rows as ids, in Arrow shards.")
     base_path: Path = Field(description="The folder of the base model.")
     base_name: str = Field(description="What the base model is called wherever the adapter goes.")
     base_revision: str | None = Field(description="Which state of it on the Hub; none for a folder or a package.")

@@ -12,10 +12,10 @@ from trl import SFTTrainer
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.agent import Team
+from mens_pipeline.training.columns import Batches, Share
 from mens_pipeline.training.common_trainer import IGNORED, CommonTrainer, pad_rows
 from mens_pipeline.training.cpu_kernels import hidden_states, is_causal, num_shared, token_losses
-from mens_pipeline.training.examples import Example
-from mens_pipeline.training.plan import share_of
+from mens_pipeline.training.examples import Example, ShownRows
 
 
 def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, Any]:
@@ -60,14 +60,15 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
     def __init__(
         self,
         *arguments: Any,
-        batches: Sequence[Sequence[int]],
-        examples: Sequence[Example],
+        batches: Batches,
+        examples: ShownRows,
         accumulated: int,
         team: Team,
         **named: Any,
     ) -> None:
         super().__init__(*arguments, **named)
-        self._batches = [list(batch or ()) for batch in share_of(batches, accumulated, team)]
+        self._batches = batches
+        self._accumulated = accumulated
         self._team = team
         self._examples = examples
         self.lora_plus_ratio = 1.0
@@ -96,7 +97,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         pad = self.processing_class.pad_token_id
         loader: DataLoader[Any] = DataLoader(
             self._examples,
-            batch_sampler=self._batches,
+            batch_sampler=Share(self._batches, self._accumulated, self._team, ()),
             collate_fn=lambda rows: collate(rows, pad),
         )
         if self._team.size == 1:
@@ -120,9 +121,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
 
     def _fitting_parts(self, model: Any) -> int:
         """Halve the largest micro-batch until it fits, and leave nothing of the trial; refuse a row that never does."""
-        largest = max(
-            self._batches, key=lambda rows: len(rows) * max((len(self._examples[row]) for row in rows), default=0)
-        )
+        largest = self._batches[int(self._batches.padded_tokens(self._examples.lengths).argmax())]
         rows = [self._examples[row] for row in largest]
         batch, counted = collate(rows, self.processing_class.pad_token_id), (self.num_tokens, self.num_supervised)
         parts = 1

@@ -4,12 +4,13 @@ import json
 import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.protocol import newest_checkpoint, write_document
@@ -115,9 +116,9 @@ _LANDING: Final = 0.02
 class Pace:
     """Time of an optimizer step, measured on the latest ones and in proportion to their tokens."""
 
-    def __init__(self, tokens: Sequence[int]) -> None:
+    def __init__(self, tokens: ArrayLike) -> None:
         """Take the number of tokens of each step in order, with padding; at least 1."""
-        self._before = [0, *accumulate(tokens)]
+        self._before = np.concatenate(([0], np.cumsum(tokens, dtype=np.int64)))
         self._latest: deque[float] = deque(maxlen=_LATEST)
         self.num_measured = 0
 
@@ -126,15 +127,15 @@ class Pace:
         if self.num_measured == 1:
             self._latest.clear()
         self.num_measured += 1
-        self._latest.append(seconds / (self._before[step] - self._before[step - 1]))
+        self._latest.append(float(seconds / (self._before[step] - self._before[step - 1])))
 
     def seconds(self, first: int, last: int) -> float:
         """Return the seconds that the steps after `first` will take, up to and with `last`."""
-        return self._rate() * (self._before[last] - self._before[first])
+        return float(self._rate() * (self._before[last] - self._before[first]))
 
     def fitting(self, first: int, most: int, seconds: float) -> int:
         """Return the number of steps in all, of which those after `first` fit into a time."""
-        until = self._before[first] + seconds / self._rate()
+        until = float(self._before[first] + seconds / self._rate())
         return max(first, min(most, bisect_right(self._before, until) - 1))
 
     def _rate(self) -> float:
@@ -154,7 +155,7 @@ class StepPlan:
         self,
         path: Path,
         schedule: Schedule,
-        tokens: Sequence[int],
+        tokens: ArrayLike,
         max_seconds: float | None,
         resumed_at: int = 0,
         *,
@@ -264,7 +265,7 @@ class StepPlan:
 
 
 def take_up(
-    run_dir: Path, schedule: Schedule, tokens: Sequence[int], max_minutes: float | None, *, is_recorded: bool = True
+    run_dir: Path, schedule: Schedule, tokens: ArrayLike, max_minutes: float | None, *, is_recorded: bool = True
 ) -> StepPlan:
     """Restore the step plan of a run where its newest checkpoint is.
 

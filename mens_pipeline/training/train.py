@@ -1,8 +1,8 @@
 """One training run from a job to a saved adapter. For a training process alone: it loads the deep learning stack.
 
-Before the first step (`train`): rows are encoded (`examples`), the order of all micro-batches is planned (`plan`), the
-base is loaded, in four bits or whole, with an adapter on it (`qlora`), and a step plan says how many steps fit the time
-(`step_plan`). In each step
+Before the first step (`train`): the rows that the recipe shows are found among those that were encoded (`examples`),
+the order of all micro-batches is planned (`plan`), the base is loaded, in four bits or whole, with an adapter on it
+(`qlora`), and a step plan says how many steps fit the time (`step_plan`). In each step
 
 1. the loader gives the next micro-batches of the plan, padded (`sft.collate`); of several processes each takes a share;
 2. of each, the model computes the log-likelihood of the labelled tokens, those of the response, times the weight of
@@ -20,7 +20,7 @@ is saved with tokenizer, template and system prompt.
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +30,6 @@ from datasets import Dataset
 from transformers import AutoTokenizer, set_seed
 from trl import SFTConfig
 
-from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.agent import ON_RAY, Team, own_team
 from mens_pipeline.jobs.environment import own_environment
@@ -40,7 +39,7 @@ from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.models.chat import format_for
 from mens_pipeline.training.common_trainer import Progress, StopRequest, common_arguments, mean_loss
 from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products
-from mens_pipeline.training.examples import Example, make_examples
+from mens_pipeline.training.examples import Example, ShownRows, open_examples
 from mens_pipeline.training.plan import Plan, plan_run, step_tokens
 from mens_pipeline.training.qlora import Checksums, checksums, load_base, lora_config
 from mens_pipeline.training.recipe import TrainingJob, refuse_sharding
@@ -72,14 +71,14 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
     # Numbers next to zero slow a CPU down a hundredfold, and teach nothing.
     torch.set_flush_denormal(True)
     tokenizer = tokenizer_of(job.base_path)
-    examples = make_examples(read_pairs(job.train_path), recipe, tokenizer, job.system_prompt)
-    target = plan_run(examples.train, recipe, job.continues)
+    examples = open_examples(job)
+    target = plan_run(examples.columns, recipe, job.continues)
     if not target.batches:
         raise RefusedError("no row trains. Look at `not_shown` in training-preflight.json, and widen the recipe.")
     checkpoint = newest_checkpoint(job.run_dir)
     schedule = Schedule(target.num_steps, recipe.warmup_steps, recipe.lr_scheduler_type)
     accumulated = recipe.accumulation
-    tokens = step_tokens(target.batches, list(map(len, examples.train)), accumulated)
+    tokens = step_tokens(target.batches, examples.columns.lengths, accumulated)
     steps = take_up(job.run_dir, schedule, tokens, recipe.max_minutes, is_recorded=team.is_first)
     plan = target.first(steps.num_steps, accumulated) if steps.is_over else target
     log = TelemetryLog(job.run_dir / TELEMETRY) if team.is_first else SilentLog()
@@ -125,7 +124,7 @@ def tokenizer_of(path: Path) -> Any:
     return tokenizer
 
 
-def validation_loss(trainer: PlannedTrainer, examples: list[Example]) -> float | None:
+def validation_loss(trainer: PlannedTrainer, examples: Sequence[Example]) -> float | None:
     """Compute the mean loss of a token on rows that did not train; None without such rows."""
     parts = (examples[start : start + _VALIDATED_AT_ONCE] for start in range(0, len(examples), _VALIDATED_AT_ONCE))
     batches = (collate(rows, trainer.processing_class.pad_token_id) for rows in parts)
@@ -136,7 +135,7 @@ def validation_loss(trainer: PlannedTrainer, examples: list[Example]) -> float |
 def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
     job: TrainingJob,
     tokenizer: Any,
-    examples: list[Example],
+    examples: ShownRows,
     plan: Plan,
     progress: Progress,
     team: Team = Team(),  # noqa: B008 - it cannot change
@@ -150,7 +149,7 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
     trainer = PlannedTrainer(
         model=model,
         args=SFTConfig(**arguments_of(job, plan, team)),
-        train_dataset=Dataset.from_list(rows * len(examples)),
+        train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
         peft_config=lora_config(recipe, model),
         data_collator=partial(collate, pad_token_id=tokenizer.pad_token_id),

@@ -140,7 +140,7 @@ def _measured(options: Namespace) -> dict[str, Any]:
 
     from mens_pipeline.models.chat import encode  # noqa: PLC0415 - likewise
     from mens_pipeline.training import train as module  # noqa: PLC0415 - loads the deep learning stack
-    from mens_pipeline.training.examples import Example, make_examples  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.examples import Example, open_examples  # noqa: PLC0415 - likewise
     from mens_pipeline_tests.bench.training import without_budget  # noqa: PLC0415 - likewise
 
     store = ArtifactStore(options.store)
@@ -162,17 +162,17 @@ def _measured(options: Namespace) -> dict[str, Any]:
         set_seed(job.recipe.seed)
         torch.set_flush_denormal(True)
         tokenizer = module.tokenizer_of(job.base_path)
-        examples = make_examples(read_pairs(job.train_path), job.recipe, tokenizer, SYSTEM_PROMPT)
-        plan = plan_run(examples.train, job.recipe)
+        examples = open_examples(job)
+        plan = plan_run(examples.columns, job.recipe)
         progress = without_budget(folder, plan.num_steps)
         trainer = module._trainer(job, tokenizer, examples.train, plan, progress)
         trainer.train()
         losses = {}
         for suite, tasks in _suites(split.path).items():
             texts = [encode(tokenizer, SYSTEM_PROMPT, task.prompt, task.reference) for task in tasks]
-            asked = [Example(text.prompt, text.completion, 1, suite, 1.0, suite) for text in texts]
+            asked = [Example(text.prompt, text.completion) for text in texts]
             losses[suite] = module.validation_loss(trainer, sorted(asked, key=len))
-    tokens = sum(len(examples.train[row]) for batch in plan.batches for row in batch)
+    tokens = int(examples.columns.lengths[plan.batches.shown].sum())
     return {"rows": len(rows), "tokens": tokens, "losses": losses}
 
 

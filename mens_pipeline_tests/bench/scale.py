@@ -1,23 +1,19 @@
-"""How store, telemetry, eval suite and champions grow: at a tenth of a size beyond what is expected, and at all.
+"""How store, telemetry, eval suite, champions, train rows and near duplicates grow: at a tenth of a size, and at all.
 
 `python -m mens_pipeline_tests.bench.scale [PART ...] [--share 1.0]`; seconds are CPU time, which other
 work on the machine changes little. Each size has a process of its own, whose peak memory is its own. What does not
 depend on the size has a ratio of 1, what is linear one of 10.
 """
 
-import resource
 import sqlite3
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from hashlib import sha256
 from itertools import islice
-from multiprocessing import get_context
 from os import devnull, environ
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
-from time import process_time
 from typing import Any, Final
 
 from mens_pipeline.cli.main import app
@@ -46,7 +42,10 @@ from mens_pipeline.promotion.report.curve import curve_of
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
 from mens_pipeline.training.telemetry_log import losses_of, seconds_trained
+from mens_pipeline_tests.bench.duplicates import duplicates_of
 from mens_pipeline_tests.bench.machine import machine_name
+from mens_pipeline_tests.bench.sizes import Measured, apart, timed
+from mens_pipeline_tests.bench.train_rows import rows_of
 from mens_pipeline_tests.corpus.rows import mix_report
 from mens_pipeline_tests.corpus.telemetry_databases import query_of
 from mens_pipeline_tests.evaluation.runs import (
@@ -61,9 +60,6 @@ from mens_pipeline_tests.evaluation.runs import (
     trained,
     verdict_of,
 )
-
-Measured = dict[str, float]
-"""Name of a measurement -> seconds, or MB where the name ends in MB."""
 
 _STEP: Final = 10
 _NIGHT: Final = ("qlora_adapter", "generations", "eval_results", "benchmark_gate")
@@ -88,36 +84,6 @@ def main() -> None:
             print(f"{what:<60}{small[what]:>12.4f}{value:>12.4f}{value / small[what]:>8.1f}")
 
 
-def apart(measure: Callable[[Path, int], Measured], size: int) -> Measured:
-    """Measure in a process of its own, and its peak memory with it.
-
-    Args:
-        measure: One of the parts.
-        size: How large it is.
-    """
-    with get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-        return pool.apply(_measured, (measure, size))
-
-
-def _measured(measure: Callable[[Path, int], Measured], size: int) -> Measured:
-    with TemporaryDirectory() as folder:
-        found = measure(Path(folder), size)
-    return {**found, "peak memory, MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
-
-
-@contextmanager
-def _timed(found: Measured, what: str, times: int = 1) -> Iterator[range]:
-    """Take the mean CPU time of what the block does so many times, child processes included."""
-    before = _seconds()
-    yield range(times)
-    found[what] = (_seconds() - before) / times
-
-
-def _seconds() -> float:
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return process_time() + children.ru_utime + children.ru_stime
-
-
 def _command(store: ArtifactStore, *arguments: str) -> None:
     """Run a `mens` command on a store, as a user does, but for the start of the interpreter."""
     environ["MENS_STORE_ROOT"] = str(store.root)
@@ -134,20 +100,20 @@ def store_of(folder: Path, size: int) -> Measured:
     """
     found: Measured = {}
     store = ArtifactStore(folder / "store")
-    with _timed(found, "write all artifacts"):
+    with timed(found, "write all artifacts"):
         refs = list(_fill(store, size))
     _command(store, "lineage", refs[0][1])  # imports what it needs
-    with _timed(found, "open", _NUM_LOOKS) as times:
+    with timed(found, "open", _NUM_LOOKS) as times:
         opened = [ArtifactStore(folder / "store") for _ in times].pop()
-    with _timed(found, "get one by its key", _NUM_LOOKS) as times:
+    with timed(found, "get one by its key", _NUM_LOOKS) as times:
         assert all(opened.get(*refs[-1 - n % len(refs)]) is not None for n in times)
-    with _timed(found, "get the latest of a kind", _NUM_LOOKS) as times:
+    with timed(found, "get the latest of a kind", _NUM_LOOKS) as times:
         assert all(opened.get(_NIGHT[0], str(opened.read_pointer(_NIGHT[0], "latest"))) for _ in times)
-    with _timed(found, "write one more"):
+    with timed(found, "write one more"):
         made = opened.build(_NIGHT[0], {"n": -1}, lambda path: fill_trained(path, "more"))[0]
-    with _timed(found, "mens store prune, nothing removed"):
+    with timed(found, "mens store prune, nothing removed"):
         _command(store, "store", "prune")
-    with _timed(found, "mens lineage of one adapter"):
+    with timed(found, "mens lineage of one adapter"):
         _command(store, "lineage", made.key)
     return found
 
@@ -186,14 +152,14 @@ def table_of(folder: Path, size: int) -> Measured:
     connection.close()
     by_key, by_time = query_of(path), query_of(path, order_column="at")
     telemetry_fingerprint(by_key.model_copy(update={"limit": 1}))  # imports what it needs
-    with _timed(found, "newest 5,000 rows by the key, read and hashed"):
+    with timed(found, "newest 5,000 rows by the key, read and hashed"):
         telemetry_fingerprint(by_key)
-    with _timed(found, "newest 5,000 by a column without an index"):
+    with timed(found, "newest 5,000 by a column without an index"):
         telemetry_fingerprint(by_time)
-    with _timed(found, "a tenth of the rows, at most 1,000,000, read and hashed"):
+    with timed(found, "a tenth of the rows, at most 1,000,000, read and hashed"):
         telemetry_fingerprint(by_key.model_copy(update={"limit": min(1_000_000, max(1, size // 10))}))
     tally = TelemetryAccount()
-    with _timed(found, "newest 5,000 rows to pairs"):
+    with timed(found, "newest 5,000 rows to pairs"):
         written = write_jsonl(folder / "pairs.jsonl", telemetry_pairs(read_telemetry(by_key), tally, by_key.table))
     assert written == min(size, 5000)
     return found
@@ -208,7 +174,7 @@ def log_of(folder: Path, size: int) -> Measured:
     """
     found: Measured = {}
     path = folder / "telemetry.jsonl"
-    with _timed(found, "write all lines, one by one"):
+    with timed(found, "write all lines, one by one"):
         log = TelemetryLog(path)
         log.write("train_start", {"resumed_from": None})
         for number in range(1, size + 1):
@@ -217,13 +183,13 @@ def log_of(folder: Path, size: int) -> Measured:
             loss, seconds = 1 + 1 / number, 0.5 * number
             step = {"step": number, "num_updates": 1, "loss": loss, "num_tokens": 100, "seconds": seconds}
             log.write("step", step)
-    with _timed(found, "begin to write or to follow it"):
+    with timed(found, "begin to write or to follow it"):
         TelemetryLog(path)
         Follower(path, lambda _line: None)
-    with _timed(found, "seconds trained"):
+    with timed(found, "seconds trained"):
         assert seconds_trained(path) == 0.5 * size
     found["log, MB"] = path.stat().st_size / 1e6
-    with _timed(found, "the curve of the report"):
+    with timed(found, "the curve of the report"):
         assert curve_of(losses_of(path)) is not None
     return found
 
@@ -237,9 +203,9 @@ def eval_suite_of(folder: Path, size: int) -> Measured:
     """
     found: Measured = {}
     pairs = list(islice(_pairs(), size))
-    with _timed(found, "tasks of the held-out pairs"):
+    with timed(found, "tasks of the held-out pairs"):
         tasks = heldout_tasks(pairs)
-    with _timed(found, "hidden tests run on their references"):
+    with timed(found, "hidden tests run on their references"):
         tasks, num_dropped = with_sound_tests(tasks)
     assert (len(tasks), num_dropped) == (size, 0)
     run, store = trained(folder / "run"), ArtifactStore(folder / "store")
@@ -253,7 +219,7 @@ def eval_suite_of(folder: Path, size: int) -> Measured:
     free, base = _completions(tasks, 3), _completions(tasks, 1)
     again = [a.model_copy(update={"constrained": True}) for a in _completions(tasks[::3], 0)]
     completions = {"base": base, "adapter": (*free, *again)}
-    with _timed(found, "answers judged, run and counted"):
+    with timed(found, "answers judged, run and counted"):
         evaluation = evaluate_completions(
             tasks, completions, subject, DECODING, Progress(attempt=1, round=1, num_rounds=1, num_reserve=0)
         )
@@ -262,9 +228,9 @@ def eval_suite_of(folder: Path, size: int) -> Measured:
         write_documents(path, evaluation, "")
         return {"name": "eval-gate"}
 
-    with _timed(found, "documents written"):
+    with timed(found, "documents written"):
         artifact = store.build(EVALUATION, {}, write)[0]
-    with _timed(found, "verdict and report page"):
+    with timed(found, "verdict and report page"):
         gate = scored(run, store, artifact)
     found["judged answers, MB"] = (artifact.path / SCORED_COMPLETIONS).stat().st_size / 1e6
     found["report page, MB"] = (gate.path / PAGE).stat().st_size / 1e6
@@ -305,18 +271,18 @@ def champions_of(folder: Path, size: int) -> Measured:
     verdict_of(trained(folder / "warm", "warm"), ArtifactStore(folder / "other"))  # imports what it needs
     for number in range(size):
         _record(store, number)
-    with _timed(found, "record one more change", _NUM_LOOKS // 5) as times:
+    with timed(found, "record one more change", _NUM_LOOKS // 5) as times:
         for number in times:
             _record(store, size + number)
-    with _timed(found, "the champion, found and checked", _NUM_LOOKS) as times:
+    with timed(found, "the champion, found and checked", _NUM_LOOKS) as times:
         assert all(champion_of(store) is not None for _ in times)
     _command(store, "promote", "--history")  # imports what it needs
-    with _timed(found, "mens promote --history"):
+    with timed(found, "mens promote --history"):
         _command(store, "promote", "--history")
     gate = verdict_of(run, store)
-    with _timed(found, "promote one more"):
+    with timed(found, "promote one more"):
         promote(gate, run, store, PRESENT, now=NOW)
-    with _timed(found, "roll it back"):
+    with timed(found, "roll it back"):
         roll_back(store, now=NOW, reason="measured")
     return found
 
@@ -344,6 +310,8 @@ PARTS: Final[dict[str, tuple[Callable[[Path, int], Measured], int]]] = {
     "log": (log_of, 10_000_000),
     "eval_suite": (eval_suite_of, 10_000),
     "champions": (champions_of, 1_000),
+    "rows": (rows_of, 1_000_000),
+    "duplicates": (duplicates_of, 100_000),
 }
 """Name -> how it is measured, and its full size."""
 

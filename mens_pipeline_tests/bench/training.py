@@ -16,12 +16,15 @@ from random import Random
 from time import perf_counter
 from typing import Any, Final
 
+import numpy as np
+
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.environment import training_environment
 from mens_pipeline.jobs.progress import TelemetryLog
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
 from mens_pipeline.settings import PRESETS, load_settings
+from mens_pipeline.training.columns import Batches
 from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.presets import load_named, resolve_recipe
@@ -283,10 +286,10 @@ def _plain(options: Namespace, folder: Path) -> Any:
     )
 
 
-def _random_batches(num_rows: int, seed: int, most: int) -> tuple[tuple[int, ...], ...]:
+def _random_batches(num_rows: int, seed: int, most: int) -> Batches:
     """Batches of eight rows, whatever their lengths."""
-    rows = Random(seed).sample(range(num_rows), num_rows)  # noqa: S311 - a reproducible order, no secret
-    return tuple(tuple(rows[start : start + 8]) for start in range(0, 8 * most, 8))
+    rows = Random(seed).sample(range(num_rows), num_rows)[: 8 * most]  # noqa: S311 - a reproducible order, no secret
+    return Batches(np.array(rows, np.uint32), np.append(np.arange(0, len(rows), 8), len(rows)))
 
 
 def without_budget(folder: Path, num_steps: int) -> Any:
@@ -314,10 +317,9 @@ def _ours(options: Namespace, folder: Path) -> Any:
     from torch.nn.functional import cross_entropy
     from transformers import AutoTokenizer, set_seed
 
-    from mens_pipeline.corpus.schema.records import read_pairs  # noqa: PLC0415 - likewise
     from mens_pipeline.training import sft  # noqa: PLC0415 - likewise
     from mens_pipeline.training import train as module  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.examples import make_examples  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.examples import open_examples  # noqa: PLC0415 - likewise
 
     flags: dict[str, Any] = {"model_name_or_path": options.base, "max_steps": options.steps, "warmup_steps": 0}
     flags |= {"learning_rate": 2e-5, "save_steps": 10_000, "lr_scheduler_type": "linear"}
@@ -337,8 +339,8 @@ def _ours(options: Namespace, folder: Path) -> Any:
     set_seed(recipe.seed)
     torch.set_flush_denormal(options.variant != "no-flush")
     tokenizer = AutoTokenizer.from_pretrained(run.job.base_path)
-    examples = make_examples(read_pairs(run.job.train_path), recipe, tokenizer, run.job.system_prompt)
-    plan = plan_run(examples.train, recipe)
+    examples = open_examples(run.job)
+    plan = plan_run(examples.columns, recipe)
     if options.variant == "random":
         plan = replace(plan, batches=_random_batches(len(examples.train), recipe.seed, len(plan.batches)))
     progress = without_budget(folder, plan.num_steps)

@@ -32,6 +32,7 @@ def waiting_job(lock: Path, lock_seconds: float) -> Path:
     job = TrainingJob(
         recipe=Recipe(),
         train_path=lock.parent / "train.jsonl",
+        rows_path=lock.parent / "rows",
         base_path=lock.parent / "base",
         base_name="base",
         base_revision=None,

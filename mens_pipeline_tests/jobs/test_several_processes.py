@@ -18,12 +18,14 @@ from mens_pipeline.jobs.environment import training_environment
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.protocol import FAILURE, RESULT, ExitCode, newest_checkpoint
 from mens_pipeline.models.adapter import TELEMETRY
-from mens_pipeline.training.plan import Plan, share_of
+from mens_pipeline.training.columns import Share
+from mens_pipeline.training.plan import Plan
 from mens_pipeline.training.prepare import PreparedRun, contract_of
 from mens_pipeline.training.presets import recipe_errors
 from mens_pipeline.training.recipe import Recipe, refuse_sharding
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.jobs.processes import job_processes
+from mens_pipeline_tests.training.encoded import batches_of
 from mens_pipeline_tests.training.runs import prepared, weights_of, words_of
 
 _RECIPE: dict[str, Any] = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "number": 22}
@@ -177,9 +179,17 @@ def test_sharding_is_refused_by_name() -> None:
 
 def test_micro_batches_are_dealt_out_step_by_step() -> None:
     """Each once, in the order of the plan; every process has as many, where need be with nothing."""
-    assert [share_of("abcdefg", 4, Team(rank, rank, 2)) for rank in (0, 1)] == [list("aceg"), ["b", "d", "f", None]]
-    assert [share_of("abcd", 3, Team(rank, rank, 2)) for rank in (0, 1)] == [list("acd"), ["b", None, None]]
-    assert share_of("abc", 2, Team()) == list("abc")
+
+    def dealt(batches: str, accumulated: int, size: int) -> list[str]:
+        teams = [Team(rank, rank, size) for rank in range(size)]
+        shares = [Share(batches, accumulated, team, "-") for team in teams]
+        assert len({len(share) for share in shares}) == 1
+        return ["".join(share) for share in shares]
+
+    assert dealt("abcdefg", 4, 2) == ["aceg", "bdf-"]
+    assert dealt("abcd", 3, 2) == ["acd", "b--"]
+    assert dealt("abcdefgh", 3, 3) == ["adg", "beh", "cf-"]
+    assert dealt("abc", 2, 1) == ["abc"]
 
 
 def test_a_process_knows_its_place_from_the_launcher_of_torch_alone() -> None:
@@ -217,7 +227,7 @@ def test_each_process_loads_the_base_onto_its_own_card(
 
     monkeypatch.setattr(module, "load_base", load)
     with pytest.raises(InterruptedError):
-        module._trainer(job, None, [], Plan((), 0, ()), progress, team)  # noqa: SLF001 - what is tested
+        module._trainer(job, None, progress, Plan(batches_of(), 0, ()), progress, team)  # noqa: SLF001 - what is tested
 
     assert asked == [expected]
 

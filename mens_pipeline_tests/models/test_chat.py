@@ -341,7 +341,7 @@ def test_only_the_completion_and_its_end_are_learnt(name: str) -> None:
     assert tokenizer.inner.decode(list(row.completion), skip_special_tokens=False) == f"let x = 1{chat.end}"
     assert row.completion[-1] == tokenizer.id_of(chat.end) == check_tokenizer(tokenizer, Path("base"))
     assert row.prompt == encode_turns(tokenizer, [Turn("system", SYSTEM_PROMPT), Turn("user", "Add.")])
-    assert collate([Example(row.prompt, row.completion, 1, "c", 1.0, "k")], 0)["labels"][0].tolist() == [
+    assert collate([Example(row.prompt, row.completion)], 0)["labels"][0].tolist() == [
         *[-100] * len(row.prompt),
         *row.completion,
     ]

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from mens_pipeline.corpus.schema.reasons import NotShown
 from mens_pipeline.corpus.schema.records import Lane, SourceKind, TrainingPair
-from mens_pipeline.training.examples import Examples, make_examples
+from mens_pipeline.training.columns import columns_of
+from mens_pipeline.training.examples import Examples
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.corpus.rows import source_at
+from mens_pipeline_tests.training.encoded import encoded
 from mens_pipeline_tests.training.small_folder import Encoder
 
 _TOKENIZER = Encoder()
@@ -23,7 +25,7 @@ def _pair(**fields: Any) -> TrainingPair:
 
 
 def _made(pairs: Iterable[TrainingPair], **recipe: Any) -> Examples:
-    return make_examples(pairs, Recipe(**{"validation_split_ratio": 0.0, **recipe}), _TOKENIZER, "You write Vox.")
+    return encoded(pairs, Recipe(**{"validation_split_ratio": 0.0, **recipe}), _TOKENIZER, "You write Vox.")
 
 
 @pytest.mark.parametrize(
@@ -66,9 +68,9 @@ def test_categories_match_by_part(fields: dict[str, Any], *, is_shown: bool) -> 
 @pytest.mark.parametrize("difficulty", [3, 5, 7])
 def test_the_borders_of_difficulty_are_shown(difficulty: int) -> None:
     """Both of them."""
-    (example,) = _made([_pair(difficulty=difficulty)], min_difficulty=3, max_difficulty=7).train
+    columns = _made([_pair(difficulty=difficulty)], min_difficulty=3, max_difficulty=7).columns
 
-    assert example.difficulty == difficulty
+    assert columns.difficulties.tolist() == [difficulty]
 
 
 def test_a_row_of_exactly_the_length_is_shown() -> None:
@@ -144,7 +146,8 @@ def test_the_account_counts_rows_and_tokens() -> None:
         "longest": max(lengths),
         "weighted_rows": 1,
     }
-    assert Examples().account()["longest"] == 0
+    none: Any = ()
+    assert Examples(train=none, columns=columns_of(())).account()["longest"] == 0
 
 
 def test_what_disappears_is_noticed() -> None:

@@ -7,12 +7,12 @@ import pytest
 
 from mens_pipeline.inference.generate import complete_rows, new_row
 from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.training.examples import make_examples
+from mens_pipeline.training.examples import open_examples
 from mens_pipeline.training.plan import plan_run
 from mens_pipeline_tests.delivery.vision_base import write_vision_base
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 from mens_pipeline_tests.training.operations import count_operations
-from mens_pipeline_tests.training.runs import pairs, prepared
+from mens_pipeline_tests.training.runs import prepared
 
 pytestmark = [
     pytest.mark.usefixtures("own_signals"),
@@ -29,8 +29,8 @@ def _trainer(base: Path, folder: Path) -> tuple[Any, dict[str, Any]]:
 
     run = prepared(base, folder, lora_dropout=0.01)  # with dropout, no fused adapters of a CPU
     tokenizer = module.tokenizer_of(base)
-    examples = make_examples(pairs(16), run.job.recipe, tokenizer, run.job.system_prompt)
-    plan = plan_run(examples.train, run.job.recipe)
+    examples = open_examples(run.job)
+    plan = plan_run(examples.columns, run.job.recipe)
     steps = take_up(folder, Schedule(plan.num_steps, 0, "linear"), [1] * plan.num_steps, None)
     trainer = module._trainer(run.job, tokenizer, examples.train, plan, Progress(SilentLog(), StopRequest(), steps))  # noqa: SLF001 - what is tested
     trainer.model.train()

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mens_pipeline.training.examples import Example
-from mens_pipeline.training.plan import MOST_PASSES, Plan, category_weights, hardest_of, plan_run
+from mens_pipeline.training.plan import MOST_PASSES, Plan, category_weights, hardest_of
 from mens_pipeline.training.recipe import Continued, Recipe
+from mens_pipeline_tests.training.encoded import Row, batches_of, plan_of
 
 _ROWS = st.lists(st.tuples(st.integers(1, 300), st.integers(1, 10)), max_size=40)
 _SIZES: dict[str, st.SearchStrategy[Any]] = {
@@ -35,9 +35,7 @@ _CHECKED = settings(max_examples=150, deadline=None, derandomize=True)
 
 
 def _plan(rows: list[tuple[int, int]], recipe: Recipe) -> Plan:
-    return plan_run(
-        [Example((0,) * length, (), difficulty, "function", 1.0, "vox_codegen") for length, difficulty in rows], recipe
-    )
+    return plan_of([Row(length, difficulty) for length, difficulty in rows], recipe)
 
 
 def _epochs(rows: list[tuple[int, int]], recipe: Recipe, plan: Plan) -> list[list[tuple[int, ...]]]:
@@ -128,7 +126,7 @@ def test_the_order_is_the_same_on_every_machine() -> None:
     recipe = Recipe(num_train_epochs=2, per_device_train_batch_size=3, gradient_accumulation_steps=2)
     plan = _plan([(10, 5)] * 7, recipe)
 
-    assert plan.batches == ((4, 2, 1), (0,), (6, 3, 5), (2, 3, 4), (0, 6, 5), (1,))
+    assert plan.batches == batches_of((4, 2, 1), (0,), (6, 3, 5), (2, 3, 4), (0, 6, 5), (1,))
     assert (plan.num_steps, plan.num_skipped) == (3, (0, 0))
 
 
@@ -180,7 +178,7 @@ def test_a_budget_in_a_curriculum_mixes_no_difficulties_out_of_order() -> None:
         max_length=64, max_tokens_per_batch=64, curriculum=True, curriculum_max_difficulty=(10,), num_train_epochs=1
     )
 
-    assert _plan(rows, recipe).batches == ((2,), (0,), (1,), (3,))
+    assert _plan(rows, recipe).batches == batches_of((2,), (0,), (1,), (3,))
 
 
 @pytest.mark.parametrize(("epoch", "hardest"), [(0, 3), (1, 6), (2, 9), (3, 9), (50, 9)])
@@ -210,8 +208,8 @@ def test_no_rows_make_no_updates() -> None:
     """An empty train set, and a curriculum that is too easy for all rows."""
     curriculum = Recipe(curriculum=True, curriculum_max_difficulty=(1,), num_train_epochs=2)
 
-    assert _plan([], Recipe(num_train_epochs=2)) == Plan((), 0, (0, 0))
-    assert _plan([(9, 5), (9, 6)], curriculum) == Plan((), 0, (2, 2))
+    assert _plan([], Recipe(num_train_epochs=2)) == Plan(batches_of(), 0, (0, 0))
+    assert _plan([(9, 5), (9, 6)], curriculum) == Plan(batches_of(), 0, (2, 2))
 
 
 def test_easy_rows_come_in_more_epochs_of_a_curriculum() -> None:
@@ -225,10 +223,10 @@ def test_easy_rows_come_in_more_epochs_of_a_curriculum() -> None:
 
 def test_rare_categories_gain_what_frequent_ones_lose() -> None:
     """With 90 rows of one and 10 of another, the square root asks for shares of three to one."""
-    examples = [Example((0,), (), 1, "function" if row < 90 else "form", 1.0, "vox_codegen") for row in range(100)]
+    rows = [Row(1, 1, "function" if row < 90 else "form") for row in range(100)]
     recipe = Recipe(category_alpha=0.5, num_train_epochs=200, per_device_train_batch_size=1)
 
-    shown = Counter(examples[row].category for batch in plan_run(examples, recipe).batches for row in batch)
+    shown = Counter(rows[row].category for batch in plan_of(rows, recipe).batches for row in batch)
 
     assert shown["function"] / shown["form"] == pytest.approx(3, rel=0.02)
     assert shown.total() == pytest.approx(200 * 100, rel=0.01)
@@ -236,7 +234,7 @@ def test_rare_categories_gain_what_frequent_ones_lose() -> None:
 
 def test_every_category_weighs_the_same_with_an_alpha_of_zero() -> None:
     """Rows of a category share its weight; an epoch keeps its size."""
-    weights = category_weights(["a"] * 8 + ["b"] * 2, 0.0)
+    weights = category_weights({"a": 8, "b": 2}, 0.0)
 
     assert weights == pytest.approx({"a": 0.625, "b": 2.5})
 
@@ -256,16 +254,16 @@ def test_a_run_goes_on_with_the_rows_that_it_would_have_shown(
 ) -> None:
     """What was shown and what comes next are the beginning of one endless order."""
     recipe = recipe.model_copy(update={"token_shares": shares})
-    examples = [Example((0,) * length, (), hard, "function", 1.0, kind) for length, hard, kind in rows]
-    whole = plan_run(examples, recipe)
+    examples = [Row(length, hard, kind=kind) for length, hard, kind in rows]
+    whole = plan_of(examples, recipe)
     num_shown = int(part * len(whole.batches))
     assume(whole.batches)
-    rest = plan_run(examples, recipe.model_copy(update={"max_steps": 1}), _after(num_shown))
+    rest = plan_of(examples, recipe.model_copy(update={"max_steps": 1}), _after(num_shown))
 
-    assert (whole.batches[:num_shown] + rest.batches)[: len(whole.batches)] == whole.batches
+    assert [*whole.batches[:num_shown], *rest.batches][: len(whole.batches)] == [*whole.batches]
     assert len(rest.num_skipped) == MOST_PASSES * recipe.num_train_epochs
     # Twice on, and once as far: the same rows.
-    twice = plan_run(examples, recipe, _after(num_shown + 1))
+    twice = plan_of(examples, recipe, _after(num_shown + 1))
     assert twice.batches[: len(rest.batches) - 1] == rest.batches[1:]
 
 

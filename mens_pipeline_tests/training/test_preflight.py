@@ -11,6 +11,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.settings import PRESETS
+from mens_pipeline.training.columns import columns_of
 from mens_pipeline.training.examples import Example, Examples
 from mens_pipeline.training.plan import Plan
 from mens_pipeline.training.preflight import (
@@ -29,17 +30,17 @@ from mens_pipeline.training.preflight import (
 from mens_pipeline.training.presets import load_named
 from mens_pipeline.training.qlora import keep_adapter_in_float32, lora_config
 from mens_pipeline.training.recipe import Recipe
+from mens_pipeline_tests.training.encoded import Row, batches_of
 from mens_pipeline_tests.training.small_folder import Encoder, described_base, write_folder
 
-_END = 7
 _ORIGINS = {"max_length": "--seq-len", "min_rating": "preset tiny"}
 _MEGA = 2**20
 _PROCESSOR = Device("cpu", "x86_64, 2 threads", None, has_bfloat16=False)
 
 
-def _examples(number: int, *completion: int, **counts: Any) -> Examples:
-    rows = [Example((1, 2), completion or (3, _END), 5, "function", 1.0, "vox_codegen") for _ in range(number)]
-    return Examples(**{"train": rows, "seen": number, "kept": number, **counts})
+def _examples(number: int, **counts: Any) -> Examples:
+    rows, columns = [Example((1, 2), (3, 7))] * number, columns_of([Row(4)] * number)
+    return Examples(**{"train": rows, "columns": columns, "seen": number, "kept": number, **counts})
 
 
 def test_memory_is_estimated_from_sizes() -> None:
@@ -196,8 +197,8 @@ def test_control_tokens_must_be_one_id_each() -> None:
 
 def test_enough_rows_pass() -> None:
     """As many as are needed; none above that."""
-    check_examples(_examples(3), _END, 3, _ORIGINS)
-    check_examples(Examples(), _END, 0, _ORIGINS)
+    check_examples(_examples(3), 3, _ORIGINS)
+    check_examples(_examples(0), 0, _ORIGINS)
 
 
 @pytest.mark.seed_row(62)
@@ -210,29 +211,15 @@ def test_too_few_rows_are_refused_with_where_the_others_went() -> None:
         match=r"2 rows train, 3 are needed \(left out: 3 too_long, 1 low_rating\)\. Widen max_length \(--seq-len\), "
         r"min_rating \(preset tiny\), or extract",
     ):
-        check_examples(examples, _END, 3, _ORIGINS)
+        check_examples(examples, 3, _ORIGINS)
     with pytest.raises(RefusedError, match=r"0 rows train, 1 are needed \(left out: none\)"):
-        check_examples(Examples(), _END, 1, _ORIGINS)
+        check_examples(_examples(0), 1, _ORIGINS)
 
 
 def test_rows_that_disappeared_are_refused() -> None:
     """A mistake of ours, not of the recipe."""
     with pytest.raises(RefusedError, match=r"of 3 rows some are neither shown nor left out\. Report this"):
-        check_examples(_examples(2, seen=3), _END, 1, _ORIGINS)
-
-
-@pytest.mark.parametrize("completion", [(3, 4), (_END, 3), (_END, 3, _END)])
-@pytest.mark.parametrize("place", ["train", "validation"])
-def test_every_row_ends_its_turn_once(completion: tuple[int, ...], place: str) -> None:
-    """Never, too early, or twice: refused, whether the row trains or measures."""
-    examples = _examples(1)
-    getattr(examples, place).append(Example((1,), completion, 5, "function", 1.0, "vox_codegen"))
-    examples.seen = examples.kept = 2
-
-    with pytest.raises(
-        RefusedError, match="the token that ends a turn has to stand at the end of each row, and nowhere else"
-    ):
-        check_examples(examples, _END, 1, _ORIGINS)
+        check_examples(_examples(2, seen=3), 1, _ORIGINS)
 
 
 def test_room_on_disk_is_looked_at(tmp_path: Path) -> None:
@@ -244,7 +231,7 @@ def test_room_on_disk_is_looked_at(tmp_path: Path) -> None:
 
 
 def _document(device: Device, memory: MemoryEstimate, **recipe: Any) -> dict[str, Any]:
-    plan, base = Plan(((0, 1), (2,)), 1, (0,)), described_base(Path("/models/base"))
+    plan, base = Plan(batches_of((0, 1), (2,)), 1, (0,)), described_base(Path("/models/base"))
     return preflight_document("c" * 64, base, device, Recipe(**recipe), _examples(3), plan, memory)
 
 

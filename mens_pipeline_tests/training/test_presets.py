@@ -12,8 +12,6 @@ import yaml
 
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import DOMAINS, PRESETS, RECIPES
-from mens_pipeline.training.examples import Example
-from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.presets import (
     AUTO,
     Named,
@@ -28,6 +26,7 @@ from mens_pipeline.training.presets import (
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.every import every
 from mens_pipeline_tests.schemas import schema_of
+from mens_pipeline_tests.training.encoded import Row, plan_of
 
 _NAMES = frozenset(
     (
@@ -101,10 +100,10 @@ def test_code_models_have_a_name_on_the_hub(size: str) -> None:
     assert preset.min_vram_gb is None
 
 
-def _rows_of_every_kind() -> list[Example]:
+def _rows_of_every_kind() -> list[Row]:
     random, kinds = Random(1), ("task", "observed", "vox_codegen", "template", "infill")  # noqa: S311 - no secret
     lengths = [min(2000, 90 + int(random.expovariate(1 / 90))) for _ in range(2500)]
-    return [Example((0,) * length, (), 5, "function", 1.0, kinds[row % 5]) for row, length in enumerate(lengths)]
+    return [Row(length, kind=kinds[row % 5]) for row, length in enumerate(lengths)]
 
 
 def test_a_larger_gpu_and_more_of_them_make_as_many_steps() -> None:
@@ -112,7 +111,7 @@ def test_a_larger_gpu_and_more_of_them_make_as_many_steps() -> None:
     rows, steps, rates = _rows_of_every_kind(), {}, set()
     for name, devices in product((*_OF_GPUS, "distributed"), (1, 2, 8)):
         recipe = _resolve(preset=name, flags={"devices": devices}).recipe
-        steps[name, devices] = plan_run(rows, recipe).num_steps
+        steps[name, devices] = plan_of(rows, recipe).num_steps
         rates.add((recipe.tokens_per_step, recipe.learning_rate, recipe.lora_plus_ratio))
 
     assert max(steps.values()) <= 1.5 * min(steps.values()), steps

@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import accumulate, pairwise
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -10,16 +11,18 @@ from hypothesis import strategies as st
 
 from mens_pipeline.models.adapter import ShownKind
 from mens_pipeline.models.card import format_kinds
-from mens_pipeline.training.examples import Example, Examples, format_too_long
-from mens_pipeline.training.plan import MOST_PASSES, Plan, plan_run, shares_of
+from mens_pipeline.training.columns import columns_of
+from mens_pipeline.training.examples import Examples, format_too_long
+from mens_pipeline.training.plan import MOST_PASSES, Plan, shares_of
 from mens_pipeline.training.recipe import Recipe
+from mens_pipeline_tests.training.encoded import Row, batches_of, plan_of
 
 _CHECKED = settings(max_examples=60, deadline=None, derandomize=True)
 _SIZES = {"max_length": 256, "max_tokens_per_batch": 1024, "per_device_train_batch_size": 64, "num_train_epochs": 1}
 _SIZES |= {"gradient_accumulation_steps": 1}
 
 
-def _rows(seed: int = 0, **counts: int) -> list[Example]:
+def _rows(seed: int = 0, **counts: int) -> list[Row]:
     """So many rows of each kind; each kind has lengths and difficulties of its own."""
     random = Random(seed)  # noqa: S311 - reproducible rows, no secret
     rows = []
@@ -27,24 +30,24 @@ def _rows(seed: int = 0, **counts: int) -> list[Example]:
         for _ in range(count):
             length = random.randint(20 + 40 * number, 100 + 50 * number)
             category = random.choice(("function", "function", "table", "actor"))
-            rows.append(Example((0,) * length, (), random.randint(1, 9), category, 1.0, kind))
+            rows.append(Row(length, random.randint(1, 9), category, kind))
     random.shuffle(rows)
     return rows
 
 
-def _tokens(rows: list[Example], batch: tuple[int, ...]) -> Counter[str]:
+def _tokens(rows: list[Row], batch: tuple[int, ...]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for row in batch:
         counts[rows[row].kind] += len(rows[row])
     return counts
 
 
-def _shares(rows: list[Example], plan: Plan) -> dict[str, float]:
+def _shares(rows: list[Row], plan: Plan) -> dict[str, float]:
     shown = sum((_tokens(rows, batch) for batch in plan.batches), Counter[str]())
     return {kind: count / shown.total() for kind, count in shown.items()}
 
 
-def _counted(rows: list[Example], wanted: dict[str, float]) -> list[tuple[str, float, int]]:
+def _counted(rows: list[Row], wanted: dict[str, float]) -> list[tuple[str, float, int]]:
     counts = Counter(row.kind for row in rows)
     return [(kind, share, counts[kind]) for kind, share in wanted.items()]
 
@@ -75,7 +78,7 @@ def test_every_beginning_of_a_run_has_the_shares(
         curriculum_max_difficulty=(9,),
         category_alpha=0.6,
     )
-    plan = plan_run(rows, recipe)
+    plan = plan_of(rows, recipe)
     there = {kind: sum(len(row) for row in rows if row.kind == kind) for kind in kinds}
     wanted = shares_of(there, named)
     whole = sum(there.values())
@@ -98,7 +101,7 @@ def test_a_short_run_shows_what_a_long_one_shows(num_steps: int) -> None:
     """In the sizes of `cpu_demo`: within three points of every share from 50 steps on, five before."""
     rows = _rows(vox_codegen=1500, task=600, template=200, repair=150, raw=60)
     named = {"task": 0.45, "raw": 0.1, "repair": 0.05}
-    plan = plan_run(rows, Recipe(**_SIZES, token_shares=named, max_steps=num_steps))
+    plan = plan_of(rows, Recipe(**_SIZES, token_shares=named, max_steps=num_steps))
     found = _shares(rows, plan)
 
     assert plan.num_steps == num_steps
@@ -110,7 +113,7 @@ def test_a_short_run_shows_what_a_long_one_shows(num_steps: int) -> None:
 def test_little_is_padding() -> None:
     """Windows hold enough rows to find some of like length; micro-batches are nearly full."""
     rows = _rows(vox_codegen=1500, task=600, repair=150)
-    plan = plan_run(rows, Recipe(**_SIZES, token_shares={"task": 0.45}))
+    plan = plan_of(rows, Recipe(**_SIZES, token_shares={"task": 0.45}))
     shown = sum(len(rows[row]) for batch in plan.batches for row in batch)
     padded = sum(len(batch) * max(len(rows[row]) for row in batch) for batch in plan.batches)
 
@@ -121,7 +124,7 @@ def test_little_is_padding() -> None:
 def test_a_kind_that_runs_out_begins_anew_up_to_a_bound() -> None:
     """Each row as often as the others of its kind; never more than four times an epoch."""
     rows = _rows(vox_codegen=800, task=40, raw=4)
-    plan = plan_run(rows, Recipe(**_SIZES, token_shares={"task": 0.25, "raw": 0.3}))
+    plan = plan_of(rows, Recipe(**_SIZES, token_shares={"task": 0.25, "raw": 0.3}))
     often = Counter(row for batch in plan.batches for row in batch)
     task = [often[row] for row, example in enumerate(rows) if example.kind == "task"]
     raw = [often[row] for row, example in enumerate(rows) if example.kind == "raw"]
@@ -135,7 +138,7 @@ def test_what_an_epoch_leaves_out_comes_in_the_next() -> None:
     rows = _rows(vox_codegen=300, task=300)
     there = {kind: sum(len(row) for row in rows if row.kind == kind) for kind in ("task", "vox_codegen")}
     half = there["vox_codegen"] / sum(there.values()) / 2
-    plan = plan_run(rows, Recipe(**{**_SIZES, "num_train_epochs": 2}, token_shares={"vox_codegen": half}))
+    plan = plan_of(rows, Recipe(**{**_SIZES, "num_train_epochs": 2}, token_shares={"vox_codegen": half}))
     often = Counter(row for batch in plan.batches for row in batch if rows[row].kind == "vox_codegen")
 
     assert len(often) >= 298
@@ -147,7 +150,7 @@ def test_easy_rows_of_every_kind_come_first_in_a_curriculum() -> None:
     """From window to window, kind by kind."""
     rows = _rows(vox_codegen=1500, task=600)
     recipe = Recipe(**_SIZES, token_shares={"task": 0.5}, curriculum=True, curriculum_max_difficulty=(9,))
-    plan = plan_run(rows, recipe)
+    plan = plan_of(rows, recipe)
     for kind in ("vox_codegen", "task"):
         shown = [rows[row].difficulty for batch in plan.batches for row in batch if rows[row].kind == kind]
         quarters = [sum(shown[n * len(shown) // 4 :][: len(shown) // 4]) for n in range(4)]
@@ -175,8 +178,10 @@ def test_kinds_without_a_share_share_the_rest_by_their_size(
 
 def test_the_account_by_kind_adds_up() -> None:
     """Rows there, shown and too long; the most shown comes first in the line for people."""
-    rows = [Example((0,) * length, (), 5, "function", 1.0, kind) for kind, length in (("a", 10), ("a", 30), ("b", 20))]
-    kinds = Examples(train=rows, too_long={"a": (1, 60), "c": (2, 900)}, seen=6).kinds([(0, 2), (2,)])
+    columns = columns_of(Row(length, kind=kind) for kind, length in (("a", 10), ("a", 30), ("b", 20)))
+    none: Any = ()
+    examples = Examples(train=none, columns=columns, too_long={"a": (1, 60), "c": (2, 900)}, seen=6)
+    kinds = examples.kinds(batches_of((0, 2), (2,)))
 
     assert kinds == {
         "b": {

@@ -15,7 +15,7 @@ from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.training.plan import plan_run
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import steps_of
-from mens_pipeline_tests.training.runs import pairs, prepared, train_here
+from mens_pipeline_tests.training.runs import prepared, train_here
 from mens_pipeline_tests.training.tiny_base import HEADS, LAYERS
 
 pytestmark = [
@@ -39,12 +39,12 @@ def _trainer(run: PreparedRun) -> Any:
     from mens_pipeline.jobs.progress import TelemetryLog  # noqa: PLC0415 - likewise
     from mens_pipeline.training import train as module  # noqa: PLC0415 - likewise
     from mens_pipeline.training.common_trainer import Progress, StopRequest  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.examples import make_examples  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.examples import open_examples  # noqa: PLC0415 - likewise
     from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
 
     tokenizer = AutoTokenizer.from_pretrained(run.job.base_path)
-    examples = make_examples(pairs(16), run.job.recipe, tokenizer, run.job.system_prompt)
-    plan = plan_run(examples.train, run.job.recipe)
+    examples = open_examples(run.job)
+    plan = plan_run(examples.columns, run.job.recipe)
     steps = take_up(run.job.run_dir, Schedule(plan.num_steps, 0, "linear"), [1] * plan.num_steps, None)
     progress = Progress(TelemetryLog(run.job.run_dir / TELEMETRY), StopRequest(), steps)
     trainer = module._trainer(run.job, tokenizer, examples.train, plan, progress)  # noqa: SLF001 - what is tested

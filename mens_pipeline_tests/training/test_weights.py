@@ -11,7 +11,8 @@ from mens_pipeline.training.recipe import Recipe
 
 
 def _weight(recipe: dict[str, Any], **fields: Any) -> float:
-    return row_weight(TrainingPair(prompt="p", response="r", **fields), Recipe(**recipe))
+    pair = TrainingPair(prompt="p", response="r", **fields)
+    return row_weight(pair.category, pair.task_family, pair.rating, Recipe(**recipe))
 
 
 _BOOSTS = {

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from mens_pipeline.corpus.curate.validate import ngrams_of, parsed_code, words_of
+from mens_pipeline.corpus.curate.near_duplicates import ngrams_of, words_of
+from mens_pipeline.corpus.curate.validate import parsed_code
 from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError

@@ -1,14 +1,14 @@
 """Rows one by one: kept as they should be, or quarantined with the reason, such as that they repeat an earlier one."""
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 from pydantic_core import from_json
 
+from mens_pipeline.corpus.curate.near_duplicates import NearDuplicates
 from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.prompts import mentioned_names, words_of_code
@@ -21,53 +21,6 @@ from mens_pipeline.language.interpreter import hidden_module
 from mens_pipeline.language.semantics import first_error
 from mens_pipeline.storage.files import MAX_LINE_BYTES
 from mens_pipeline.storage.validation import errors_in
-
-_WORD: Final = re.compile(r"\w+|[^\w\s]")
-
-
-def words_of(text: str) -> tuple[str, ...]:
-    """Return names, numbers and single signs, in order; for code and prose alike."""
-    return tuple(_WORD.findall(text))
-
-
-def ngrams_of(words: Sequence[str], length: int) -> frozenset[str]:
-    """Return the n-grams of some words; a shorter text is one n-gram."""
-    last = max(1, len(words) - length + 1)
-    return frozenset(" ".join(words[start : start + length]) for start in range(last))
-
-
-_SHINGLE: Final = 5
-"""Words in a shingle."""
-
-_NUM_PERM: Final = 128
-
-_LOOSER: Final = 0.7
-"""The index misses many texts just above its own threshold, so it is asked for less, and each answer is compared."""
-
-
-class NearDuplicates:
-    """The texts seen so far."""
-
-    def __init__(self, threshold: float) -> None:
-        """Begin with no texts; from this share of common shingles (Jaccard, 0 to 1, estimated) on, two are near."""
-        from datasketch import MinHash, MinHashLSH  # noqa: PLC0415 - with SciPy it takes half a second to load
-
-        self._threshold = threshold
-        self._sketch = MinHash
-        self._index = MinHashLSH(threshold=_LOOSER * threshold, num_perm=_NUM_PERM)
-        self._seen: dict[str, tuple[int, MinHash]] = {}
-
-    def earlier(self, label: str, text: str) -> str | None:
-        """Return the label of the first text that this one is near to; otherwise add it under its own."""
-        sketch = self._sketch(num_perm=_NUM_PERM)
-        sketch.update_batch([shingle.encode() for shingle in sorted(ngrams_of(words_of(text), _SHINGLE))])
-        # The index answers in no fixed order, and only nearly; the first in the order of the texts counts.
-        candidates = sorted(self._index.query(sketch), key=lambda label: self._seen[label][0])
-        near = next((c for c in candidates if sketch.jaccard(self._seen[c][1]) >= self._threshold), None)
-        if near is None:
-            self._index.insert(label, sketch)
-            self._seen[label] = len(self._seen), sketch
-        return near
 
 
 class Repetition:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mens_pipeline.corpus.curate.heldout_split import group_of, is_held_out
+from mens_pipeline.corpus.curate.near_duplicates import NearDuplicates, ngrams_of, words_of
 from mens_pipeline.corpus.curate.overlap import HeldoutTasks
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
-from mens_pipeline.corpus.curate.validate import NearDuplicates, ngrams_of, parsed_code, words_of
+from mens_pipeline.corpus.curate.validate import parsed_code
 from mens_pipeline.corpus.evolution.operators import Evolution
 from mens_pipeline.corpus.evolution.requests import Request
 from mens_pipeline.corpus.schema.account import Account

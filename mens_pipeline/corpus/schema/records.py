@@ -337,6 +337,11 @@ def read_record_lines(path: Path) -> Iterator[tuple[str, ExtractedRecord]]:
 
 
 def read_pairs(path: Path) -> Iterator[TrainingPair]:
-    """Parse training pairs, one a line; blank lines are skipped, and a line that is no pair is a RefusedError."""
+    """Parse training pairs of a file as `parse_pairs` does."""
     with open_rows(path) as lines:
-        yield from models_in(lines, path, TrainingPair, "pair", "Run `mens corpus validate` on the file first.")
+        yield from parse_pairs(lines, path)
+
+
+def parse_pairs(lines: Iterable[bytes], path: Path) -> Iterator[TrainingPair]:
+    """Parse training pairs, one a line; blank lines are skipped, and a line that is no pair is a RefusedError."""
+    return models_in(lines, path, TrainingPair, "pair", "Run `mens corpus validate` on the file first.")

@@ -1,7 +1,8 @@
 """Rows that repeat earlier ones, and origins that give too many."""
 
+from mens_pipeline.corpus.curate.near_duplicates import NearDuplicates, ngrams_of, words_of
 from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
-from mens_pipeline.corpus.curate.validate import NearDuplicates, Repetition, ngrams_of, words_of
+from mens_pipeline.corpus.curate.validate import Repetition
 from mens_pipeline.corpus.schema.reasons import RejectReason
 from mens_pipeline.corpus.schema.records import SourceKind, TrainingPair
 from mens_pipeline_tests.corpus.rows import pair_at, records_of

@@ -1,0 +1,31 @@
+"""Near texts found in files are those that an index in memory finds."""
+
+import pytest
+
+from mens_pipeline.corpus.curate.near_duplicates import NearDuplicates
+from mens_pipeline_tests.bench.duplicates import PlainIndex, texts_with_repeats
+
+
+@pytest.mark.parametrize(("threshold", "recent"), [(0.9, 1), (0.9, 500), (0.6, 2_000), (0.9, 1 << 19)])
+def test_files_answer_as_memory_does(threshold: float, recent: int) -> None:
+    """Whether a file is written after each text, now and then, or never; labels are those of the first near text."""
+    plain, near = PlainIndex(threshold), NearDuplicates(threshold, recent)
+    texts = list(texts_with_repeats(300))
+    expected = [plain.earlier(f"text {number}", text) for number, text in enumerate(texts)]
+    found = [near.earlier(f"text {number}", text) for number, text in enumerate(texts)]
+
+    assert found == expected
+    assert 10 < sum(label is not None for label in found) < 290
+
+
+def test_a_label_is_told_as_it_was_given() -> None:
+    """Signs of more than one byte as well, and one that is empty."""
+    near = NearDuplicates(0.9)
+    labels = ["größe", "", "世界"]
+    assert [near.earlier(label, f"{label} a text of its own {number}") for number, label in enumerate(labels)] == [
+        None
+    ] * 3
+
+    assert [
+        near.earlier("later", f"{label} a text of its own {number}") for number, label in enumerate(labels)
+    ] == labels

@@ -1,0 +1,61 @@
+"""Rows as the plan sees them, and pairs encoded as for a training, for tests."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from mens_pipeline.corpus.schema.records import TrainingPair
+from mens_pipeline.models.chat import Tokenizer
+from mens_pipeline.training.columns import Batches, columns_of
+from mens_pipeline.training.examples import Examples, make_examples
+from mens_pipeline.training.plan import Plan, plan_run
+from mens_pipeline.training.recipe import Continued, Recipe
+from mens_pipeline.training.train_rows import encode_pairs
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the plan needs of a row; its length is in tokens."""
+
+    length: int
+    difficulty: int = 5
+    category: str = "function"
+    kind: str = "vox_codegen"
+
+    def __len__(self) -> int:
+        """Its length."""
+        return self.length
+
+
+def plan_of(rows: Iterable[Row], recipe: Recipe, continues: Continued | None = None) -> Plan:
+    """The order of a run.
+
+    Args:
+        rows: Those that train.
+        recipe: Of the run.
+        continues: The run that this one goes on from.
+    """
+    return plan_run(columns_of(rows), recipe, continues)
+
+
+def batches_of(*batches: tuple[int, ...]) -> Batches:
+    """Micro-batches as a plan holds them.
+
+    Args:
+        batches: Rows of each.
+    """
+    rows = [row for batch in batches for row in batch]
+    return Batches.of(np.array(rows, np.uint32), np.array([*map(len, batches)], np.uint32))
+
+
+def encoded(pairs: Iterable[TrainingPair], recipe: Recipe, tokenizer: Tokenizer, system: str) -> Examples:
+    """What a recipe shows of pairs, which are one shard.
+
+    Args:
+        pairs: In order.
+        recipe: Of the run.
+        tokenizer: Of the base.
+        system: What the model is told before every prompt.
+    """
+    return make_examples([encode_pairs(pairs, tokenizer, system, recipe.infill_window)], recipe)

@@ -1,0 +1,219 @@
+"""A train set that is encoded once: what is kept, when it is made again, and that the rows are the same."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.corpus.schema.records import TrainingPair
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.models.base import FileTokenizer
+from mens_pipeline.models.chat import IM_END, Encoded, encode
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.store import digest_of
+from mens_pipeline.training import prepare, train_rows
+from mens_pipeline.training.examples import Examples, make_examples, open_examples
+from mens_pipeline.training.recipe import Recipe
+from mens_pipeline.training.train_rows import Encoding, Shards, encode_pairs, encode_train_set
+from mens_pipeline_tests.training.encoded import encoded
+from mens_pipeline_tests.training.runs import pairs, prepared
+from mens_pipeline_tests.training.small_folder import Encoder, write_folder
+
+_SYSTEM = "You write Vox."
+_ROWS = 40
+_RECIPE = Recipe(validation_split_ratio=0.3)
+
+
+@pytest.fixture
+def encoding(tmp_path: Path) -> Encoding:
+    """A train set of several shards and a tokenizer."""
+    write_jsonl(tmp_path / "train.jsonl", pairs(_ROWS))
+    base = write_folder(tmp_path / "base")
+    return Encoding(tmp_path / "train.jsonl", base, _SYSTEM, infill_window=192, shard_bytes=2000)
+
+
+def _made(encoding: Encoding, **options: Any) -> tuple[Path, list[str]]:
+    """The folder of the shards, and the lines that tell of them."""
+    lines: list[str] = []
+    cache = encoding.train_path.parent / "cache"
+    folder = encode_train_set(encoding, digest_of(encoding.train_path), cache, lines.append, workers=1, **options)
+    return folder, lines
+
+
+def _opened(encoding: Encoding, folder: Path) -> Examples:
+    return make_examples(Shards(encoding.paths(folder)), _RECIPE)
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the shards that are encoded from now on."""
+    names: list[str] = []
+    write = train_rows._write_shard  # noqa: SLF001 - what is watched
+
+    def watched(encoding: Encoding, path: Path, number: int) -> None:
+        names.append(path.name)
+        write(encoding, path, number)
+
+    monkeypatch.setattr(train_rows, "_write_shard", watched)
+    return names
+
+
+def test_rows_of_several_shards_are_those_of_one(encoding: Encoding) -> None:
+    """In the order of the train set, each once, with the ids that the tokenizer gives; rows that measure as well."""
+    folder, _ = _made(encoding)
+    several = _opened(encoding, folder)
+    one = encoded(pairs(_ROWS), _RECIPE, FileTokenizer(encoding.base_path), _SYSTEM)
+    plain = [encode(FileTokenizer(encoding.base_path), _SYSTEM, pair.prompt, pair.response) for pair in pairs(_ROWS)]
+
+    assert len(encoding.paths(folder)) > 3
+    assert [*several.train] == [*one.train]
+    assert [*several.validation] == [*one.validation] != []
+    assert several.account() == one.account()
+    assert several.kinds() == one.kinds()
+    assert several.columns.lengths.tolist() == [len(row) for row in several.train]
+    together = {Encoded(row.prompt, row.completion) for row in (*several.train, *several.validation)}
+    assert together == set(plain)
+
+
+def test_two_processes_write_what_one_does(encoding: Encoding, tmp_path: Path) -> None:
+    """The same bytes; what goes wrong in one of them is said as ever."""
+    folder, _ = _made(encoding)
+    digest = digest_of(encoding.train_path)
+    again = encode_train_set(encoding, digest, tmp_path / "other", workers=2)
+    shards = [[path.read_bytes() for path in encoding.paths(where)] for where in (folder, again)]
+
+    assert shards[0] == shards[1]
+
+    with encoding.train_path.open("a") as lines:
+        lines.write("no pair\n")
+    with pytest.raises(RefusedError, match=rf"train\.jsonl:{_ROWS + 1}: no pair"):
+        encode_train_set(encoding, digest_of(encoding.train_path), tmp_path / "other", workers=2)
+
+
+@pytest.mark.parametrize("shard_bytes", [1, 100, 301, 10**6])
+def test_each_line_is_in_one_shard(encoding: Encoding, shard_bytes: int) -> None:
+    """Wherever the borders fall: within a line, at its end, or behind the last one."""
+    cut = Encoding(encoding.train_path, encoding.base_path, _SYSTEM, 192, shard_bytes)
+    write_jsonl(cut.train_path, pairs(4))
+    folder, _ = _made(cut)
+
+    assert _opened(cut, folder).seen == 4
+
+
+def test_nothing_is_encoded_twice(encoding: Encoding, written: list[str]) -> None:
+    """What changes which rows are shown changes no ids; a window at a cursor, another tokenizer or other rows do."""
+    folder, lines = _made(encoding)
+    number = len(encoding.paths(folder))
+    assert len(written) == number
+    assert lines[-1] == f"{number} of {number} shards of the train set encoded"
+
+    assert _made(encoding) == (folder, [])
+    assert len(written) == number
+
+    wider = Encoding(encoding.train_path, encoding.base_path, _SYSTEM, 64, encoding.shard_bytes)
+    assert _made(wider)[0] != folder
+    Encoder(special=("<|im_start|>", IM_END, "<|more|>")).inner.save(str(encoding.base_path / "tokenizer.json"))
+    assert _made(encoding)[0] != folder
+    assert len(written) == 3 * number
+
+
+def test_a_damaged_shard_is_named_and_made_again(encoding: Encoding, written: list[str]) -> None:
+    """One changed byte, half a file, a shard that was written without its hash: that one alone, with the same bytes."""
+    folder, _ = _made(encoding)
+    first, second, third, *_ = paths = encoding.paths(folder)
+    before = [path.read_bytes() for path in paths]
+    written.clear()
+    first.write_bytes(before[0][:-300] + b"x" + before[0][-299:])
+    second.write_bytes(before[1][: len(before[1]) // 2])
+    third.with_name(f"{third.name}.sha256").unlink()
+    _, lines = _made(encoding)
+
+    assert [path.read_bytes() for path in paths] == before
+    assert written == [path.name for path in (first, second, third)]
+    assert lines[0].startswith(f"{first}: a damaged shard (SHA-256 ")
+    assert lines[1].startswith(f"{second}: a damaged shard (SHA-256 ")
+    assert lines[2] == f"{third}: a shard without its SHA-256. It is made again."
+
+
+def test_a_shard_that_is_not_whole_is_refused_by_a_training(tiny_base: Path, tmp_path: Path) -> None:
+    """By its name, with what to do; the same where it is gone."""
+    job = prepared(tiny_base, tmp_path).job
+    (path,) = job.rows_path.glob("*.arrow")
+    path.write_bytes(path.read_bytes()[:100])
+    for _ in range(2):
+        with pytest.raises(RefusedError, match=r"00000\.arrow: not a whole shard\. Run the same again"):
+            open_examples(job)
+        path.unlink(missing_ok=True)
+
+
+def test_a_line_that_is_no_pair_is_refused_by_its_number(encoding: Encoding) -> None:
+    """Whichever shard it lies in; nothing of that shard is left."""
+    with encoding.train_path.open("a") as lines:
+        lines.write('{"prompt": "no response"}\n')
+    with pytest.raises(RefusedError, match=rf"train\.jsonl:{_ROWS + 1}: no pair"):
+        _made(encoding)
+    folder = next((encoding.train_path.parent / "cache" / "train_rows").iterdir())
+
+    assert not encoding.paths(folder)[-1].exists()
+
+
+class _Careless(Encoder):
+    """Forgets the end of a turn, or writes it twice."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self._times = times
+
+    def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        ids = super().encode(text, add_special_tokens=add_special_tokens)
+        end = self.id_of(IM_END)
+        return [end] if ids == [end] else [*[i for i in ids if i != end], *[end] * self._times]
+
+
+@pytest.mark.parametrize("times", [0, 2])
+def test_every_row_ends_its_turn_once(times: int) -> None:
+    """Never or twice is refused before anything is written."""
+    expected = "the token that ends a turn has to stand at the end of each row, and nowhere else"
+    encode_pairs([_pair()], _Careless(1), _SYSTEM, 192)
+    with pytest.raises(RefusedError, match=expected):
+        encode_pairs([_pair()], _Careless(times), _SYSTEM, 192)
+
+
+def _pair() -> TrainingPair:
+    return pairs(1)[0]
+
+
+def test_ids_of_a_large_vocabulary_are_kept_whole() -> None:
+    """Two bytes an id where they suffice, four where they do not."""
+
+    class Wide(Encoder):
+        def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+            return [70_000 + i for i in super().encode(text, add_special_tokens=add_special_tokens)]
+
+    small, large = (encode_pairs([_pair()], tokenizer, _SYSTEM, 192) for tokenizer in (Encoder(), Wide()))
+
+    assert [shard["prompt"].type.value_type.bit_width for shard in (small, large)] == [16, 32]
+    assert large["prompt"][0].as_py() == [70_000 + i for i in small["prompt"][0].as_py()]
+
+
+def test_train_sets_that_no_run_used_for_a_month_are_removed(encoding: Encoding) -> None:
+    """Others stay."""
+    folder, _ = _made(encoding)
+    old, recent = folder.with_name("old"), folder.with_name("recent")
+    for other, days in ((old, 31), (recent, 29)):
+        other.mkdir()
+        os.utime(other, (time.time() - days * 86_400,) * 2)
+    _made(encoding)
+
+    assert (old.exists(), recent.exists(), folder.exists()) == (False, True, True)
+
+
+def test_held_out_rows_are_looked_for_once(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same finding, without reading the train set again."""
+    write_jsonl(tmp_path / "heldout.jsonl", pairs(20)[15:])
+    first = prepared(tiny_base, tmp_path).preflight["notes"]
+    monkeypatch.setattr(prepare, "trained_heldout", lambda *_: pytest.fail("read again"))
+
+    assert prepared(tiny_base, tmp_path).preflight["notes"] == first != []
