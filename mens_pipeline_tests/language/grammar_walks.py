@@ -2,7 +2,6 @@
 
 import random
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,16 +65,20 @@ class Grammar:
             self.rules[name] = _choice(pieces)
         self._heights = dict.fromkeys(self.rules, 1000)
         self._known: dict[int, int] = {}
+        self.seen: set[str] = set()  # the rules that stand in some text
+        self._drawn: set[int] = set()
         while any(self._lower(name) for name in self.rules):
             self._known.clear()
 
     def draw(self, rng: random.Random) -> str:
-        """A text, of a depth that varies.
+        """A text, of a depth that varies; where it may go on in a way that no text before it went, it does.
 
         Args:
             rng: Draws.
         """
-        return "".join(self._walk(Rule("root"), rng, rng.randint(8, 18)))
+        text: list[str] = []
+        self._walk(Rule("root"), rng, rng.randint(8, 18), text)
+        return "".join(text)
 
     def _lower(self, name: str) -> bool:
         before, self._heights[name] = self._heights[name], self._height(self.rules[name])
@@ -98,28 +101,32 @@ class Grammar:
             self._known[id(parts)] = max(map(self._height, parts), default=0)
         return self._known[id(parts)]
 
-    def _walk(self, part: Part, rng: random.Random, budget: int) -> Iterator[str]:
+    def _walk(self, part: Part, rng: random.Random, budget: int, text: list[str]) -> None:
         match part:
             case str():
-                yield part
+                text.append(part)
             case Characters(members):
-                yield rng.choice(members)
+                text.append(rng.choice(members))
             case Rule(name):
-                yield from self._walk(self.rules[name], rng, budget - 1)
+                self.seen.add(name)
+                self._walk(self.rules[name], rng, budget - 1, text)
             case Repeat(inner, least, most):
                 more = most - least if self._height(inner) < budget else 0
                 while more and rng.random() < _MORE:
                     more, least = more - 1, least + 1
                 for _ in range(least):
-                    yield from self._walk(inner, rng, budget)
+                    self._walk(inner, rng, budget, text)
             case Choice(branches):
                 fitting = [parts for parts in branches if self._tallest(parts) < budget]
-                for inner in rng.choice(fitting) if fitting else min(branches, key=self._tallest):
-                    yield from self._walk(inner, rng, budget)
+                new = [parts for parts in fitting if id(parts) not in self._drawn]
+                chosen = rng.choice(new or fitting) if fitting else min(branches, key=self._tallest)
+                self._drawn.add(id(chosen))
+                for inner in chosen:
+                    self._walk(inner, rng, budget, text)
 
 
-def rejected_walks(seeds: range, *, is_ui: bool) -> list[str]:
-    """Random texts of the exported grammar that the front end does not accept.
+def rejected_walks(seeds: range, *, is_ui: bool) -> tuple[list[str], set[str]]:
+    """Random texts of the exported grammar that the front end does not accept, and the rules that no text shows.
 
     Args:
         seeds: One a text.
@@ -128,7 +135,8 @@ def rejected_walks(seeds: range, *, is_ui: bool) -> list[str]:
     grammar = Grammar(grammar_text(GrammarFormat.GBNF, is_ui=is_ui))
     mode = Mode.UI if is_ui else Mode.SOURCE
     texts = (grammar.draw(random.Random(seed)) for seed in seeds)  # noqa: S311 - reproducible, no secret
-    return [text for text in texts if not analyze(text, mode).ok]
+    rejected = [text for text in texts if not analyze(text, mode).ok]
+    return rejected, set(grammar.rules) - grammar.seen
 
 
 def _choice(pieces: list[str]) -> Choice:
