@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Final
 
 from mens_pipeline.language.front_end import DEEP_STACK
+from mens_pipeline.language.lexer import Token as Piece
 from mens_pipeline.language.lexer import tokenize
 from mens_pipeline.language.parser.cursor import ParseError
 from mens_pipeline.language.parser.modules import Mode
@@ -18,6 +19,7 @@ from mens_pipeline.language.viability import (
     ViableText,
     goes_on,
     longer_tokens,
+    number_of,
     to_tokens,
 )
 
@@ -111,7 +113,7 @@ def _pieces(text: _Growing, before: str) -> Iterator[str]:
         text.alive(("\n",) if last and pieces[-1].kind == "COMMENT" else ()),
         text.alive(f"{blank}{word} " for word in (*closers, *first) for blank in _BLANKS),
         text.next_words(),
-        text.alive((*_longer(last), "/\n")),
+        text.alive((*_longer(last), *_rest_of_number(pieces), "/\n")),
     )
 
 
@@ -122,6 +124,12 @@ def _longer(last: str) -> Iterable[str]:
     if last[0].isdecimal():
         return ".5", "dec"  # an integer above 2^63 is dropped (L5), a longer number is not
     return (longer[len(last) :] for _, longer in longer_tokens(last))
+
+
+def _rest_of_number(pieces: tuple[Piece, ...]) -> Iterable[str]:
+    """List what is missing of a number whose beginning is read as two pieces: `1.` of `1.5`, `1de` of `1dec`."""
+    found = number_of(pieces[-2].text, pieces[-1].text) if len(pieces) > 1 else None
+    return () if found is None else (found[1][1 + len(pieces[-1].text) :],)
 
 
 def _find_asked_token(tokens: list[Token], mode: Mode) -> str | None:

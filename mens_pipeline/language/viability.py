@@ -323,7 +323,7 @@ def _variants(pieces: tuple[Piece, ...], *, is_strict: bool) -> Iterator[list[To
     before = to_tokens(pieces[:-1])
     for token in longer_tokens(last.text):
         yield [*before, token]
-    if len(pieces) > 1 and (longer := _number_of(pieces[-2].text, last.text)) is not None:
+    if len(pieces) > 1 and (longer := number_of(pieces[-2].text, last.text)) is not None:
         yield [*to_tokens(pieces[:-2]), longer]
     if last.text == "/":
         yield [*before, ("NL", "\n")]
@@ -357,7 +357,7 @@ def _longer_spellings(spellings: frozenset[Any], text: str) -> Iterator[Token]:
             yield ("IDENT" if spelling not in KEYWORDS | SYMBOLS | DECORATORS else spelling), spelling
 
 
-def _number_of(number: str, tail: str) -> Token | None:
+def number_of(number: str, tail: str) -> Token | None:
     """Return the token that a number and the piece behind it may begin: `1.` of `1.5`, `1de` of `1dec`; else None."""
     if set(number) <= _DIGITS and tail == ".":
         return "FLOAT", "1.5"
