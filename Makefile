@@ -10,9 +10,9 @@ PAGES ?= 8001
 MINUTES ?= 60
 # Which tests `make check` adds to the default tier: everything but what needs a CUDA device.
 TIER ?= not gpu
-# Neighbours share a worker, and with it what their module makes once. Workers that compute with all cores each wait for
-# one another: tests of models of two layers take several times as long.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+# A file is one worker's, and with it what its module makes once; the slowest file that is left is next. Workers that compute
+# with all cores each wait for one another: tests of models of two layers take several times as long.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Writes into a committed table how long test files take; workers begin with the slowest.
 TIMED := $(PYTEST) --durations-table mens_pipeline_tests/durations.tsv
 # What `make quick` looks at: the language with its interpreter, and the store; without what needs an engine or a server.

@@ -32,8 +32,13 @@ def server(tmp_path: Path, seed_run: Path) -> Iterator[Server]:
 
 def _training(server: Server, folder: Path) -> str:
     """A run that trains and has written a checkpoint."""
+    before = _checkpoint(folder)
     run = server.launch("whole_graph", {"ops": {"qlora_adapter": {"config": {"preset": "tiny"}}}})
-    _until(lambda: bool(job_processes(folder)) and _checkpoint(folder) is not None, 300, lambda: server.status(run))
+    _until(
+        lambda: bool(job_processes(folder)) and _checkpoint(folder) not in {None, before},
+        300,
+        lambda: server.status(run),
+    )
     return run
 
 
@@ -49,8 +54,11 @@ def _until(holds: Callable[[], bool], seconds: float, log_line: Callable[[], str
         time.sleep(0.5)
 
 
-def test_a_cancelled_run_leaves_a_checkpoint_and_no_process(server: Server, tmp_path: Path) -> None:
-    """The button in the page: the run is cancelled, the process gone, and what it learned is kept."""
+def test_nothing_trains_on_without_its_run_or_its_server(server: Server, tmp_path: Path) -> None:
+    """The button in the page, then SIGKILL for the server, its daemon, its code servers and the run worker.
+
+    The run is cancelled, the process gone, and what it learned is kept: the next run goes on from it.
+    """
     run = _training(server, tmp_path)
     server.terminate(run)
 
@@ -58,9 +66,6 @@ def test_a_cancelled_run_leaves_a_checkpoint_and_no_process(server: Server, tmp_
     _until(lambda: not job_processes(tmp_path), 30, lambda: f"still there: {job_processes(tmp_path)}")
     assert _checkpoint(tmp_path) is not None
 
-
-def test_a_killed_server_leaves_no_process(server: Server, tmp_path: Path) -> None:
-    """SIGKILL for the server, its daemon, its code servers and the run worker: nothing trains on."""
     _training(server, tmp_path)
     os.killpg(server.process.pid, signal.SIGKILL)
 

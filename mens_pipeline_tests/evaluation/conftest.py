@@ -1,5 +1,6 @@
 """What takes long to make and several tests need."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,9 @@ from mens_pipeline_tests.evaluation.trainable import rows_that_may_train
 
 
 @pytest.fixture(scope="session")
-def trainable_rows(tmp_path_factory: pytest.TempPathFactory) -> list[TrainingPair]:
+def trainable_rows(tmp_path_factory: pytest.TempPathFactory, seed_run: Path) -> list[TrainingPair]:
     """All that may train."""
-    return rows_that_may_train(tmp_path_factory.mktemp("trainable"))
+    return rows_that_may_train(shutil.copytree(seed_run / "store", tmp_path_factory.mktemp("trainable") / "store"))
 
 
 @pytest.fixture

@@ -16,14 +16,14 @@ from mens_pipeline.storage.jsonl import open_rows
 from mens_pipeline.storage.store import ArtifactStore
 
 
-def rows_that_may_train(folder: Path) -> list[TrainingPair]:
+def rows_that_may_train(root: Path) -> list[TrainingPair]:
     """Every pair of the seed data, held out or not, the synthetic ones of the pipeline, and those of two other seeds.
 
     Args:
-        folder: An empty one, for what is made on the way.
+        root: A store for what is made on the way; what is in it by now is not made again.
     """
     config = load_pipeline_config(PIPELINE_CONFIG)
-    store = ArtifactStore(folder)
+    store = ArtifactStore(root)
     corpus, _ = build_extracted_corpus(PROJECT_ROOT / "data", store)
     synthetic, _ = STAGE.build(store, SynthesisParams(corpus=corpus, policy=config.synthesize))
     params = ValidationParams(corpus=corpus, others={PAIRS: synthetic.path / PAIRS}, policy=config.validate_)

@@ -1,6 +1,7 @@
 """A model that is held to the language writes programs, whatever it would rather write."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,10 @@ from mens_pipeline.inference.generation import (
     is_program,
 )
 from mens_pipeline.inference.sampling import Sampler
-from mens_pipeline.language import Mode, Viability, ViableText, analyze, mode_of
+from mens_pipeline.language import CONSTRUCTS, Mode, Viability, ViableText, analyze, mode_of
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.storage.jsonl import read_models
-from mens_pipeline_tests.language.examples import golden_programs, right_programs
+from mens_pipeline_tests.language.examples import Program, golden_programs, right_programs, showing_all, shown_by
 
 _PROMPTS = tuple(f"Write program {number}." for number in range(5))
 
@@ -350,23 +351,37 @@ def test_names_give_way_where_a_model_wants_none_of_them(tokenizer: Any, monkeyp
     assert not constraint.is_forced
 
 
-def _not_written(tokenizer: Any, programs: dict[str, str]) -> list[str]:
+def _not_written(tokenizer: Any, programs: Iterable[Program]) -> list[str]:
     stop = frozenset({tokenizer.eos_token_id})
     return [
         name
-        for name, source in programs.items()
-        if _written(Constraint(tokenizer, stop, mode_of(name), 100_000, names=True), tokenizer, source) != source
+        for name, source, mode in programs
+        if _written(Constraint(tokenizer, stop, mode, 100_000, names=True), tokenizer, source) != source
     ]
 
 
-def test_short_right_programs_are_written_token_by_token(tokenizer: Any) -> None:
-    """With names held to; the slow test takes all."""
-    programs = {name: source for name, source in right_programs().items() if len(source) < 500}
+def _right() -> list[Program]:
+    return [Program(name, source, mode_of(name)) for name, source in sorted(right_programs().items())]
 
-    assert _not_written(tokenizer, dict(sorted(programs.items())[::8])) == []
+
+def test_short_right_programs_are_written_token_by_token(tokenizer: Any) -> None:
+    """With names held to; the slow test takes longer ones."""
+    assert _not_written(tokenizer, [program for program in _right() if len(program.source) < 500][::8]) == []
 
 
 @pytest.mark.slow
-def test_all_right_programs_are_written_token_by_token(tokenizer: Any) -> None:
-    """Golden programs and references, but for the one that repeats itself."""
-    assert _not_written(tokenizer, right_programs()) == ["app/loading_reef_gallery.vox"]
+def test_right_programs_of_all_constructs_are_written_token_by_token(tokenizer: Any) -> None:
+    """Golden programs and references: every construct, and every two tokens that stand side by side in any of them."""
+    programs = showing_all(_right())
+    shown = set().union(*map(shown_by, programs))
+
+    assert shown >= set(CONSTRUCTS)
+    assert shown == set().union(*map(shown_by, _right()))
+    assert _not_written(tokenizer, programs) == []
+
+
+def test_a_program_that_repeats_itself_is_not_written(tokenizer: Any) -> None:
+    """The only one among the golden programs."""
+    source = golden_programs()["app/loading_reef_gallery.vox"]
+
+    assert _not_written(tokenizer, [Program("reef", source, Mode.SOURCE)]) == ["reef"]

@@ -3,12 +3,16 @@
 import gzip
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import mens_pipeline.language
-from mens_pipeline.language import Mode
+from mens_pipeline.language import Mode, analyze, tokenize
+from mens_pipeline.language.taxonomy import construct_of
 from mens_pipeline.settings import PROJECT_ROOT
 
 _CASES = Path(__file__).parent / "conformance" / "cases.jsonl.gz"
@@ -63,3 +67,34 @@ def right_programs() -> dict[str, str]:
     paths = (PROJECT_ROOT / "data" / "heldout_bench").rglob("*.vox*")
     references = {path.name: path.read_text("utf-8") for path in sorted(paths) if path.parent.name == "solutions"}
     return {**golden_programs(), **references}
+
+
+class Program(NamedTuple):
+    """A name, a text, and how it is read."""
+
+    name: str
+    source: str
+    mode: Mode
+
+
+def shown_by(program: Program) -> set[str]:
+    """The constructs of an accepted program and the kinds of neighbouring tokens: what reading it on meets."""
+    module = analyze(program.source, program.mode).module
+    kinds = [token.kind for token in tokenize(program.source) if not token.is_trivia]
+    constructs = {construct_of(declaration).name for declaration in module.declarations} if module else set()
+    return constructs | {f"{one} {other}" for one, other in pairwise(kinds)}
+
+
+def showing_all(programs: Iterable[Program]) -> list[Program]:
+    """Short programs that together show what all do: for tests in which each character costs a millisecond.
+
+    Args:
+        programs: Accepted ones.
+    """
+    taken: list[Program] = []
+    shown: set[str] = set()
+    for program in sorted(programs, key=lambda program: (len(program.source), program.name)):
+        if new := shown_by(program) - shown:
+            shown |= new
+            taken.append(program)
+    return taken

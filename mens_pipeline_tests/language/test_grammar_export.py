@@ -2,7 +2,7 @@
 
 import runpy
 from functools import cache
-from os.path import commonprefix
+from itertools import takewhile
 
 import pytest
 from llguidance import LLMatcher, LLTokenizer
@@ -32,7 +32,8 @@ class Engine:
     def accepts(self, text: str) -> bool:
         """Whether the grammar derives a text; what it begins with as the text before did is not read again."""
         tokens = _bytes().tokenize_bytes(text.encode())
-        shared = len(commonprefix((self._read, tokens)))
+        alike = (one == other for one, other in zip(self._read, tokens, strict=False))
+        shared = sum(takewhile(bool, alike))
         if shared < len(self._read):
             self._matcher.rollback(len(self._read) - shared)
         num_read = shared + self._matcher.try_consume_tokens(tokens[shared:])

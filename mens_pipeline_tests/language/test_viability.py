@@ -11,16 +11,25 @@ from random import Random
 import pytest
 
 from mens_pipeline.evaluation.benchmark import load_benchmark
-from mens_pipeline.language import Mode, analyze, mode_of, tokenize
+from mens_pipeline.language import CONSTRUCTS, Mode, analyze, mode_of, tokenize
 from mens_pipeline.language import parser as parser_package
 from mens_pipeline.language.completion import _WORDS, _Growing, complete
 from mens_pipeline.language.viability import NEXT, WORDS, Probe, Token, Viability, ViableText, has_tokens
 from mens_pipeline_tests.evaluation.benches import SHIPPED
-from mens_pipeline_tests.language.examples import Case, conformance_cases, golden_programs, reference_examples
+from mens_pipeline_tests.language.examples import (
+    Case,
+    Program,
+    conformance_cases,
+    golden_programs,
+    reference_examples,
+    showing_all,
+    shown_by,
+)
 
 _SHORT = 300
 """Characters of programs that the default tier reads; all others are read in the slow one."""
-_COMPLETED = 10_000
+_ENDS = 12
+"""Places of a program behind which it is completed."""
 _LOOKAHEAD = 40
 """Characters behind an error, within which a text is dead."""
 
@@ -30,12 +39,13 @@ def _viable(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> 
 
 
 @cache
-def _accepted() -> tuple[tuple[str, str, Mode], ...]:
-    """Every accepted program: its name, its text, and how it is read."""
-    cases = [(case.id, case.source, case.mode) for case in (*conformance_cases(), *reference_examples()) if case.ok]
-    golden = [(name, source, mode_of(name)) for name, source in golden_programs().items()]
+def _accepted() -> tuple[Program, ...]:
+    """Every accepted program."""
+    found = (case for case in (*conformance_cases(), *reference_examples()) if case.ok)
+    cases = [Program(case.id, case.source, case.mode) for case in found]
+    golden = [Program(name, source, mode_of(name)) for name, source in golden_programs().items()]
     benches = [
-        (task.id, task.solution, task.spec.mode)
+        Program(task.id, task.solution, task.spec.mode)
         for folder in (SHIPPED, SHIPPED / "humaneval_vox")
         for task in load_benchmark(folder).tasks
     ]
@@ -67,15 +77,18 @@ def test_no_prefix_of_a_short_program_is_dead() -> None:
 
 @pytest.mark.slow
 def test_no_prefix_of_a_long_program_is_dead() -> None:
-    """The others token by token, and every twentieth of them character by character."""
-    programs = [program for program in _accepted() if len(program[1]) > _SHORT]
+    """Longer ones with every construct, and every two tokens that stand side by side in any of them, token by token.
+
+    Every tenth of them is read character by character.
+    """
+    programs = showing_all(program for program in _accepted() if len(program.source) > _SHORT)
     dead = {}
     for number, (name, source, mode) in enumerate(programs):
-        pieces = list(source) if number % 20 == 0 else [token.text for token in tokenize(source)]
+        pieces = list(source) if number % 10 == 0 else [token.text for token in tokenize(source)]
         if (prefix := _dead_prefix(pieces, mode)) is not None:
             dead[name] = prefix
 
-    assert len(programs) > 1000
+    assert set().union(*map(shown_by, programs)) >= set(CONSTRUCTS)
     assert dead == {}
 
 
@@ -103,17 +116,17 @@ def test_a_rejected_text_is_dead_soon_after_its_error() -> None:
 
 @pytest.mark.slow
 def test_every_open_prefix_is_completed() -> None:
-    """Ten thousand prefixes that end anywhere, each by what the parser asks for."""
+    """Prefixes that end anywhere in programs which show every construct, each by what the parser asks for."""
     drawn = random.Random(0)  # noqa: S311 - reproducible, no secret
-    programs = [program for program in _accepted() if len(program[1]) <= 2 * _SHORT]
+    programs = showing_all(program for program in _accepted() if len(program.source) <= 2 * _SHORT)
     failed = []
-    for _ in range(_COMPLETED):
-        name, source, mode = drawn.choice(programs)
-        prefix = source[: drawn.randrange(len(source) + 1)]
-        rest = complete(prefix, mode)
-        if rest is None or not analyze(prefix + rest, mode).ok:
-            failed.append((name, prefix[-60:], rest))
+    for name, source, mode in programs:
+        for end in sorted(drawn.sample(range(len(source) + 1), min(len(source), _ENDS))):
+            rest = complete(source[:end], mode)
+            if rest is None or not analyze(source[:end] + rest, mode).ok:
+                failed.append((name, source[:end][-60:], rest))
 
+    assert set().union(*map(shown_by, programs)) >= set(CONSTRUCTS)
     assert failed == []
 
 
@@ -232,8 +245,9 @@ def _words_of_the_parser() -> Iterator[str]:
         ("fn f() { return 1.5", " } "),
         ("fn f() { x(match b", " {  }  )  } "),
         ("fn f() {\n    x = 'a", "' } "),
+        ("@ai(tier_max=Light, cost_ceiling_usd_per_call=0.", "5 )  fn  q  (  ) "),
     ],
-    ids=["too large", "a number", "closed by the end", "a string"],
+    ids=["too large", "a number", "closed by the end", "a string", "half a number"],
 )
 def test_what_closes_is_written_first(text: str, rest: str) -> None:
     """And what makes another token of the last one, where the last one cannot stay."""

@@ -1,12 +1,14 @@
 """Secrets that are planted where real ones stand, and looked for in everything that is printed and written."""
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from mens_pipeline.jobs.environment import go_offline, training_environment
 from mens_pipeline.settings import PROJECT_ROOT
@@ -28,7 +30,7 @@ _URL_PASSWORD = "planted-url-password"  # noqa: S105 - what is looked for
 _TOLD = ("sk-plantedplantedplanted0123456789", "planted-told-password-9", "ada.planted@firm.example.de")
 
 
-def _run(folder: Path, url: str, *arguments: str) -> str:
+def _run(folder: Path, url: str, *arguments: str, **variables: str) -> str:
     """What a command prints; everything that it writes goes below a folder."""
     environment = {
         **os.environ,
@@ -40,6 +42,7 @@ def _run(folder: Path, url: str, *arguments: str) -> str:
         "MENS_NUM_WORKERS": "1",
         "TMPDIR": str(folder / "tmp"),
         "VOX_BENCHMARK": "0",
+        **variables,
     }
     (folder / "tmp").mkdir(exist_ok=True)
     command = [sys.executable, "-m", "mens_pipeline.cli", *arguments]
@@ -132,7 +135,12 @@ def test_a_night_tells_no_secret(tmp_path: Path) -> None:
     folder = tmp_path / "written"
     folder.mkdir()
     url = f"sqlite:///{database / 'telemetry.db'}?password={_URL_PASSWORD}"
-    printed = _run(folder, url, "run", "--no-train")
+    config = shutil.copytree(PROJECT_ROOT / "config", tmp_path / "config")
+    pipeline = yaml.safe_load((config / "pipeline.yaml").read_text())
+    pipeline["synthesize"]["limit"], pipeline["split"]["num_family_tasks"] = 60, 4  # which tell nothing of the database
+    (config / "pipeline.yaml").write_text(yaml.safe_dump(pipeline))
+    workspace = str(PROJECT_ROOT / "data" / "golden" / "app")
+    printed = _run(folder, url, "run", "--no-train", "--source-root", workspace, MENS_CONFIG_ROOT=str(config))
 
     assert "passed in" in printed
     assert list((folder / "store").rglob("telemetry.jsonl"))

@@ -1,6 +1,8 @@
 """The extracted corpus and its checks as Dagster sees them."""
 
 import json
+import re
+import shutil
 from base64 import b64decode
 from collections import Counter
 from pathlib import Path
@@ -20,6 +22,7 @@ from mens_pipeline.corpus.synthesis.synthetic_corpus import KINDS
 from mens_pipeline.definitions import defs
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.defs.extraction import everything_accounted_for
+from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.metadata import bar_chart
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, VoxWorkspace
 from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
@@ -41,26 +44,22 @@ def _passed(result: dg.ExecuteInProcessResult) -> dict[str, bool]:
     return {evaluation.check_name: evaluation.passed for evaluation in result.get_asset_check_evaluations()}
 
 
-@pytest.fixture(scope="module")
-def seed_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[dg.ExecuteInProcessResult, Path]:
-    """What a run over the seed data gave, and its store."""
-    store = tmp_path_factory.mktemp("seed") / "store"
-    with dg.DagsterInstance.ephemeral() as instance:
-        return _run(PROJECT_ROOT / "data", store, instance), store
-
-
 @pytest.mark.slow
-def test_seed_data_passes_and_the_second_run_reuses_it(seed_run: tuple[dg.ExecuteInProcessResult, Path]) -> None:
+def test_seed_data_passes_and_the_second_run_reuses_it(seed_run: Path, tmp_path: Path) -> None:
     """Every check passes, rows are counted, an unchanged workspace is not extracted again."""
-    first, root = seed_run
-    with dg.DagsterInstance.ephemeral() as instance:
-        second = _run(PROJECT_ROOT / "data", root, instance)
     nodes = ("extracted_corpus", "synthetic_corpus", "validated_pairs", "heldout_split", "mixed_train_set")
-    materializations = [[run.asset_materializations_for_node(node)[0] for run in (first, second)] for node in nodes]
+    with open_instance(seed_run / "home") as instance:
+        events = [instance.get_latest_materialization_event(dg.AssetKey(node)) for node in nodes]
+    with dg.DagsterInstance.ephemeral() as instance:
+        second = _run(PROJECT_ROOT / "data", shutil.copytree(seed_run / "store", tmp_path / "store"), instance)
+    passed = re.findall(r"^passed +\w+/(\w+)$", (seed_run / "stdout").read_text(), re.MULTILINE)
 
-    assert first.success
-    assert _passed(first) == dict.fromkeys(_CHECKS, True)
-    for made, again in materializations:
+    assert (seed_run / "exit_code").read_text() == "0"
+    assert sorted(passed) == sorted(_CHECKS)
+    assert _passed(second) == dict.fromkeys(_CHECKS, True)
+    for node, event in zip(nodes, events, strict=True):
+        made, (again,) = event and event.asset_materialization, second.asset_materializations_for_node(node)
+        assert made is not None
         assert (made.metadata["reused"].value, again.metadata["reused"].value) == (False, True)
         assert made.metadata["dagster/row_count"] == again.metadata["dagster/row_count"]
         assert made.tags is not None
@@ -69,9 +68,7 @@ def test_seed_data_passes_and_the_second_run_reuses_it(seed_run: tuple[dg.Execut
 
 
 @pytest.mark.slow
-def test_the_commands_give_the_very_train_set_of_the_assets(
-    seed_run: tuple[dg.ExecuteInProcessResult, Path], tmp_path: Path
-) -> None:
+def test_the_commands_give_the_very_train_set_of_the_assets(seed_run: Path, tmp_path: Path) -> None:
     """extract, validate, pairs --docs, generate-data, mix: the same bytes, as JSON lines and as Parquet."""
     data = str(PROJECT_ROOT / "data")
     limit = str(load_pipeline_config(PIPELINE_CONFIG).synthesize.limit)
@@ -87,7 +84,7 @@ def test_the_commands_give_the_very_train_set_of_the_assets(
     ):
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.output
-    store = ArtifactStore(seed_run[1])
+    store = ArtifactStore(seed_run / "store")
     mixed = store.latest(MIXED)
     assert mixed is not None
 
