@@ -5,7 +5,7 @@ Cases of one source file are alike: who gets one right gets its neighbours right
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from math import comb
 from typing import Final, Self
 
@@ -260,10 +260,15 @@ def _two_sided(net_gains: dict[int, int]) -> float:
 
 def _chance_of_at_least(net_gains: dict[int, int]) -> float:
     """Return the probability that net gains sum to at least what they do when each has either sign with one half."""
+    return _chance_of(tuple(net_gains.items()))
+
+
+@lru_cache(maxsize=1024)  # each comparison that is made or read is checked by it again
+def _chance_of(net_gains: tuple[tuple[int, int], ...]) -> float:
     from scipy import stats  # noqa: PLC0415 - it takes a second to load, and the code location does without
 
     files: Counter[int] = Counter()
-    for gain, count in net_gains.items():
+    for gain, count in net_gains:
         files[abs(gain)] += count
     # Of n files with a net gain of g either way, k gains and n - k losses sum up to g (2k - n): steps of g above -gn.
     chances = np.ones(1)
@@ -271,7 +276,7 @@ def _chance_of_at_least(net_gains: dict[int, int]) -> float:
         steps = np.zeros(gain * count + 1)
         steps[::gain] = stats.binom.pmf(np.arange(count + 1), count, 0.5)
         chances = np.convolve(chances, steps)
-    won = sum(gain * count for gain, count in net_gains.items() if gain > 0)
+    won = sum(gain * count for gain, count in net_gains if gain > 0)
     return min(1.0, float(chances[won:].sum()))
 
 
