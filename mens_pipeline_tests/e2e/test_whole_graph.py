@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-_FEW_PROMPTS = {"first_heldout_tasks": 20, "min_heldout_tasks": 20, "min_heldout_files": 3}
-"""Enough to refuse random weights, of which no completion is right."""
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, seed_run: Path) -> Path:
@@ -25,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, seed_run: Path) -> Path:
     folder = tmp_path_factory.mktemp("machine")
     shutil.copytree(seed_run / "store", folder / "store")
     write_tiny_base(folder / "base", positions=1024)
-    write_config(folder, policy=_FEW_PROMPTS)
+    write_config(folder)
     return folder
 
 
