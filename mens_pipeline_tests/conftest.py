@@ -29,7 +29,7 @@ _UNPRIVILEGED: Final = ("postgres", "nobody")
 _MEASURED: Final = {"storage", "language", "corpus"}
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - pytest makes a folder in it that no other user may read
 _ROOM_BYTES: Final = 8 * 2**30
-"""A whole run leaves less than that there at any time: the folders of tests that pass go at once."""
+"""With less memory free, folders of tests stay on the disk."""
 _HANDLERS: Final = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
 
