@@ -28,23 +28,26 @@ _PASSWORD: Final = "hunter2hunter2"  # noqa: S105 - of a server that lives as lo
 _UNPRIVILEGED: Final = ("postgres", "nobody")
 _MEASURED: Final = {"storage", "language", "corpus"}
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 - pytest makes a folder in it that no other user may read
+_TEMPROOT: Final = "PYTEST_DEBUG_TEMPROOT"
 _ROOM_BYTES: Final = 8 * 2**30
 """With less memory free, folders of tests stay on the disk."""
 _HANDLERS: Final = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Put the folders of tests into memory, where there is room and programs may run.
 
     A run of Dagster waits hundreds of times for its databases to reach the disk, which no test cuts the power of: half
     the time of many a test. Whoever sets `PYTEST_DEBUG_TEMPROOT` or `--basetemp` decides.
     """
-    if os.access(_MEMORY, os.W_OK) and not os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC:
-        found = re.search(r"^MemAvailable: +(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
-        available = int(found[1]) * 1024 if found else 0
-        if min(available, shutil.disk_usage(_MEMORY).free) >= _ROOM_BYTES:
-            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
+    if _TEMPROOT in own_environment() or not os.access(_MEMORY, os.W_OK):
+        return
+    found = re.search(r"^MemAvailable: +(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    available = min(int(found[1]) * 1024 if found else 0, shutil.disk_usage(_MEMORY).free)
+    if available >= _ROOM_BYTES and not os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC:
+        patch = pytest.MonkeyPatch()
+        patch.setenv(_TEMPROOT, str(_MEMORY))
+        config.add_cleanup(patch.undo)
 
 
 @pytest.hookimpl(tryfirst=True)
