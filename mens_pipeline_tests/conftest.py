@@ -37,8 +37,8 @@ _HANDLERS: Final = {number: signal.getsignal(number) for number in (signal.SIGIN
 def pytest_configure(config: pytest.Config) -> None:
     """Put the folders of tests into memory, where there is room and programs may run.
 
-    A run of Dagster waits hundreds of times for its databases to reach the disk, which no test cuts the power of: half
-    the time of many a test. Whoever sets `PYTEST_DEBUG_TEMPROOT` or `--basetemp` decides.
+    A run of Dagster waits hundreds of times for its databases to reach the disk, which no test cuts the power of:
+    a third of the time of some tests. Whoever sets `PYTEST_DEBUG_TEMPROOT` or `--basetemp` decides.
     """
     if _TEMPROOT in own_environment() or not os.access(_MEMORY, os.W_OK):
         return
