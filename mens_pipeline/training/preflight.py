@@ -127,9 +127,12 @@ def estimate_memory(
     is_packed = recipe.quantization != "bf16"
     bytes_of_value = 2 if dtype == "bfloat16" else 4
     # The CPU has room to keep activations, and computing them again would cost a fourth of the speed. A GPU keeps the
-    # input of each layer, and of one layer at a time all.
-    every = base.hidden_size * base.num_layers
-    kept = _ACTIVATIONS * every if device == "cpu" else _KEPT_ACTIVATIONS * every + layer
+    # input of each layer that computes again, of one of these at a time all, and all of the others.
+    every_n = 1 if recipe.checkpoint_every_n_layers is None else recipe.checkpoint_every_n_layers
+    num_again = -(-base.num_layers // every_n) if every_n else 0
+    kept = _KEPT_ACTIVATIONS * base.hidden_size * num_again + layer * (base.num_layers - num_again + min(1, num_again))
+    if device == "cpu":
+        kept = _ACTIVATIONS * base.hidden_size * base.num_layers
     logits = min(tokens_at_once, SCORED_ON_CPU if device == "cpu" else _SCORED_AT_ONCE) * base.vocab_size * 4 * 2
     if device == "cuda":  # one tile of scores, in the precision of the model
         logits = min(tokens_at_once, _SCORED_AT_ONCE) * min(base.vocab_size, _TILE) * bytes_of_value

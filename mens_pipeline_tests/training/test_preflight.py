@@ -78,6 +78,17 @@ def test_a_card_keeps_the_input_of_each_layer_alone() -> None:
     assert again.logits == pytest.approx(4096 * 1000 * 2 / _MEGA)
 
 
+@pytest.mark.parametrize(("every_n", "widths"), [(1, 2 * 32 + 34), (2, 2 * 16 + 17 * 34), (0, 32 * 34)])
+def test_layers_that_keep_their_activations_need_room(every_n: int, widths: int) -> None:
+    """All of a layer that does not compute again; of those that do, their inputs, and all of one at a time."""
+    base = described_base(num_layers=32, hidden_size=64, vocab_size=1000, num_parameters=1_064_000)
+    recipe = Recipe(checkpoint_every_n_layers=every_n)
+
+    memory = estimate_memory(base, recipe, 4096, ("cuda", "bfloat16"), 64 * 34)
+
+    assert memory.activations == pytest.approx(4096 * 64 * widths / _MEGA)
+
+
 _SHAPES: dict[str, dict[str, Any]] = {
     "SmolLM2-135M": {
         "model_type": "llama",
