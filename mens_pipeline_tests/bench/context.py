@@ -12,7 +12,7 @@ import argparse
 import re
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -26,7 +26,7 @@ from mens_pipeline_tests.bench.machine import machine_name
 _LINES: Final = 10
 """Of a neighbour: about 96 tokens, as many as a small model has room for."""
 _STEP: Final = 5
-_AROUND: Final = 8
+AROUND: Final = 8
 """Lines before and behind that a neighbour is looked for by."""
 _WORD: Final = re.compile(r"\w{3,}")
 
@@ -87,34 +87,43 @@ def foreign_names(program: Program, programs: list[Program]) -> Iterator[tuple[s
 
 def count_neighbours(programs: list[Program], drawn: list[tuple[Program, int]], random: Random) -> Counter[str]:
     """Count the lines whose rest stands in another file, in its nearest neighbour, and in one of the nearest three."""
-    index = sqlite3.connect(":memory:")
-    index.execute("CREATE VIRTUAL TABLE near USING fts5(text, path UNINDEXED)")
-    index.executemany(
-        "INSERT INTO near VALUES (?, ?)", ((text, each.path) for each in programs for text in _parts(each))
-    )
-    whole = {each.path: _even(each.text) for each in programs}
+    index = index_parts((each.path, each.text) for each in programs)
+    whole = {each.path: even(each.text) for each in programs}
     found = Counter[str]()
     for program, number in drawn:
         lines = program.text.split("\n")
         words = [match.end() for match in re.finditer(r"\w+\W*", lines[number])][:-1]
-        rest = _even(lines[number][random.choice([0, *words]) :])
-        around = "\n".join(lines[max(0, number - _AROUND) : number] + lines[number + 1 : number + 1 + _AROUND])
-        asked = " OR ".join(f'"{word}"' for word in dict.fromkeys(_WORD.findall(around)))
-        query = "SELECT text FROM near WHERE near MATCH ? AND path != ? ORDER BY bm25(near) LIMIT 3"
-        near = [_even(text) for (text,) in index.execute(query, (asked, program.path))] if asked else []
+        rest = even(lines[number][random.choice([0, *words]) :])
+        around = "\n".join(lines[max(0, number - AROUND) : number] + lines[number + 1 : number + 1 + AROUND])
+        near = [even(text) for text in find_near(index, around, program.path, 3)]
         found["somewhere"] += any(rest in text for path, text in whole.items() if path != program.path)
         found["nearest"] += any(rest in text for text in near[:1])
         found["nearest three"] += any(rest in text for text in near)
     return found
 
 
-def _parts(program: Program) -> Iterator[str]:
-    lines = program.text.split("\n")
+def index_parts(texts: Iterable[tuple[str, str]]) -> sqlite3.Connection:
+    """Return an index of pieces of ten lines, of texts with their names."""
+    index = sqlite3.connect(":memory:")
+    index.execute("CREATE VIRTUAL TABLE near USING fts5(text, path UNINDEXED)")
+    index.executemany("INSERT INTO near VALUES (?, ?)", ((part, name) for name, text in texts for part in _parts(text)))
+    return index
+
+
+def find_near(index: sqlite3.Connection, around: str, path: str, most: int) -> list[str]:
+    """Return pieces of other texts that are nearest to a text by BM25, at most so many."""
+    asked = " OR ".join(f'"{word}"' for word in dict.fromkeys(_WORD.findall(around)))
+    query = "SELECT text FROM near WHERE near MATCH ? AND path != ? ORDER BY bm25(near) LIMIT ?"
+    return [text for (text,) in index.execute(query, (asked, path, most))] if asked else []
+
+
+def _parts(text: str) -> Iterator[str]:
+    lines = text.split("\n")
     for begin in range(0, max(1, len(lines) - _STEP), _STEP):
         yield "\n".join(lines[begin : begin + _LINES])
 
 
-def _even(text: str) -> str:
+def even(text: str) -> str:
     """Return a text with one blank for each white space."""
     return " ".join(text.split())
 

@@ -53,7 +53,9 @@ def main() -> None:
         some = suite.lines if is_line else suite.tasks
         requests = [task.request(suite.window, is_prefix_alone=is_line) for task in some]
         syntax = Syntax.FREE if is_line else Syntax.FALLBACK
-        completions[name] = _complete(model, adapter, requests, suite.decoding.model_copy(update={"syntax": syntax}))
+        completions[name] = complete_requests(
+            model, adapter, requests, suite.decoding.model_copy(update={"syntax": syntax})
+        )
         num_again = sum(each.constrained for each in completions[name])
         print(f"{name}: {time.monotonic() - begin:.0f} s, {num_again} written once more")
     begin = time.monotonic()
@@ -81,7 +83,8 @@ def _is_inside_word(score: InsertScore) -> bool:
     return all(re.match(r"\w", side) for side in (score.before[-1:], score.reference))
 
 
-def _complete(model: str, adapter: Adapter, requests: Sequence[Any], decoding: Decoding) -> list[Completion]:
+def complete_requests(model: str, adapter: Adapter, requests: Sequence[Any], decoding: Decoding) -> list[Completion]:
+    """Return the completions of a model to requests, in their order."""
     from mens_pipeline.inference.generate import generate  # noqa: PLC0415 - loads torch
 
     with tempfile.TemporaryDirectory(prefix="mens-bench-") as folder:
