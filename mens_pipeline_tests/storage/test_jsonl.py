@@ -11,6 +11,7 @@ import pytest
 from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs, read_records
 from mens_pipeline.errors import ConfigurationError, DiskError, RefusedError, SourceNotFoundError
 from mens_pipeline.storage.jsonl import (
+    open_part,
     open_placed_rows,
     open_rows,
     read_models,
@@ -221,3 +222,31 @@ def test_a_full_disk_is_a_disk_error(tmp_path: Path) -> None:
         write_text(tmp_path / "a.txt", "x" * 5000)
 
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.txt", "old")]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 100])
+def test_parts_hold_each_line_once(tmp_path: Path, size: int) -> None:
+    """A line belongs to the part in which it begins, however long it is; an empty one and one without an end too."""
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"ab\n\nlonger than a part\nc\nd")
+
+    found = []
+    for start in range(0, path.stat().st_size, size):
+        with open_part(path, start, start + size) as lines:
+            found += lines
+
+    with open_rows(path) as lines:
+        assert found == [*lines]
+    assert len(found) == 5
+
+
+def test_a_part_within_one_long_line_holds_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line is read in pieces until its end is found."""
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"x" * 50 + b"\ny\n")
+    monkeypatch.setattr("mens_pipeline.storage.jsonl.MAX_LINE_BYTES", 8)
+
+    with open_part(path, 10, 20) as lines:
+        assert [*lines] == []
+    with open_part(path, 49, 52) as lines:
+        assert [line.strip() for line in lines] == [b"y"]
