@@ -84,9 +84,9 @@ def test_a_run_is_judged_refused_overridden_and_rolled_back(
 
     assert again.exit_code == signed.exit_code == promoted.exit_code == 0, again.stderr
     assert re.search(r"heldout +parse rate( +0/4 \(0.0 %\) 0.0 to 44.5){3} +4/4 ", said.stdout), said.stdout
-    assert "adapter: 8/8 answers" in said.stderr
-    assert "base with examples: 4/4 answers" in said.stderr
-    assert "answers" not in again.stderr
+    assert "adapter: 8/8 completions" in said.stderr
+    assert "base with examples: 4/4 completions" in said.stderr
+    assert " completions" not in again.stderr
     assert json.loads(again.stdout)["vox_parse_rate"] == 0
     (evaluation,) = (store.root / "eval_results").glob("*/manifest.json")
     assert json.loads(evaluation.read_text())["name"] == "eval-gate-0123abcd"
@@ -141,8 +141,8 @@ def test_what_was_changed_in_the_store_is_not_used_again(scored: Path, store: Ar
 
     assert len(completions) == 3
     assert "eval_results.json. Evaluate again" in refusal(gate)
-    assert "base: 4/4 answers" in again.stderr
-    assert "adapter: 4/4 answers" in again.stderr
+    assert "base: 4/4 completions" in again.stderr
+    assert "adapter: 4/4 completions" in again.stderr
     assert [path.read_text() for path in (results, *completions)] == before
     assert "FAILED     parse_rate" in invoke("gate", "--run-dir", scored).stdout
 

@@ -91,7 +91,7 @@ def test_the_command_says_what_it_made(delivered: tuple[Path, ArtifactStore, Res
     assert f"gguf     {folder / 'lora-adapter-0123abcd-f32.gguf'}" in result.stdout
     assert result.stdout.endswith(f"hand-off {folder / HANDOFF}\n")
     assert "judged: 4/4 completions" in result.stderr
-    assert "merged: 4/4 answers" in result.stderr
+    assert "merged: 4/4 completions" in result.stderr
 
 
 @pytest.mark.seed_row(22)
@@ -177,7 +177,7 @@ def test_the_manifest_says_what_it_is_made_of(delivered: tuple[Path, ArtifactSto
 
     assert manifest.adapter_sha256 == adapter_digest(trained)
     assert (manifest.merged_into.weights, manifest.merged_into.quantization) == ("restored", "nf4")
-    assert manifest.merged_into.why.startswith("The gate judged the adapter on these weights.")
+    assert manifest.merged_into.why.startswith("The adapter was evaluated on these weights.")
     assert (manifest.base_model, manifest.dtype) == ("base", "float32")
 
 

@@ -65,7 +65,7 @@ def test_a_round_is_answered_judged_trained_gated_and_compared(folder: Path) -> 
     assert nothing_right.returncode == 1, nothing_right.stderr[-3000:]
     assert "0 accepted completions, 2 are needed to learn from" in nothing_right.stderr
     assert first.returncode == 0, first.stderr[-3000:]
-    assert "round 1: 6 training prompts, 12 answers" in first.stdout
+    assert "round 1: 6 training prompts, 12 completions" in first.stdout
     assert "taken: the next round begins with it" in first.stdout
     assert "feedback_samples" in first.stderr
     (details,) = json.loads(second.stdout)

@@ -61,8 +61,8 @@ def test_all_arms_stand_side_by_side(tmp_path: Path) -> None:
     done = _round(before, _arm(before, after), _arm(before, beside, Method.CONTROL))
     lines = list(lines_of(done))
 
-    assert lines[0] == "round 1: 3 training prompts, 6 answers"
-    assert lines[1] == "  answers    nothing 5, passed 1; mean reward 0.200, ended 50 %"
+    assert lines[0] == "round 1: 3 training prompts, 6 completions"
+    assert lines[1] == "  tiers      nothing 5, passed 1; mean reward 0.200, ended 50 %"
     assert lines[2] == "  prompts    solved by the first completion 1, best-of-2 2, any 3"
     assert lines[3] == "  learnt     1 accepted completions"
     assert lines[4].split() == ["before", "raft", "control"]

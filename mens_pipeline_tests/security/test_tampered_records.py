@@ -163,7 +163,7 @@ def test_notes_that_no_command_wrote_are_refused(run: Path, store: ArtifactStore
     """In a message."""
     (run / FILE).write_text(content)
 
-    with pytest.raises(RefusedError, match="Delete it, and judge the run again"):
+    with pytest.raises(RefusedError, match="Delete it, and evaluate the run again"):
         recall_artifact(run, GATE, RECEIPT, store, "")
 
 
