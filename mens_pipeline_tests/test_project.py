@@ -30,7 +30,7 @@ _TOP_LEVEL = {
         "mkdocs.yml",
     ),
     *("README.md", "Makefile", ".ci", "constraints.txt", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md"),
-    *(".pre-commit-config.yaml", ".gitignore", ".github"),
+    *(".pre-commit-config.yaml", ".gitignore", ".dockerignore", ".github"),
 }
 
 

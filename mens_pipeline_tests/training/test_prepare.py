@@ -187,6 +187,7 @@ def test_a_tokenizer_without_turns_is_refused(base: Path, tmp_path: Path) -> Non
 
 
 _OTHER_VALUES: dict[str, Any] = {
+    "checkpoint_every_n_layers": 2,
     "devices": 2,
     "lora_r": 8,
     "lora_alpha": 8,
