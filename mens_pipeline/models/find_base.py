@@ -241,6 +241,8 @@ def convert(gguf: Path, target: Path) -> None:
     del model.config.quantization_config
     model.__dict__["hf_quantizer"] = None
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, trust_remote_code=False)
+    # It is saved, and the digest of the base must not depend on whether HF_HUB_OFFLINE was set.
+    tokenizer.init_kwargs["local_files_only"] = False
     with draft_folder(target) as draft:
         model.save_pretrained(draft)
         tokenizer.save_pretrained(draft)

@@ -1,6 +1,7 @@
 """`mens demo`: the adapter that comes with the code fits the code, and completes without a network."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -93,3 +94,16 @@ def test_the_first_completions_come_without_a_network(tmp_path: Path, offline: l
     assert done.stdout.count("parses, tests 3/3") >= 1
     assert "mens serve --run-dir" in done.stdout
     assert "mens run" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_base_is_the_same_when_the_hub_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written by a library that also notes whether it may reach the Hub, and is found again by its digest."""
+    cache = load_settings().cache_root / "base_models"
+    base = find_base_model(DEFAULT_CPU_MODEL, None, cache)
+    if base.origin != "wheel":
+        pytest.skip("the base came from the Hub as it is")
+    shutil.copytree(cache / "downloads", tmp_path / "downloads")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+    assert find_base_model(DEFAULT_CPU_MODEL, None, tmp_path).sha256 == base.sha256 == _contract().base_sha256
