@@ -230,7 +230,7 @@ def test_parts_hold_each_line_once(tmp_path: Path, size: int) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b"ab\n\nlonger than a part\nc\nd")
 
-    found = []
+    found = list[bytes]()
     for start in range(0, path.stat().st_size, size):
         with open_part(path, start, start + size) as lines:
             found += lines
