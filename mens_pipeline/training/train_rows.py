@@ -9,6 +9,7 @@ import time
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -113,8 +114,9 @@ def encode_train_set(
     folder.mkdir(parents=True, exist_ok=True)
     os.utime(folder)
     for other in folder.parent.iterdir():
-        if other.stat().st_mtime < time.time() - _KEPT_SECONDS:
-            rmtree(other, ignore_errors=True)
+        with suppress(FileNotFoundError):  # another run removes old ones as well
+            if other.stat().st_mtime < time.time() - _KEPT_SECONDS:
+                rmtree(other, ignore_errors=True)
     paths = encoding.paths(folder)
     with ThreadPoolExecutor() as threads:  # a hash is computed without the lock of the interpreter
         found = list(threads.map(_why_not_whole, paths))
