@@ -38,8 +38,7 @@ class PackedLinear(torch.nn.Module):  # type: ignore[misc]  # the library is unt
 class HalfLinear(torch.nn.Module):  # type: ignore[misc]  # the library is untyped
     """A linear layer with weights in float16 and all else in float32; it can be neither trained nor saved.
 
-    With few rows the time is that of reading the weights: one row took 26 ms of CPU for all weights of SmolLM2-135M,
-    39 ms in float32; eight rows took 34 and 66 ms for those of its layers (AVX-512, one thread).
+    With few rows the time is that of reading the weights, which are half as many bytes.
     """
 
     def __init__(self, linear: torch.nn.Linear) -> None:
@@ -183,8 +182,8 @@ def speed_up(model: Any, num_rows: int) -> Any:
 
     Llama on the CPU in float32 is computed here; of others there every linear layer is replaced. What is not on the CPU
     or not in float32 stays, as does all where this CPU lacks what multiplies by packed weights. The model is in
-    evaluation mode; `num_rows` completions are written at once at most. For few the weights are rounded to float16, and
-    one token in a thousand is another one; what is evaluated is written many at once, and stays in float32.
+    evaluation mode; `num_rows` completions are written at once at most. For few the weights are rounded to float16; what is
+    evaluated is written many at once, and stays in float32.
     """
     has_half = "fbgemm" in torch.backends.quantized.supported_engines
     linear: _Linear = HalfLinear if num_rows <= _FEW and has_half else PackedLinear

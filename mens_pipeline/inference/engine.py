@@ -75,7 +75,7 @@ class Slot:
 
     def guess(self, most: int) -> tuple[int, ...]:
         """Return at most so many tokens that followed when its last ones were read or written before."""
-        text = (*self.prompt, *self.tokens)
+        text = (*self.prompt, *self.tokens)[-_LOOKED_BACK:]
         for length in _LOOKED_UP:
             key = text[-length:]
             for place in range(len(text) - length - 1, -1, -1):
@@ -109,7 +109,9 @@ class Slot:
 _LOOKED_UP: Final = (3, 2)
 """Tokens by which what follows is looked up, one number after another."""
 _GUESSED: Final = 5
-"""Tokens that are guessed at most: six rows of a product take a third longer than one."""
+"""Tokens that are guessed at most; each takes a little of the time of a step, right or wrong."""
+_LOOKED_BACK: Final = 1024
+"""Tokens before the last one in which they are looked for, so that a long prompt costs no more."""
 
 SomeSlot = TypeVar("SomeSlot", bound=Slot)
 
