@@ -182,8 +182,8 @@ def speed_up(model: Any, num_rows: int) -> Any:
 
     Llama on the CPU in float32 is computed here; of others there every linear layer is replaced. What is not on the CPU
     or not in float32 stays, as does all where this CPU lacks what multiplies by packed weights. The model is in
-    evaluation mode; `num_rows` completions are written at once at most. For few the weights are rounded to float16; what is
-    evaluated is written many at once, and stays in float32.
+    evaluation mode; `num_rows` completions are written at once at most. For few the weights are rounded to float16;
+    what is evaluated is written many at once, and stays in float32.
     """
     has_half = "fbgemm" in torch.backends.quantized.supported_engines
     linear: _Linear = HalfLinear if num_rows <= _FEW and has_half else PackedLinear
