@@ -111,7 +111,7 @@ class Batches(Sequence[tuple[int, ...]]):
     __hash__ = None  # type: ignore[assignment]
 
     @property
-    def shown(self) -> Rows:
+    def all_rows(self) -> Rows:
         """Rows of all batches, one behind the other."""
         return self.rows[self.starts[0] : self.starts[-1]]
 

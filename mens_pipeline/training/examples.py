@@ -114,7 +114,7 @@ class Examples(Account[NotShown]):
             often its tokens were shown.
         """
         rows, there = _count(self.columns, (slice(at, at + _PIECE) for at in range(0, len(self.columns), _PIECE)))
-        shown_rows = np.empty(0, np.uint32) if batches is None else batches.shown
+        shown_rows = np.empty(0, np.uint32) if batches is None else batches.all_rows
         pieces = (shown_rows[at : at + _PIECE] for at in range(0, len(shown_rows), _PIECE))
         rows_shown, shown = _count(self.columns, pieces)
         names = sorted({*there, *self.too_long}, key=lambda kind: (-shown[kind], -there[kind], kind))

@@ -195,7 +195,7 @@ def plan_run(rows: Columns, recipe: Recipe, continues: Continued | None = None) 
         if len(num_skipped) == num_epochs:
             break
     counts = np.concatenate([np.diff(epoch.starts) for epoch in epochs])
-    batches = Batches.of(np.concatenate([epoch.shown for epoch in epochs]), counts)
+    batches = Batches.of(np.concatenate([epoch.all_rows for epoch in epochs]), counts)
     plan = Plan(batches, -(-len(batches) // accumulated), tuple(num_skipped))
     return plan if continues is not None or recipe.max_steps is None else plan.first(recipe.max_steps, accumulated)
 

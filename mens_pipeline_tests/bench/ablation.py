@@ -172,7 +172,7 @@ def _measured(options: Namespace) -> dict[str, Any]:
             texts = [encode(tokenizer, SYSTEM_PROMPT, task.prompt, task.reference) for task in tasks]
             asked = [Example(text.prompt, text.completion) for text in texts]
             losses[suite] = module.validation_loss(trainer, sorted(asked, key=len))
-    tokens = int(examples.columns.lengths[plan.batches.shown].sum())
+    tokens = int(examples.columns.lengths[plan.batches.all_rows].sum())
     return {"rows": len(rows), "tokens": tokens, "losses": losses}
 
 

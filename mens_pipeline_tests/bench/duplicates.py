@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from mens_pipeline.corpus.curate.near_duplicates import NearDuplicates, ngrams_of, words_of
-from mens_pipeline_tests.bench.sizes import PEAK, Measured, in_own_process, timed
+from mens_pipeline_tests.bench.sizes import PEAK, Measured, in_own_process, measure_time
 
 _WORDS = tuple(f"word{number}" for number in range(3_000))
 _FIRST = 3_000
@@ -83,7 +83,7 @@ def _search(name: str, size: int) -> Measured:
     found: Measured = {}
     index: NearDuplicates | PlainIndex = NearDuplicates(0.9) if name == "files" else PlainIndex(0.9)
     hashed = hashlib.sha256()
-    with timed(found, "microseconds a text"):
+    with measure_time(found, "microseconds a text"):
         for number, text in enumerate(texts_with_repeats(size)):
             hashed.update(f"{index.earlier(f'text {number}', text)}\n".encode())
     found["microseconds a text"] *= 1e6 / size

@@ -44,7 +44,7 @@ from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
 from mens_pipeline.training.telemetry_log import losses_of, seconds_trained
 from mens_pipeline_tests.bench.duplicates import duplicates_of
 from mens_pipeline_tests.bench.machine import machine_name
-from mens_pipeline_tests.bench.sizes import Measured, apart, timed
+from mens_pipeline_tests.bench.sizes import Measured, apart, measure_time
 from mens_pipeline_tests.bench.train_rows import rows_of
 from mens_pipeline_tests.corpus.rows import mix_report
 from mens_pipeline_tests.corpus.telemetry_databases import query_of
@@ -100,20 +100,20 @@ def store_of(folder: Path, size: int) -> Measured:
     """
     found: Measured = {}
     store = ArtifactStore(folder / "store")
-    with timed(found, "write all artifacts"):
+    with measure_time(found, "write all artifacts"):
         refs = list(_fill(store, size))
     _command(store, "lineage", refs[0][1])  # imports what it needs
-    with timed(found, "open", _NUM_LOOKS) as times:
+    with measure_time(found, "open", _NUM_LOOKS) as times:
         opened = [ArtifactStore(folder / "store") for _ in times].pop()
-    with timed(found, "get one by its key", _NUM_LOOKS) as times:
+    with measure_time(found, "get one by its key", _NUM_LOOKS) as times:
         assert all(opened.get(*refs[-1 - n % len(refs)]) is not None for n in times)
-    with timed(found, "get the latest of a kind", _NUM_LOOKS) as times:
+    with measure_time(found, "get the latest of a kind", _NUM_LOOKS) as times:
         assert all(opened.get(_NIGHT[0], str(opened.read_pointer(_NIGHT[0], "latest"))) for _ in times)
-    with timed(found, "write one more"):
+    with measure_time(found, "write one more"):
         made = opened.build(_NIGHT[0], {"n": -1}, lambda path: fill_trained(path, "more"))[0]
-    with timed(found, "mens store prune, nothing removed"):
+    with measure_time(found, "mens store prune, nothing removed"):
         _command(store, "store", "prune")
-    with timed(found, "mens lineage of one adapter"):
+    with measure_time(found, "mens lineage of one adapter"):
         _command(store, "lineage", made.key)
     return found
 
@@ -152,14 +152,14 @@ def table_of(folder: Path, size: int) -> Measured:
     connection.close()
     by_key, by_time = query_of(path), query_of(path, order_column="at")
     telemetry_fingerprint(by_key.model_copy(update={"limit": 1}))  # imports what it needs
-    with timed(found, "newest 5,000 rows by the key, read and hashed"):
+    with measure_time(found, "newest 5,000 rows by the key, read and hashed"):
         telemetry_fingerprint(by_key)
-    with timed(found, "newest 5,000 by a column without an index"):
+    with measure_time(found, "newest 5,000 by a column without an index"):
         telemetry_fingerprint(by_time)
-    with timed(found, "a tenth of the rows, at most 1,000,000, read and hashed"):
+    with measure_time(found, "a tenth of the rows, at most 1,000,000, read and hashed"):
         telemetry_fingerprint(by_key.model_copy(update={"limit": min(1_000_000, max(1, size // 10))}))
     tally = TelemetryAccount()
-    with timed(found, "newest 5,000 rows to pairs"):
+    with measure_time(found, "newest 5,000 rows to pairs"):
         written = write_jsonl(folder / "pairs.jsonl", telemetry_pairs(read_telemetry(by_key), tally, by_key.table))
     assert written == min(size, 5000)
     return found
@@ -174,7 +174,7 @@ def log_of(folder: Path, size: int) -> Measured:
     """
     found: Measured = {}
     path = folder / "telemetry.jsonl"
-    with timed(found, "write all lines, one by one"):
+    with measure_time(found, "write all lines, one by one"):
         log = TelemetryLog(path)
         log.write("train_start", {"resumed_from": None})
         for number in range(1, size + 1):
@@ -183,13 +183,13 @@ def log_of(folder: Path, size: int) -> Measured:
             loss, seconds = 1 + 1 / number, 0.5 * number
             step = {"step": number, "num_updates": 1, "loss": loss, "num_tokens": 100, "seconds": seconds}
             log.write("step", step)
-    with timed(found, "begin to write or to follow it"):
+    with measure_time(found, "begin to write or to follow it"):
         TelemetryLog(path)
         Follower(path, lambda _line: None)
-    with timed(found, "seconds trained"):
+    with measure_time(found, "seconds trained"):
         assert seconds_trained(path) == 0.5 * size
     found["log, MB"] = path.stat().st_size / 1e6
-    with timed(found, "the curve of the report"):
+    with measure_time(found, "the curve of the report"):
         assert curve_of(losses_of(path)) is not None
     return found
 
@@ -203,9 +203,9 @@ def eval_suite_of(folder: Path, size: int) -> Measured:
     """
     found: Measured = {}
     pairs = list(islice(_pairs(), size))
-    with timed(found, "tasks of the held-out pairs"):
+    with measure_time(found, "tasks of the held-out pairs"):
         tasks = heldout_tasks(pairs)
-    with timed(found, "hidden tests run on their references"):
+    with measure_time(found, "hidden tests run on their references"):
         tasks, num_dropped = with_sound_tests(tasks)
     assert (len(tasks), num_dropped) == (size, 0)
     run, store = trained(folder / "run"), ArtifactStore(folder / "store")
@@ -219,7 +219,7 @@ def eval_suite_of(folder: Path, size: int) -> Measured:
     free, base = _completions(tasks, 3), _completions(tasks, 1)
     again = [a.model_copy(update={"constrained": True}) for a in _completions(tasks[::3], 0)]
     completions = {"base": base, "adapter": (*free, *again)}
-    with timed(found, "answers judged, run and counted"):
+    with measure_time(found, "answers judged, run and counted"):
         evaluation = evaluate_completions(
             tasks, completions, subject, DECODING, Progress(attempt=1, round=1, num_rounds=1, num_reserve=0)
         )
@@ -228,9 +228,9 @@ def eval_suite_of(folder: Path, size: int) -> Measured:
         write_documents(path, evaluation, "")
         return {"name": "eval-gate"}
 
-    with timed(found, "documents written"):
+    with measure_time(found, "documents written"):
         artifact = store.build(EVALUATION, {}, write)[0]
-    with timed(found, "verdict and report page"):
+    with measure_time(found, "verdict and report page"):
         gate = scored(run, store, artifact)
     found["judged answers, MB"] = (artifact.path / SCORED_COMPLETIONS).stat().st_size / 1e6
     found["report page, MB"] = (gate.path / PAGE).stat().st_size / 1e6
@@ -271,18 +271,18 @@ def champions_of(folder: Path, size: int) -> Measured:
     verdict_of(trained(folder / "warm", "warm"), ArtifactStore(folder / "other"))  # imports what it needs
     for number in range(size):
         _record(store, number)
-    with timed(found, "record one more change", _NUM_LOOKS // 5) as times:
+    with measure_time(found, "record one more change", _NUM_LOOKS // 5) as times:
         for number in times:
             _record(store, size + number)
-    with timed(found, "the champion, found and checked", _NUM_LOOKS) as times:
+    with measure_time(found, "the champion, found and checked", _NUM_LOOKS) as times:
         assert all(champion_of(store) is not None for _ in times)
     _command(store, "promote", "--history")  # imports what it needs
-    with timed(found, "mens promote --history"):
+    with measure_time(found, "mens promote --history"):
         _command(store, "promote", "--history")
     gate = verdict_of(run, store)
-    with timed(found, "promote one more"):
+    with measure_time(found, "promote one more"):
         promote(gate, run, store, PRESENT, now=NOW)
-    with timed(found, "roll it back"):
+    with measure_time(found, "roll it back"):
         roll_back(store, now=NOW, reason="measured")
     return found
 

@@ -57,7 +57,7 @@ def memory_mb(name: str) -> float:
 
 
 @contextmanager
-def timed(found: Measured, what: str, times: int = 1) -> Iterator[range]:
+def measure_time(found: Measured, what: str, times: int = 1) -> Iterator[range]:
     """Take the mean CPU time of what the block does so many times, child processes included.
 
     Args:

@@ -20,7 +20,7 @@ from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.recipe import Recipe, TrainingJob
 from mens_pipeline.training.step_plan import Schedule, take_up
 from mens_pipeline.training.train_rows import FOLDER, SHARD_BYTES, Encoding, encode_train_set
-from mens_pipeline_tests.bench.sizes import PEAK, Measured, in_own_process, memory_mb, timed
+from mens_pipeline_tests.bench.sizes import PEAK, Measured, in_own_process, measure_time, memory_mb
 from mens_pipeline_tests.training.runs import resolved
 from mens_pipeline_tests.training.small_folder import write_folder
 
@@ -106,7 +106,7 @@ def _encode(folder: Path, encoding: Encoding, num_blocks: int) -> Measured:
     with encoding.train_path.open("rb") as content:
         head.write_bytes(content.read(SHARD_BYTES))
     alone = Encoding(head, encoding.base_path, encoding.system, encoding.infill_window)
-    with timed(found, "seconds"):
+    with measure_time(found, "seconds"):
         made = encode_train_set(alone, digest_of(head), cache)
     if made != first.parent:
         made.rename(first.parent)
@@ -121,7 +121,7 @@ def _prepare(folder: Path, base: Path) -> Measured:
     """Prepare a run whose rows are encoded."""
     found: Measured = {}
     lines: list[str] = []
-    with timed(found, "CPU seconds"):
+    with measure_time(found, "CPU seconds"):
         prepare_run(
             resolved(base, **_FIELDS),
             folder / "train.jsonl",
@@ -139,12 +139,12 @@ def _first_batches(folder: Path, _base: Path) -> Measured:
     """Do what a training process does before its first step, but for the model, and read micro-batches."""
     found: Measured = {}
     job = TrainingJob.model_validate_json((folder / "run" / JOB).read_bytes())
-    with timed(found, "CPU seconds"):
+    with measure_time(found, "CPU seconds"):
         examples = open_examples(job)
         plan = plan_run(examples.columns, job.recipe)
         tokens = step_tokens(plan.batches, examples.columns.lengths, job.recipe.accumulation)
         take_up(folder, Schedule(plan.num_steps, 0, "linear"), tokens, 60.0)
-    with timed(found, "milliseconds to read a micro-batch"):
+    with measure_time(found, "milliseconds to read a micro-batch"):
         batches = Share(plan.batches, job.recipe.accumulation, Team(), ())
         shown = [[len(examples.train[row]) for row in batch] for batch in islice(batches, _BATCHES)]
     assert [max(lengths) * len(lengths) for lengths in shown] == tokens[: len(shown)].tolist()

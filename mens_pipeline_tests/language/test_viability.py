@@ -39,7 +39,7 @@ def _viable(text: str, mode: Mode = Mode.SOURCE, *, is_strict: bool = False) -> 
 
 
 @cache
-def _accepted() -> tuple[Program, ...]:
+def _programs_ok() -> tuple[Program, ...]:
     """Every accepted program."""
     found = (case for case in (*conformance_cases(), *reference_examples()) if case.ok)
     cases = [Program(case.id, case.source, case.mode) for case in found]
@@ -68,7 +68,7 @@ def _dead_prefix(pieces: Iterable[str], mode: Mode) -> str | None:
 
 def test_no_prefix_of_a_short_program_is_dead() -> None:
     """Every construct and every two tokens of conformance cases, golden programs and solutions of both benchmarks."""
-    programs = showing_all(program for program in _accepted() if len(program.source) <= _SHORT)
+    programs = showing_all(program for program in _programs_ok() if len(program.source) <= _SHORT)
     dead = {name: prefix for name, source, mode in programs if (prefix := _dead_prefix(source, mode)) is not None}
 
     assert set().union(*map(shown_by, programs)) >= set(CONSTRUCTS)
@@ -81,7 +81,7 @@ def test_no_prefix_of_a_long_program_is_dead() -> None:
 
     Every tenth of them is read character by character.
     """
-    programs = showing_all(program for program in _accepted() if len(program.source) > _SHORT)
+    programs = showing_all(program for program in _programs_ok() if len(program.source) > _SHORT)
     dead = {}
     for number, (name, source, mode) in enumerate(programs):
         pieces = list(source) if number % 10 == 0 else [token.text for token in tokenize(source)]
@@ -95,7 +95,7 @@ def test_no_prefix_of_a_long_program_is_dead() -> None:
 def test_a_program_is_complete_exactly_if_it_is_accepted() -> None:
     """Rejected texts are open or dead."""
     wrong = [case.id for case in _rejected() if _viable(case.source, case.mode) is Viability.COMPLETE]
-    unfinished = [name for name, source, mode in _accepted() if _viable(source, mode) is not Viability.COMPLETE]
+    unfinished = [name for name, source, mode in _programs_ok() if _viable(source, mode) is not Viability.COMPLETE]
 
     assert (wrong, unfinished) == ([], [])
 
@@ -118,7 +118,7 @@ def test_a_rejected_text_is_dead_soon_after_its_error() -> None:
 def test_every_open_prefix_is_completed() -> None:
     """Prefixes that end anywhere in programs which show every construct, each by what the parser asks for."""
     drawn = random.Random(0)  # noqa: S311 - reproducible, no secret
-    programs = showing_all(program for program in _accepted() if len(program.source) <= 2 * _SHORT)
+    programs = showing_all(program for program in _programs_ok() if len(program.source) <= 2 * _SHORT)
     failed = []
     for name, source, mode in programs:
         for end in sorted(drawn.sample(range(len(source) + 1), min(len(source), _ENDS))):
@@ -204,7 +204,7 @@ def test_blanks_and_comments_are_no_tokens() -> None:
 
 def test_reading_on_says_what_reading_anew_says() -> None:
     """What is settled is not read again, in all modes."""
-    programs = [(source, mode) for _, source, mode in _accepted() if 400 < len(source) < 900][:40]
+    programs = [(source, mode) for _, source, mode in _programs_ok() if 400 < len(source) < 900][:40]
     for source, mode in programs:
         text = ViableText(mode)
         for start in range(0, len(source), 7):
@@ -258,7 +258,7 @@ def test_what_closes_is_written_first(text: str, rest: str) -> None:
 def test_what_may_follow_is_what_is_alive_behind_the_text(*, is_strict: bool) -> None:
     """Token by token, behind blanks and line ends, wherever a program is broken off."""
     drawn = random.Random(0)  # noqa: S311 - reproducible, no secret
-    programs = [(source, mode) for _, source, mode in _accepted() if len(source) <= _SHORT]
+    programs = [(source, mode) for _, source, mode in _programs_ok() if len(source) <= _SHORT]
     prefixes = [(source[: drawn.randrange(len(source) + 1)], mode) for source, mode in drawn.sample(programs, 6)]
     odd = [(text, Mode.SOURCE) for text in ("fn f() {}\n@mcp", "let a = 1 !", "type A {\n    a")]
     wrong: dict[str, set[str]] = {}

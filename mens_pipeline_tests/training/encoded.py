@@ -49,7 +49,7 @@ def batches_of(*batches: tuple[int, ...]) -> Batches:
     return Batches.of(np.array(rows, np.uint32), np.array([*map(len, batches)], np.uint32))
 
 
-def encoded(pairs: Iterable[TrainingPair], recipe: Recipe, tokenizer: Tokenizer, system: str) -> Examples:
+def encode_examples(pairs: Iterable[TrainingPair], recipe: Recipe, tokenizer: Tokenizer, system: str) -> Examples:
     """What a recipe shows of pairs, which are one shard.
 
     Args:

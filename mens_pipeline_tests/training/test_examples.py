@@ -13,7 +13,7 @@ from mens_pipeline.training.columns import columns_of
 from mens_pipeline.training.examples import Examples
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.corpus.rows import source_at
-from mens_pipeline_tests.training.encoded import encoded
+from mens_pipeline_tests.training.encoded import encode_examples
 from mens_pipeline_tests.training.small_folder import Encoder
 
 _TOKENIZER = Encoder()
@@ -24,8 +24,8 @@ def _pair(**fields: Any) -> TrainingPair:
     return TrainingPair(**{**usual, **fields})
 
 
-def _made(pairs: Iterable[TrainingPair], **recipe: Any) -> Examples:
-    return encoded(pairs, Recipe(**{"validation_split_ratio": 0.0, **recipe}), _TOKENIZER, "You write Vox.")
+def _examples(pairs: Iterable[TrainingPair], **recipe: Any) -> Examples:
+    return encode_examples(pairs, Recipe(**{"validation_split_ratio": 0.0, **recipe}), _TOKENIZER, "You write Vox.")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_every_row_that_is_not_shown_has_a_reason(
     fields: dict[str, Any], recipe: dict[str, Any], reason: NotShown
 ) -> None:
     """And is counted under it, beside the row that is shown."""
-    examples = _made([_pair(**fields), _pair(rating=5, category="mcp_tool")], **recipe)
+    examples = _examples([_pair(**fields), _pair(rating=5, category="mcp_tool")], **recipe)
 
     assert examples.dropped == {reason: 1}
     assert (len(examples.train), len(examples.validation), examples.seen) == (1, 0, 2)
@@ -62,13 +62,13 @@ def test_every_row_that_is_not_shown_has_a_reason(
 )
 def test_categories_match_by_part(fields: dict[str, Any], *, is_shown: bool) -> None:
     """In the category, the lane, or the family of the task."""
-    assert bool(_made([_pair(**fields)], category_filter=("agent", "mcp")).train) is is_shown
+    assert bool(_examples([_pair(**fields)], category_filter=("agent", "mcp")).train) is is_shown
 
 
 @pytest.mark.parametrize("difficulty", [3, 5, 7])
 def test_the_borders_of_difficulty_are_shown(difficulty: int) -> None:
     """Both of them."""
-    columns = _made([_pair(difficulty=difficulty)], min_difficulty=3, max_difficulty=7).columns
+    columns = _examples([_pair(difficulty=difficulty)], min_difficulty=3, max_difficulty=7).columns
 
     assert columns.difficulties.tolist() == [difficulty]
 
@@ -76,11 +76,11 @@ def test_the_borders_of_difficulty_are_shown(difficulty: int) -> None:
 def test_a_row_of_exactly_the_length_is_shown() -> None:
     """One token more and it is not: cut, it would lose its end."""
     pair = _pair(response="let x = 1\n" * 9)
-    (example,) = _made([pair]).train
+    (example,) = _examples([pair]).train
 
     assert len(example) > 16
-    assert len(_made([pair], max_length=len(example)).train) == 1
-    assert _made([pair], max_length=len(example) - 1).dropped == {NotShown.TOO_LONG: 1}
+    assert len(_examples([pair], max_length=len(example)).train) == 1
+    assert _examples([pair], max_length=len(example) - 1).dropped == {NotShown.TOO_LONG: 1}
 
 
 def _rows(num_files: int, per_file: int, kind: SourceKind = SourceKind.VOX_FILE) -> list[TrainingPair]:
@@ -93,14 +93,14 @@ def _rows(num_files: int, per_file: int, kind: SourceKind = SourceKind.VOX_FILE)
 
 def _prompts(examples: Examples, pairs: Iterable[TrainingPair]) -> set[str]:
     """The prompts of rows that measure, found by their ids."""
-    ids = {tuple(_made([pair]).train[0].prompt): pair.prompt for pair in pairs}
+    ids = {tuple(_examples([pair]).train[0].prompt): pair.prompt for pair in pairs}
     return {ids[example.prompt] for example in examples.validation}
 
 
 def test_whole_files_measure_the_loss() -> None:
     """All rows of a file stand on one side, about the share of the files on the one that does not train."""
     rows = _rows(60, 3)
-    examples = _made(rows, validation_split_ratio=0.2)
+    examples = _examples(rows, validation_split_ratio=0.2)
     measuring = _prompts(examples, rows)
     files = {prompt.split()[0] for prompt in measuring}
 
@@ -114,7 +114,7 @@ def test_the_seed_decides_which_files_measure() -> None:
     """The same one the same files, whatever else there is; another one others."""
     rows = _rows(60, 1)
     first, again, other = (
-        _prompts(_made(some, validation_split_ratio=0.2, seed=seed), rows)
+        _prompts(_examples(some, validation_split_ratio=0.2, seed=seed), rows)
         for some, seed in ((rows, 1), (rows[::-1], 1), (rows, 2))
     )
 
@@ -125,12 +125,12 @@ def test_the_seed_decides_which_files_measure() -> None:
 @pytest.mark.parametrize("pairs", [[_pair()] * 40, _rows(40, 1, SourceKind.SYNTHETIC)])
 def test_rows_of_no_file_always_train(pairs: list[TrainingPair]) -> None:
     """There is nothing to keep apart."""
-    assert len(_made(pairs, validation_split_ratio=0.49).train) == len(pairs)
+    assert len(_examples(pairs, validation_split_ratio=0.49).train) == len(pairs)
 
 
 def test_the_account_counts_rows_and_tokens() -> None:
     """Every reason has its number, also none; lengths are those of rows that train."""
-    examples = _made(
+    examples = _examples(
         [_pair(), _pair(category="tool_trace", response="fn g() { return 1 }"), _pair(rating=1)],
         trajectory_weighting=True,
     )
@@ -152,7 +152,7 @@ def test_the_account_counts_rows_and_tokens() -> None:
 
 def test_what_disappears_is_noticed() -> None:
     """A row that is neither shown nor left out."""
-    examples = _made([_pair(), _pair(rating=1)])
+    examples = _examples([_pair(), _pair(rating=1)])
     assert examples.num_lost == 0
     examples.kept -= 1
 
@@ -174,9 +174,9 @@ _PAIRS = st.builds(
 def test_nothing_disappears(pairs: list[TrainingPair], seed: int) -> None:
     """Whatever the rows; and the order of the train set is kept."""
     options: dict[str, Any] = {"seed": seed, "category_filter": ("actor",), "max_length": 100, "max_difficulty": 8}
-    examples = _made(pairs, validation_split_ratio=0.3, **options)
+    examples = _examples(pairs, validation_split_ratio=0.3, **options)
     shown = sorted([*examples.train, *examples.validation], key=repr)
 
     assert examples.num_lost == 0
     assert examples.seen == len(pairs)
-    assert shown == sorted(_made(pairs, **options).train, key=repr)
+    assert shown == sorted(_examples(pairs, **options).train, key=repr)

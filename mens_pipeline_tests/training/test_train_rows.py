@@ -17,7 +17,7 @@ from mens_pipeline.training import prepare, train_rows
 from mens_pipeline.training.examples import Examples, make_examples, open_examples
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.train_rows import Encoding, Shards, encode_pairs, encode_train_set
-from mens_pipeline_tests.training.encoded import encoded
+from mens_pipeline_tests.training.encoded import encode_examples
 from mens_pipeline_tests.training.runs import pairs, prepared
 from mens_pipeline_tests.training.small_folder import Encoder, write_folder
 
@@ -34,7 +34,7 @@ def encoding(tmp_path: Path) -> Encoding:
     return Encoding(tmp_path / "train.jsonl", base, _SYSTEM, infill_window=192, shard_bytes=2000)
 
 
-def _made(encoding: Encoding, **options: Any) -> tuple[Path, list[str]]:
+def _encode(encoding: Encoding, **options: Any) -> tuple[Path, list[str]]:
     """The folder of the shards, and the lines that tell of them."""
     lines: list[str] = []
     cache = encoding.train_path.parent / "cache"
@@ -42,7 +42,7 @@ def _made(encoding: Encoding, **options: Any) -> tuple[Path, list[str]]:
     return folder, lines
 
 
-def _opened(encoding: Encoding, folder: Path) -> Examples:
+def _open(encoding: Encoding, folder: Path) -> Examples:
     return make_examples(Shards(encoding.paths(folder)), _RECIPE)
 
 
@@ -50,21 +50,21 @@ def _opened(encoding: Encoding, folder: Path) -> Examples:
 def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the shards that are encoded from now on."""
     names: list[str] = []
-    write = train_rows._write_shard  # noqa: SLF001 - what is watched
+    write = train_rows._write_shard  # noqa: SLF001 - what is watch
 
-    def watched(encoding: Encoding, path: Path, number: int) -> None:
+    def watch(encoding: Encoding, path: Path, number: int) -> None:
         names.append(path.name)
         write(encoding, path, number)
 
-    monkeypatch.setattr(train_rows, "_write_shard", watched)
+    monkeypatch.setattr(train_rows, "_write_shard", watch)
     return names
 
 
 def test_rows_of_several_shards_are_those_of_one(encoding: Encoding) -> None:
     """In the order of the train set, each once, with the ids that the tokenizer gives; rows that measure as well."""
-    folder, _ = _made(encoding)
-    several = _opened(encoding, folder)
-    one = encoded(pairs(_ROWS), _RECIPE, FileTokenizer(encoding.base_path), _SYSTEM)
+    folder, _ = _encode(encoding)
+    several = _open(encoding, folder)
+    one = encode_examples(pairs(_ROWS), _RECIPE, FileTokenizer(encoding.base_path), _SYSTEM)
     plain = [encode(FileTokenizer(encoding.base_path), _SYSTEM, pair.prompt, pair.response) for pair in pairs(_ROWS)]
 
     assert len(encoding.paths(folder)) > 3
@@ -79,7 +79,7 @@ def test_rows_of_several_shards_are_those_of_one(encoding: Encoding) -> None:
 
 def test_two_processes_write_what_one_does(encoding: Encoding, tmp_path: Path) -> None:
     """The same bytes; what goes wrong in one of them is said as ever."""
-    folder, _ = _made(encoding)
+    folder, _ = _encode(encoding)
     digest = digest_of(encoding.train_path)
     again = encode_train_set(encoding, digest, tmp_path / "other", workers=2)
     shards = [[path.read_bytes() for path in encoding.paths(where)] for where in (folder, again)]
@@ -97,38 +97,38 @@ def test_each_line_is_in_one_shard(encoding: Encoding, shard_bytes: int) -> None
     """Wherever the borders fall: within a line, at its end, or behind the last one."""
     cut = Encoding(encoding.train_path, encoding.base_path, _SYSTEM, 192, shard_bytes)
     write_jsonl(cut.train_path, pairs(4))
-    folder, _ = _made(cut)
+    folder, _ = _encode(cut)
 
-    assert _opened(cut, folder).seen == 4
+    assert _open(cut, folder).seen == 4
 
 
 def test_nothing_is_encoded_twice(encoding: Encoding, written: list[str]) -> None:
     """What changes which rows are shown changes no ids; a window at a cursor, another tokenizer or other rows do."""
-    folder, lines = _made(encoding)
+    folder, lines = _encode(encoding)
     number = len(encoding.paths(folder))
     assert len(written) == number
     assert lines[-1] == f"{number} of {number} shards of the train set encoded"
 
-    assert _made(encoding) == (folder, [])
+    assert _encode(encoding) == (folder, [])
     assert len(written) == number
 
     wider = Encoding(encoding.train_path, encoding.base_path, _SYSTEM, 64, encoding.shard_bytes)
-    assert _made(wider)[0] != folder
+    assert _encode(wider)[0] != folder
     Encoder(special=("<|im_start|>", IM_END, "<|more|>")).inner.save(str(encoding.base_path / "tokenizer.json"))
-    assert _made(encoding)[0] != folder
+    assert _encode(encoding)[0] != folder
     assert len(written) == 3 * number
 
 
 def test_a_damaged_shard_is_named_and_made_again(encoding: Encoding, written: list[str]) -> None:
     """One changed byte, half a file, a shard that was written without its hash: that one alone, with the same bytes."""
-    folder, _ = _made(encoding)
+    folder, _ = _encode(encoding)
     first, second, third, *_ = paths = encoding.paths(folder)
     before = [path.read_bytes() for path in paths]
     written.clear()
     first.write_bytes(before[0][:-300] + b"x" + before[0][-299:])
     second.write_bytes(before[1][: len(before[1]) // 2])
     third.with_name(f"{third.name}.sha256").unlink()
-    _, lines = _made(encoding)
+    _, lines = _encode(encoding)
 
     assert [path.read_bytes() for path in paths] == before
     assert written == [path.name for path in (first, second, third)]
@@ -153,7 +153,7 @@ def test_a_line_that_is_no_pair_is_refused_by_its_number(encoding: Encoding) -> 
     with encoding.train_path.open("a") as lines:
         lines.write('{"prompt": "no response"}\n')
     with pytest.raises(RefusedError, match=rf"train\.jsonl:{_ROWS + 1}: no pair"):
-        _made(encoding)
+        _encode(encoding)
     folder = next((encoding.train_path.parent / "cache" / "train_rows").iterdir())
 
     assert not encoding.paths(folder)[-1].exists()
@@ -200,12 +200,12 @@ def test_ids_of_a_large_vocabulary_are_kept_whole() -> None:
 
 def test_train_sets_that_no_run_used_for_a_month_are_removed(encoding: Encoding) -> None:
     """Others stay."""
-    folder, _ = _made(encoding)
+    folder, _ = _encode(encoding)
     old, recent = folder.with_name("old"), folder.with_name("recent")
     for other, days in ((old, 31), (recent, 29)):
         other.mkdir()
         os.utime(other, (time.time() - days * 86_400,) * 2)
-    _made(encoding)
+    _encode(encoding)
 
     assert (old.exists(), recent.exists(), folder.exists()) == (False, True, True)
 
