@@ -213,7 +213,7 @@ def test_the_image_is_built_and_runs(tmp_path: Path) -> None:
 
 
 def test_no_output_of_runs_goes_into_the_image() -> None:
-    """What git ignores below data/ would be copied with it."""
+    """Files that git ignores, such as the store below data/, would be copied into the image otherwise."""
     ignored = (PROJECT_ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
     kept_out = (PROJECT_ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
 

@@ -126,7 +126,7 @@ def _launch(job_path: Path) -> int:
 
 
 What = Literal["adapter", "train-set", "benchmark"]
-"""What is sent to the Hub."""
+"""Content of a repository on the Hub."""
 
 
 @declare_options

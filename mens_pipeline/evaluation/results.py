@@ -152,7 +152,7 @@ class BestOf(Document):
 
 
 class InsertScore(Strict):
-    """What one piece is worth in its hole."""
+    """Scores of one piece in its hole."""
 
     model: InfillModel
     task: str

@@ -25,7 +25,7 @@ _GRACE_SECONDS: Final = 100
 
 
 _LONGEST: Final = timedelta(days=7)
-"""How long one process may wait for another, which the launcher ends where that one fails."""
+"""A process waits so long for another at most; where one fails, the launcher ends the others at once."""
 
 Item = TypeVar("Item")
 

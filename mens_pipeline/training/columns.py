@@ -46,7 +46,7 @@ class Names(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the plan needs of the rows, nine bytes each; lengths in tokens, difficulties from 1 to 10."""
+    """Columns of the rows that the plan needs, nine bytes each; lengths in tokens, difficulties from 1 to 10."""
 
     lengths: NDArray[np.uint32]
     difficulties: NDArray[np.uint8]

@@ -55,7 +55,7 @@ def kind_of(pair: TrainingPair) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What decides the ids of a train set.
+    """Inputs that decide the ids of a train set.
 
     Attributes:
         train_path: The train set, JSON lines.

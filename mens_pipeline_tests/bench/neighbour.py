@@ -1,4 +1,4 @@
-"""What a neighbour from the train set does for an adapter that was trained without any: lines at a cursor, five ways.
+"""Lines at a cursor with a neighbour from the train set, for an adapter that was trained without any: five ways.
 
 `python -m mens_pipeline_tests.bench.neighbour RUN --data DIR [--lines 292] [--tokens 96]`
 

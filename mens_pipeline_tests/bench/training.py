@@ -55,7 +55,7 @@ _CHECKPOINTED: Final = {"checkpointing": 1, "every-second": 2, "kept": 0}
 """Variant -> layers of which one computes its activations again."""
 
 _OF_A_CARD = (*_OF_THE_LIBRARY, "ours", "every-second", "kept", "float32", "random")
-"""What makes a difference there: each layer computes again, and the library scores labelled positions by itself."""
+"""Settings of a GPU: each layer computes again, and the library scores labelled positions by itself."""
 
 
 _OPERATIONS_SHOWN: Final = 12

@@ -51,7 +51,7 @@ def test_every_asset_refuses_plainly() -> None:
 
 
 def test_an_asset_is_made_on_the_cluster_that_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So where there is none at the address, it is refused; the assets of a machine alone ask for none."""
+    """An address without a cluster is refused when an asset is made; without the setting nothing is asked for."""
 
     @declare_asset("corpus", version="1")
     def made() -> None:
