@@ -80,7 +80,9 @@ class EvalOptions(Options):
     no_bench: bool = switch("Held-out prompts alone.")
     device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place.")
     samples: int | None = option(None, "Completions of each prompt; k of pass@k, n of best-of-n.", field="num_samples")
-    devices: int | None = option(None, "GPUs that share the prompts [default: as many as trained it].", metavar="N")
+    devices: int | None = option(
+        None, "GPUs that share the prompts [default: as many as trained it].", metavar="N", ge=1
+    )
     temperature: float | None = option(None, "0: always the most likely token.", field="temperature")
     max_tokens: int | None = option(None, "Tokens of a completion at most.", field="max_new_tokens")
     seed_base: int | None = option(None, "Start of sampling.", field="seed")

@@ -158,6 +158,14 @@ def test_a_reason_that_says_nothing_is_refused_with_advice(run: _Run) -> None:
     assert re.search(r"options: reason: .* Say who answers for it, and why\.", refusal(result))
 
 
+def test_no_device_at_all_is_refused(run: Path) -> None:
+    """In a line, before anything is loaded."""
+    result = _invoke("eval-local", run, "--devices", "0")
+
+    assert result.exit_code == 2
+    assert "Invalid value for '--devices'" in result.stderr
+
+
 def test_a_number_that_cannot_be_is_refused_with_advice(run: _Run) -> None:
     """Which option, beside which file."""
     result = _invoke("eval-local", run, "--samples", "0", "--device", "cpu", "--no-bench")
