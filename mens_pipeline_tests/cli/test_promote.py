@@ -158,7 +158,7 @@ def test_a_reason_that_says_nothing_is_refused_with_advice(run: _Run) -> None:
     assert re.search(r"options: reason: .* Say who answers for it, and why\.", refusal(result))
 
 
-def test_no_device_at_all_is_refused(run: Path) -> None:
+def test_no_device_at_all_is_refused(run: _Run) -> None:
     """In a line, before anything is loaded."""
     result = _invoke("eval-local", run, "--devices", "0")
 
