@@ -142,7 +142,7 @@ def test_a_server_is_asked_at_a_cursor(
 @pytest.mark.parametrize("wrong", ["PART=trainning", "DEVICE=gpu"])
 def test_a_wrong_part_is_refused_before_a_bundle_is_packed(wrong: str) -> None:
     """By make itself, with the choices; nothing is installed or packed for it."""
-    command = ["make", "-n", "gpu-check", wrong]
+    command = ["make", "--no-print-directory", "-n", "gpu-check", wrong]
     done = subprocess.run(command, cwd=PROJECT_ROOT, capture_output=True, text=True, check=False)
     choices = "tests training generation serving bench" if wrong.startswith("PART") else "cuda cpu"
     right = subprocess.run([*command[:-1], "PART=tests bench"], cwd=PROJECT_ROOT, capture_output=True, check=False)

@@ -24,7 +24,7 @@ _MOMENT = 0.5
 def test_ten_times_as_much_takes_not_much_more_than_ten_times_as_long(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of processor time, and whatever is looked up in it is found."""
+    """Of CPU time, and whatever is looked up in it is found; so few rows say nothing of memory."""
     monkeypatch.setenv("MENS_STORE_ROOT", "")  # taken back at the end, whatever the bench sets
     measure, _ = scale.PARTS[part]
     found = []
@@ -33,9 +33,11 @@ def test_ten_times_as_much_takes_not_much_more_than_ten_times_as_long(
         folder.mkdir()
         found.append(measure(folder, size))
     small, large = found
-    slow = {what: (small[what], large[what]) for what in small if large[what] > 10 * _SLACK * small[what] + _MOMENT}
+    timed = [what for what in small if "bytes" not in what and not what.endswith("MB")]
+    slow = {what: (small[what], large[what]) for what in timed if large[what] > 10 * _SLACK * small[what] + _MOMENT}
 
     assert small.keys() == large.keys()
+    assert timed
     assert slow == {}
 
 

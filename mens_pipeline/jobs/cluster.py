@@ -31,7 +31,10 @@ def work_on_cluster(address: str) -> None:
     Raises:
         ConfigurationError: There is no cluster at the address, or this machine is none of its nodes.
     """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
+        if port.isdecimal():  # Ray itself tries for minutes, and keeps the token that it had when it was imported
+            socket.create_connection((host, int(port)), _PATIENCE_SECONDS).close()
         import ray
 
         if not ray.is_initialized():
@@ -48,9 +51,6 @@ def _join(address: str) -> None:
     """Connect to a cluster; SIGTERM goes on to end this process as it did, for which Ray has a handler of its own."""
     import ray
 
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if port.isdecimal():  # Ray itself tries for minutes
-        socket.create_connection((host, int(port)), _PATIENCE_SECONDS).close()
     variables = {name: value for name, value in ray_environment().items() if name in _PASSED}
     handler = signal.getsignal(signal.SIGTERM)
     ray.init(address, runtime_env={"env_vars": variables}, log_to_driver=False, configure_logging=False)
