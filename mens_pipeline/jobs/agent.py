@@ -8,6 +8,7 @@ them and sums their gradients: the step is the one that a single process would t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from signal import SIGTERM
 from tempfile import TemporaryDirectory
 from typing import Final, TypeVar
 
@@ -44,12 +45,13 @@ def start_ranks(command: Sequence[str], number: int) -> ExitCode:
         except SignalException:
             return ExitCode.INTERRUPTED
         except ChildFailedError as error:
+            codes = {failure.exitcode for failure in error.failures.values()}
             for rank, failure in error.failures.items():
-                if failure.exitcode < 0:
+                # torch ends the others by SIGTERM where one has failed: that one says why.
+                if failure.exitcode < 0 and (failure.exitcode != -SIGTERM or max(codes) <= 0):
                     found = f"process {rank} of {number} was ended by {failure.signal_name()}, and the others with it"
                     advice = "Look whether memory ran out, and run the same again: what is done is taken up."
                     raise RefusedError(f"{found}. {advice}") from error
-            codes = {failure.exitcode for failure in error.failures.values()}
             return next((code for code in (ExitCode.REFUSED, ExitCode.INTERRUPTED) if code in codes), ExitCode.CRASHED)
     return ExitCode.DONE
 
