@@ -110,7 +110,8 @@ class Probe:
         (read, few), (written, more) = ended["read"], ended["write"]
         write_token = max(0.0, written - read) / max(1, more - few)
         read_token = max(0.0, read - few * write_token) / length
-        start = max(0.0, seconds - read - written)
+        # All three read the prompts; what the first took beyond that is paid by every generation once.
+        start = max(0.0, seconds - written - read - min(read, ended["load"][0]))
         return {"generate_start": start, "read_token": read_token, "write_token": write_token}
 
     def _job(self, run: PreparedRun, name: str, prompts: list[str], tokens: int) -> GenerationJob:

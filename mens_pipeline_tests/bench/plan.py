@@ -22,6 +22,8 @@ from mens_pipeline.inference.probe import Probe, Rates
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.local import refuse_failure, run_job
 from mens_pipeline.jobs.protocol import JOB, Job
+from mens_pipeline.models.base import FileTokenizer
+from mens_pipeline.models.chat import encode_prompt
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL
 from mens_pipeline.orchestration.estimate import Rows
 from mens_pipeline.settings import PRESETS, load_settings
@@ -103,7 +105,9 @@ def _complete(options: argparse.Namespace, run: PreparedRun, rates: Rates, folde
     folder.mkdir()
     path = folder / JOB
     path.write_text(job.model_dump_json(), encoding="utf-8")
-    planned = rates.generate_start + len(pairs) * rates.completion(120, _WRITTEN)
+    tokenizer = FileTokenizer(run.base.path)
+    read = sum(len(encode_prompt(tokenizer, SYSTEM_PROMPT, pair.prompt)) for pair in pairs)
+    planned = rates.generate_start + rates.completion(read, len(pairs) * _WRITTEN)
     return planned, _seconds(job, path)
 
 
