@@ -111,7 +111,7 @@ class Dealer:
         number = self._passes[kind] = self._passes.get(kind, -1) + 1
         random = Random(f"{self._seed}:{kind}:{number}")  # noqa: S311 - a reproducible order, no secret
         drawn = _draw(rows, self._rows, self._weights, random)
-        _shuffle(drawn, random)
+        shuffle(drawn, random)
         return drawn[::-1]
 
 
@@ -139,11 +139,16 @@ def _draw(rows: Rows, columns: Columns, weights: NDArray[np.float64], random: Ra
     return np.concatenate(drawn)
 
 
-def _shuffle(rows: Rows, random: Random) -> None:
-    """Shuffle rows in place, as a list of them would be."""
+def shuffle(rows: Rows, random: Random) -> None:
+    """Shuffle numbers in place as `random.shuffle` does, draw by draw, in half of its time."""
     buffer: Any = rows
-    order: Any = memoryview(buffer)
-    random.shuffle(order)
+    order, draw = memoryview(buffer), random.getrandbits
+    for bits in range(len(order).bit_length(), 1, -1):  # of the numbers below `place + 1`
+        for place in range(min(len(order), 2**bits - 1) - 1, 2 ** (bits - 1) - 2, -1):
+            other = draw(bits)
+            while other > place:
+                other = draw(bits)
+            order[place], order[other] = order[other], order[place]
 
 
 def _pieces(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
@@ -284,7 +289,7 @@ def _batches(window: Rows, rows: Columns, recipe: Recipe, random: Random) -> tup
         The rows in order, and how many each micro-batch has.
     """
     window = window.copy()
-    _shuffle(window, random)
+    shuffle(window, random)
     window = window[np.argsort(rows.lengths[window], kind="stable")]
     if recipe.curriculum:
         window = window[np.argsort(rows.difficulties[window], kind="stable")]
@@ -292,7 +297,7 @@ def _batches(window: Rows, rows: Columns, recipe: Recipe, random: Random) -> tup
     if recipe.curriculum:
         return window, counts
     order = np.arange(len(counts), dtype=np.uint32)
-    _shuffle(order, random)
+    shuffle(order, random)
     starts, shuffled = np.cumsum(counts, dtype=np.uint32) - counts, counts[order]
     # Modulo 2^32, where a batch moves to the front.
     moved = np.repeat(starts[order] - (np.cumsum(shuffled, dtype=np.uint32) - shuffled), shuffled)
@@ -302,16 +307,10 @@ def _batches(window: Rows, rows: Columns, recipe: Recipe, random: Random) -> tup
 def _cut(lengths: NDArray[np.uint32], recipe: Recipe) -> NDArray[np.uint32]:
     """Return how many rows each micro-batch has: no more, and with padding no more tokens, than the recipe allows."""
     counts = array("I")
-    number, longest, most_rows, most_tokens = 0, 0, recipe.rows_at_once, recipe.tokens_at_once
-    for length in (length for piece in _pieces(lengths) for length in piece.tolist()):
-        grown = max(longest, length)
-        is_full = number == most_rows
-        is_heavy = most_tokens is not None and grown * (number + 1) > most_tokens
-        if number and (is_full or is_heavy):
-            counts.append(number)
-            number, grown = 0, length
-        number += 1
-        longest = grown
-    if number:
-        counts.append(number)
+    most_rows, most_tokens = recipe.rows_at_once, recipe.tokens_at_once or np.inf
+    numbers, start = np.arange(1, most_rows + 1), 0
+    while start < len(lengths):
+        padded = np.maximum.accumulate(lengths[start : start + most_rows]) * numbers[: len(lengths) - start]
+        counts.append(max(1, int(np.searchsorted(padded, most_tokens, side="right"))))
+        start += counts[-1]
     return np.array(counts, np.uint32)

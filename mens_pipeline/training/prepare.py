@@ -21,8 +21,7 @@ from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.jsonl import open_rows, write_text
 from mens_pipeline.storage.store import ArtifactStore, digest_of, key_of
-from mens_pipeline.training.examples import make_examples
-from mens_pipeline.training.plan import plan_run
+from mens_pipeline.training.examples import make_examples, plan_examples
 from mens_pipeline.training.preflight import (
     check_disk,
     check_examples,
@@ -150,7 +149,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     rows_path = encode_train_set(encoding, train_sha256, cache, log_line)
     examples = make_examples(Shards(encoding.paths(rows_path)), recipe)
     check_examples(examples, min_rows, resolved.origins)
-    plan = plan_run(examples.columns, recipe, continues)
+    plan = plan_examples(rows_path, examples.columns, recipe, continues)
     num_shown = len(examples.train) - min(plan.num_skipped)
     if num_shown < min_rows:
         advice = "Raise curriculum_max_difficulty, or extract more data."

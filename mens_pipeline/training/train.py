@@ -39,8 +39,8 @@ from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.models.chat import format_for
 from mens_pipeline.training.common_trainer import Progress, StopRequest, common_arguments, mean_loss
 from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products
-from mens_pipeline.training.examples import Example, ShownRows, open_examples
-from mens_pipeline.training.plan import Plan, plan_run, step_tokens
+from mens_pipeline.training.examples import Example, ShownRows, open_examples, plan_examples
+from mens_pipeline.training.plan import Plan, step_tokens
 from mens_pipeline.training.qlora import Checksums, checksums, load_base, lora_config
 from mens_pipeline.training.recipe import TrainingJob, refuse_sharding
 from mens_pipeline.training.sft import PlannedTrainer, collate
@@ -72,7 +72,7 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
     torch.set_flush_denormal(True)
     tokenizer = tokenizer_of(job.base_path)
     examples = open_examples(job)
-    target = plan_run(examples.columns, recipe, job.continues)
+    target = plan_examples(job.rows_path, examples.columns, recipe, job.continues)
     if not target.batches:
         raise RefusedError("no row trains. Look at `not_shown` in training-preflight.json, and widen the recipe.")
     checkpoint = newest_checkpoint(job.run_dir)

@@ -119,7 +119,7 @@ def encode_train_set(
                 rmtree(other, ignore_errors=True)
     paths = encoding.paths(folder)
     with ThreadPoolExecutor() as threads:  # a hash is computed without the lock of the interpreter
-        found = list(threads.map(_why_not_whole, paths))
+        found = list(threads.map(why_not_whole, paths))
     for path, why in zip(paths, found, strict=True):
         if why is not None and path.exists():
             log_line(f"{path}: {why}. It is made again.")
@@ -131,7 +131,7 @@ def encode_train_set(
     return folder
 
 
-def _why_not_whole(path: Path) -> str | None:
+def why_not_whole(path: Path) -> str | None:
     """Return what is wrong with a shard; None where it is whole."""
     digest = path.with_name(f"{path.name}.sha256")
     if not path.is_file() or not digest.is_file():

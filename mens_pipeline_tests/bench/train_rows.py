@@ -14,8 +14,8 @@ from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.protocol import JOB
 from mens_pipeline.storage.store import digest_of
 from mens_pipeline.training.columns import Share
-from mens_pipeline.training.examples import open_examples
-from mens_pipeline.training.plan import plan_run, step_tokens
+from mens_pipeline.training.examples import open_examples, plan_examples
+from mens_pipeline.training.plan import step_tokens
 from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.recipe import Recipe, TrainingJob
 from mens_pipeline.training.step_plan import Schedule, take_up
@@ -141,7 +141,7 @@ def _first_batches(folder: Path, _base: Path) -> Measured:
     job = TrainingJob.model_validate_json((folder / "run" / JOB).read_bytes())
     with measure_time(found, "CPU seconds"):
         examples = open_examples(job)
-        plan = plan_run(examples.columns, job.recipe)
+        plan = plan_examples(job.rows_path, examples.columns, job.recipe)
         tokens = step_tokens(plan.batches, examples.columns.lengths, job.recipe.accumulation)
         take_up(folder, Schedule(plan.num_steps, 0, "linear"), tokens, 60.0)
     with measure_time(found, "milliseconds to read a micro-batch"):

@@ -3,13 +3,17 @@
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mens_pipeline.training.plan import MOST_PASSES, Plan, category_weights, hardest_of
+from mens_pipeline.training.columns import columns_of
+from mens_pipeline.training.examples import plan_examples
+from mens_pipeline.training.plan import MOST_PASSES, Plan, category_weights, hardest_of, plan_run, shuffle
 from mens_pipeline.training.recipe import Continued, Recipe
 from mens_pipeline_tests.training.encoded import Row, batches_of, plan_of
 
@@ -128,6 +132,41 @@ def test_the_order_is_the_same_on_every_machine() -> None:
 
     assert plan.batches == batches_of((4, 2, 1), (0,), (6, 3, 5), (2, 3, 4), (0, 6, 5), (1,))
     assert (plan.num_steps, plan.num_skipped) == (3, (0, 0))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 4, 5, 255, 256, 257, 1000])
+def test_numbers_are_shuffled_as_python_does(number: int) -> None:
+    """And as many draws are taken, so that what comes next is the same."""
+    ours, theirs = Random("1:2"), Random("1:2")
+    rows, listed = np.arange(number, dtype=np.uint32), list(range(number))
+    shuffle(rows, ours)
+    theirs.shuffle(listed)
+
+    assert rows.tolist() == listed
+    assert ours.random() == theirs.random()
+
+
+def test_a_plan_is_kept_beside_the_rows(tmp_path: Path) -> None:
+    """It is read where it was made; another recipe, other rows and a damaged file make another one."""
+    rows = columns_of([Row(length, difficulty) for length in range(1, 40) for difficulty in (2, 5)])
+    recipe = Recipe(num_train_epochs=2, max_steps=9, max_length=64)
+    found = plan_examples(tmp_path, rows, recipe)
+    (path,) = tmp_path.glob("*.arrow")
+    made = path.stat().st_mtime_ns
+    again = plan_examples(tmp_path, rows, recipe.model_copy(update={"quantization": "bf16"}))
+    files = [len(list(tmp_path.glob("*.arrow")))]
+    for other in (recipe.model_copy(update={"seed": 7}), recipe.model_copy(update={"max_steps": None})):
+        assert plan_examples(tmp_path, rows, other) == plan_run(rows, other)
+        files.append(len(list(tmp_path.glob("*.arrow"))))
+    fewer = columns_of([Row(3)] * 5)
+
+    assert found == again == plan_run(rows, recipe)
+    assert found.num_steps == 9
+    assert path.stat().st_mtime_ns == made
+    assert files == [1, 2, 3]
+    assert plan_examples(tmp_path, fewer, recipe) == plan_run(fewer, recipe)
+    path.write_bytes(path.read_bytes()[:200])
+    assert plan_examples(tmp_path, rows, recipe) == plan_run(rows, recipe)
 
 
 def test_a_budget_brings_rows_of_one_length_together() -> None:
