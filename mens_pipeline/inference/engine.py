@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 from mens_pipeline.inference.begun_word import BegunWord
 from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.insert_constraint import InsertConstraint
-from mens_pipeline.inference.sampling import Sampler, log_probability
+from mens_pipeline.inference.sampling import LikelyTokens, Sampler, log_probabilities
 
 if TYPE_CHECKING:
     import torch
@@ -87,19 +87,17 @@ class Slot:
         """Return the scores of the next token, with none for tokens that do not spell the word before the cursor."""
         return scores if self.word is None else self.word.narrow(scores)
 
-    def choose(self, scores: "torch.Tensor") -> int:
+    def choose(self, scores: "torch.Tensor | LikelyTokens") -> int:
         """Choose the next token: any, or one that the program may go on with."""
         if self.constraint is None:
             return self.sampler.choose(scores)
         return self.constraint.choose(scores, self.sampler)
 
-    def take(self, token: int, scores: "torch.Tensor", stop: frozenset[int]) -> None:
+    def take(self, token: int, scores: "torch.Tensor", stop: frozenset[int]) -> None:  # noqa: ARG002 - the server's
         """Write a token that was chosen by the scores of all; those of `stop` end the turn."""
         self.tokens.append(token)
         if self.word is not None:
             self.word.take(token)
-        if self.log_probability is not None:
-            self.log_probability += log_probability(scores, token)
         if token in stop:
             self.end = "stop"
         elif len(self.tokens) >= self.max_tokens:
@@ -216,7 +214,7 @@ class Engine(Generic[SomeSlot]):
             self._reading.append(prompt)
             return []
         self._read_last = prompt
-        self._take_tokens([slot], output.logits[:, -1].float())
+        take_tokens([slot], output.logits[:, -1].float(), self._stop)
         if slot.end is not None:
             return [slot]
         self._cache.add(prompt.cache, len(ids))
@@ -247,7 +245,7 @@ class Engine(Generic[SomeSlot]):
             logits_to_keep=1,
         )
         self._cache.advance()
-        self._take_tokens(self._writing, output.logits[:, -1].float())
+        take_tokens(self._writing, output.logits[:, -1].float(), self._stop)
         return self._release()
 
     def _guess(self, slot: SomeSlot) -> tuple[int, ...]:
@@ -267,25 +265,12 @@ class Engine(Generic[SomeSlot]):
         )
         num_written = 0
         for scores, guessed in zip(output.logits[0], (*guess, None), strict=True):
-            self._take_tokens([slot], scores.float()[None])
+            take_tokens([slot], scores.float()[None], self._stop)
             num_written += 1
             if slot.end is not None or slot.tokens[-1] != guessed:
                 break
         self._cache.advance(num_written)
         return self._release()
-
-    def _take_tokens(self, slots: Sequence[Slot], scores: "torch.Tensor") -> None:
-        """Write the next token of each slot; chosen together where none is constrained: one look at the device."""
-        import torch
-
-        if any(slot.word is not None for slot in slots):
-            scores = torch.stack([slot.narrow(row) for slot, row in zip(slots, scores, strict=True)])
-        if all(slot.constraint is None for slot in slots):
-            tokens = Sampler.choose_each([slot.sampler for slot in slots], scores)
-        else:
-            tokens = [slot.choose(row) for slot, row in zip(slots, scores, strict=True)]
-        for slot, token, row in zip(slots, tokens, scores, strict=True):
-            slot.take(token, row, self._stop)
 
     def _release(self) -> list[SomeSlot]:
         """Free the slots of completions that have ended, and return these."""
@@ -294,6 +279,28 @@ class Engine(Generic[SomeSlot]):
         if gone:
             self._writing = [self._writing[place] for place in self._cache.release(gone)]
         return ended
+
+
+def take_tokens(slots: Sequence[Slot], scores: "torch.Tensor", stop: frozenset[int]) -> None:
+    """Write the next token of each slot, chosen from what looks at the device bring for all of them at once.
+
+    A row of `scores` is of one slot; tokens of `stop` end a turn.
+    """
+    import torch
+
+    if any(slot.word is not None for slot in slots):
+        scores = torch.stack([slot.narrow(row) for slot, row in zip(slots, scores, strict=True)])
+    samplers = [slot.sampler for slot in slots]
+    if all(slot.constraint is None for slot in slots):
+        tokens = Sampler.choose_each(samplers, scores)
+    else:
+        tokens = [slot.choose(likely) for slot, likely in zip(slots, Sampler.look(samplers, scores), strict=True)]
+    if any(slot.log_probability is not None for slot in slots):
+        for slot, value in zip(slots, log_probabilities(scores, tokens), strict=True):
+            if slot.log_probability is not None:
+                slot.log_probability += value
+    for slot, token, row in zip(slots, tokens, scores, strict=True):
+        slot.take(token, row, stop)
 
 
 _PROMPT_LENGTHS: Final = (40, 6, 41, 1, 23, 9)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mens_pipeline.delivery.gguf_model import refuse_unsupported
 from mens_pipeline.errors import ConfigurationError, how_to_install
-from mens_pipeline.inference.engine import Slot
+from mens_pipeline.inference.engine import Slot, take_tokens
 from mens_pipeline.models.base import configuration_of
 from mens_pipeline.serving.queue import Loaded
 from mens_pipeline.serving.served_model import ServedModel
@@ -153,8 +153,8 @@ class LlamaCppEngine:
         for slot in self._slots:
             slot.end_unwanted(time.monotonic())
             if slot.end is None:
-                scores = slot.narrow(self._model.next_scores((*slot.prompt, *slot.tokens)))
-                slot.take(slot.choose(scores), scores, self._stop)
+                scores = self._model.next_scores((*slot.prompt, *slot.tokens))
+                take_tokens([slot], scores[None], self._stop)
         ended = [slot for slot in self._slots if slot.end is not None]
         self._slots = [slot for slot in self._slots if slot.end is None]
         return ended

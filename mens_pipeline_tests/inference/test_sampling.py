@@ -1,12 +1,19 @@
 """How a token is drawn where the figures are at their ends."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch  # noqa: TID253 - scores are tensors
+from transformers import AutoTokenizer  # noqa: TID253 - tokens of a constraint
 
-from mens_pipeline.inference.sampling import Sampler, log_probability
+from mens_pipeline.inference.constraint import Constraint
+from mens_pipeline.inference.engine import take_tokens
+from mens_pipeline.inference.generate import new_row
+from mens_pipeline.inference.generation import Decoding, Syntax
+from mens_pipeline.inference.sampling import Sampler, log_probabilities, log_probability
+from mens_pipeline.language import Mode
 
 
 @pytest.mark.parametrize(
@@ -82,6 +89,31 @@ def test_answers_are_drawn_together_as_alone(temperature: float) -> None:
     assert Sampler.choose_each(samplers(), scores) == alone
 
 
+@pytest.mark.parametrize("temperatures", [(0.0, 0.0), (0.7, 0.7), (0.0, 0.7)], ids=["likeliest", "drawn", "both"])
+def test_what_is_not_refused_is_chosen_from_likely_tokens_as_from_all(temperatures: tuple[float, float]) -> None:
+    """Where some are refused, where all that were looked at are, and where many are as likely as others."""
+    scores = (4 * torch.randn((4, 3_000), generator=torch.Generator().manual_seed(3))).round()
+    scores[1] = 0.0
+    order = scores.argsort(-1, descending=True, stable=True).tolist()
+
+    def samplers() -> list[Sampler]:
+        return [Sampler(temperatures[row % 2], 1.0, f"0:{row}") for row in range(4)]
+
+    for num_refused in (0, 1, 5, 63, 64, 65, 200):
+        refused = [ids[:num_refused] for ids in order]
+        alone = [s.choose(row, no) for s, row, no in zip(samplers(), scores, refused, strict=True)]
+        looked = Sampler.look(samplers(), scores)
+        assert [s.choose(one, no) for s, one, no in zip(samplers(), looked, refused, strict=True)] == alone
+
+
+def test_how_likely_tokens_are_is_the_same_for_all_rows_as_for_each() -> None:
+    """Bit for bit: an adapter is chosen by their sums."""
+    scores = 4 * torch.randn((5, 3_000), generator=torch.Generator().manual_seed(4))
+    tokens = [0, 7, 2_999, 5, 5]
+
+    assert log_probabilities(scores, tokens) == [*map(log_probability, scores, tokens)]
+
+
 def test_a_token_of_a_large_vocabulary_is_drawn_without_sorting_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The full sort of 248,320 scores took 33 ms of a CPU for each token."""
     scores = 9 * torch.randn((4, 248_320), generator=torch.Generator().manual_seed(2))
@@ -97,3 +129,41 @@ def test_what_is_left_is_chosen_where_nothing_else_has_a_share() -> None:
 
     assert Sampler(0.1, 1.0, "x").choose(scores) == 7
     assert Sampler(0.1, 1.0, "x").choose(scores, [7, 3]) == 5
+
+
+class _Watched(torch.Tensor):
+    """Scores on a device: each time some of them are brought from there counts."""
+
+    num_looks = 0
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = super().__torch_function__(function, types, args, kwargs or {})
+        if getattr(function, "__name__", "") in {"cpu", "numpy", "tolist", "item", "__int__", "__float__", "__bool__"}:
+            cls.num_looks += 1
+            return found.as_subclass(torch.Tensor) if isinstance(found, torch.Tensor) else found
+        return found
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_look_at_the_device_is_for_all_completions(tiny_base: Path, temperature: float) -> None:
+    """A step of eight takes no more of them than that of one, though the likeliest tokens are refused."""
+    tokenizer = AutoTokenizer.from_pretrained(tiny_base)
+    stop = frozenset({tokenizer.eos_token_id})
+    numbers = []
+    for num_rows in (1, 8):
+        decoding = Decoding(temperature=temperature, num_samples=2, syntax=Syntax.CONSTRAINED)
+        rows = [
+            new_row(str(row), 0, [1], decoding, Constraint(tokenizer, stop, Mode.SOURCE, 100))
+            for row in range(num_rows)
+        ]
+        scores = torch.zeros((num_rows, len(tokenizer)))
+        for rank, text in enumerate("f})]"):
+            scores[:, tokenizer.encode(text)] = 10.0 + rank
+        _Watched.num_looks = 0
+        take_tokens(rows, scores.as_subclass(_Watched), stop)
+        assert [tokenizer.decode(row.tokens) for row in rows] == ["f"] * num_rows
+        assert all(row.log_probability is not None and row.log_probability < 0 for row in rows)
+        numbers.append(_Watched.num_looks)
+
+    assert 2 <= numbers[0] == numbers[1] <= 4
