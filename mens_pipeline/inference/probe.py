@@ -31,7 +31,7 @@ from mens_pipeline.training.telemetry_log import steps_of
 _STEPS: Final = 4
 """Optimizer steps of the probe; the first pays for what is done once, and does not count."""
 
-_MINUTES: Final = 0.3
+_MINUTES: Final = 0.5
 """In which these are made; where a step takes longer, there are two of them."""
 
 _AT_ONCE: Final = 16

@@ -231,7 +231,7 @@ def plan_examples(folder: Path, rows: Columns, recipe: Recipe, continues: Contin
 
     columns = sha256()
     for column in (rows.lengths, rows.difficulties, rows.kinds.codes, rows.categories.codes):
-        columns.update(np.ascontiguousarray(column))
+        columns.update(column.tobytes())
     asked = {
         "columns": columns.hexdigest(),
         "words": [rows.kinds.words, rows.categories.words],
