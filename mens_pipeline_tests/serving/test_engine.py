@@ -232,7 +232,7 @@ def test_what_cannot_be_answered_in_time_is_not_begun() -> None:
         forward = loaded.model.forward
 
         def waiting(*arguments: Any, **named: Any) -> Any:
-            time.sleep(0.05)
+            time.sleep(0.1)
             return forward(*arguments, **named)
 
         loaded.model.forward = waiting
@@ -244,7 +244,7 @@ def test_what_cannot_be_answered_in_time_is_not_begun() -> None:
         assert isinstance(first.end(), GenerationResult)
         refused = [one for one in (_refusal(engine) for _ in range(5)) if one is not None]
 
-        assert 1 <= len(refused) <= 3
+        assert 1 <= len(refused) <= 4  # the first is taken: none waits before it
         assert "Too many requests are waiting" in str(refused[0])
 
 
