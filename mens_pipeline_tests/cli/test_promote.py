@@ -93,29 +93,17 @@ def test_a_run_judged_by_what_was_held_out_of_it_is_promoted(run: _Run) -> None:
     assert champion_key(run.store) is not None
 
 
-def _change_train(run: _Run) -> None:
-    run.train.write_text("other rows\n")
-
-
-def _lose_train(run: _Run) -> None:
-    run.train.unlink()
-
-
 def _change_heldout(run: _Run) -> None:
     run.heldout.write_text("rows\n")
-
-
-def _lose_heldout(run: _Run) -> None:
-    run.heldout.unlink()
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (_change_train, r"train.jsonl: the train set of this run is changed since"),
-        (_lose_train, r"train.jsonl: the train set of this run is gone. Restore it, or train again"),
+        (lambda run: run.train.write_text("other rows\n"), r"train.jsonl: the train set of this run is changed since"),
+        (lambda run: run.train.unlink(), r"train.jsonl: the train set of this run is gone. Restore it, or train again"),
         (_change_heldout, r"heldout.jsonl: not the pairs that were held out when this run trained. Restore them"),
-        (_lose_heldout, r"heldout.jsonl: no held-out pairs beside the train set. Restore them"),
+        (lambda run: run.heldout.unlink(), r"heldout.jsonl: no held-out pairs beside the train set. Restore them"),
     ],
 )
 def test_a_held_out_set_that_cannot_be_told_is_a_reason(run: _Run, spoil: Callable[[_Run], None], message: str) -> None:
