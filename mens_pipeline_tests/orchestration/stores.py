@@ -15,14 +15,7 @@ from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 def store_with(
     root: Path, kind: str, manifest: dict[str, Any], write: Callable[[Path], object] = lambda _folder: None
 ) -> tuple[ArtifactRef, ArtifactStoreResource]:
-    """What a check takes: a made-up artifact, and the store that it lies in.
-
-    Args:
-        root: Where it lies.
-        kind: What the artifact is.
-        manifest: What its manifest says besides.
-        write: Fills its folder.
-    """
+    """What a check takes: a made-up artifact, and the store that it lies in."""
     return artifact_in(root, kind, manifest, write).ref(), ArtifactStoreResource(root=str(root))
 
 
@@ -40,42 +33,23 @@ def artifact_in(
 
 
 def latest_in(store: ArtifactStore, kind: str) -> Artifact:
-    """The artifact of a kind that was made last.
-
-    Args:
-        store: Where it lies.
-        kind: What it is.
-    """
+    """The artifact of a kind that was made last."""
     found = store.latest(kind)
     assert found is not None
     return found
 
 
 def hand_over(instance: dg.DagsterInstance, ref: ArtifactRef) -> None:
-    """Tell an instance of an artifact, as if its asset had been materialised.
-
-    Args:
-        instance: Of Dagster.
-        ref: The artifact, and what it rests on.
-    """
+    """Tell an instance of an artifact, as if its asset had been materialised."""
     instance.report_runless_asset_event(dg.AssetMaterialization(ref.kind, metadata=reference(ref)))
 
 
 def files_of(made: dg.AssetMaterialization) -> dict[str, str]:
-    """Return the paths of the files that a materialisation names.
-
-    Args:
-        made: Of an asset.
-    """
+    """Return the paths of the files that a materialisation names."""
     return paths_in(made)
 
 
 def write_losses(folder: Path, losses: Sequence[float]) -> None:
-    """Write the telemetry of a run.
-
-    Args:
-        folder: Of the run.
-        losses: Of its steps.
-    """
+    """Write the telemetry of a run."""
     steps = [{"ts_ms": 0, "event": "step", "payload": {"step": n, "loss": loss}} for n, loss in enumerate(losses)]
     (folder / TELEMETRY).write_text("".join(f"{json.dumps(step)}\n" for step in steps))

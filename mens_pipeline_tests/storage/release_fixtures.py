@@ -18,11 +18,7 @@ FOLDER = Path(__file__).parent / "releases"
 
 
 def lay_release(folder: Path) -> None:
-    """Promote two runs in a new store, and tell a new Dagster home of the second.
-
-    Args:
-        folder: Where `store` and `home` go.
-    """
+    """Promote two runs in a new store, and tell a new Dagster home of the second."""
     store, home = ArtifactStore(folder / "store"), folder / "home"
     first, _ = (promoted(trained(folder / name, name), store) for name in ("first", "second"))
     champion = champion_of(store)
