@@ -19,7 +19,7 @@ from mens_pipeline.models.adapter import ADAPTER, CARD, MANIFEST, TELEMETRY, WEI
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.benchmark_gate import GateParams, build_benchmark_gate
 from mens_pipeline.promotion.conditions import Conditions
-from mens_pipeline.promotion.history import baseline_of
+from mens_pipeline.promotion.history import baseline_of, champion_of
 from mens_pipeline.promotion.ledger import Try, record_try
 from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.promotion.promote import Promotion
@@ -267,6 +267,13 @@ def _completions(num_good: int) -> tuple[Completion, ...]:
         )
         for number in range(_NUM_TASKS)
     )
+
+
+def champion_in(store: ArtifactStore) -> Artifact:
+    """The adapter that is in use."""
+    champion = champion_of(store)
+    assert champion is not None
+    return champion
 
 
 def verdict_of(run: Path, store: ArtifactStore, num_good: int = 40, num_good_of_champion: int = 40) -> Artifact:

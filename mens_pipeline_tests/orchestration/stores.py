@@ -8,7 +8,13 @@ from typing import Any
 import dagster as dg
 
 from mens_pipeline.models.adapter import TELEMETRY
-from mens_pipeline.orchestration.resources import ArtifactStoreResource, paths_in, reference
+from mens_pipeline.orchestration.resources import (
+    ArtifactHandover,
+    ArtifactStoreResource,
+    Compute,
+    paths_in,
+    reference,
+)
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
 
@@ -17,6 +23,18 @@ def store_with(
 ) -> tuple[ArtifactRef, ArtifactStoreResource]:
     """What a check takes: a made-up artifact, and the store that it lies in."""
     return artifact_in(root, kind, manifest, write).ref(), ArtifactStoreResource(root=str(root))
+
+
+def resources_of(root: Path, **others: object) -> dict[str, Any]:
+    """What assets are given besides others: a store, what passes their artifacts on, and the CPU."""
+    store = ArtifactStoreResource(root=str(root))
+    return {"store": store, "io_manager": ArtifactHandover(), "compute": Compute(device="cpu"), **others}
+
+
+def failure_of(result: dg.ExecuteInProcessResult, step: str | None = None) -> str:
+    """Why a step failed, the only one of the run if none is named."""
+    (failure,) = [event for event in result.get_step_failure_events() if step in {None, event.step_key}]
+    return str(failure.step_failure_data.error)
 
 
 def artifact_in(

@@ -16,7 +16,6 @@ from mens_pipeline.promotion.history import (
     HISTORY,
     KIND,
     champion_key,
-    champion_of,
     history_of,
     lock_champion,
     record,
@@ -24,7 +23,7 @@ from mens_pipeline.promotion.history import (
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, promote, promoted, trained, verdict_of
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, champion_in, promote, promoted, trained, verdict_of
 
 
 @pytest.fixture
@@ -168,8 +167,7 @@ def test_machines_that_share_a_bucket_share_the_champion(tmp_path: Path, store_u
     """Promoted on one, it is in use on the other; a change that rests on what is no more is refused."""
     first, second = (ArtifactStore(tmp_path / name, Remote(store_url)) for name in "ab")
     key = promoted(trained(tmp_path / "first", "first"), first)
-    champion = champion_of(second)
-    assert champion is not None
+    champion = champion_in(second)
     assert champion.key == key
     assert champion.path.is_relative_to(second.root)
     assert champion.find_changed() == ()

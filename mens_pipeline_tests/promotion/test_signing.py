@@ -20,7 +20,17 @@ from mens_pipeline.serving.served_model import candidate_model, champion_model
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.signing import SIGNATURE, Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote, promoted, scored, trained, verdict_of
+from mens_pipeline_tests.evaluation.runs import (
+    NOW,
+    PRESENT,
+    champion_in,
+    evaluated,
+    promote,
+    promoted,
+    scored,
+    trained,
+    verdict_of,
+)
 from mens_pipeline_tests.serving.running import CPU
 
 _PRIVATE = "5b" * 32
@@ -302,8 +312,7 @@ def test_only_a_signed_champion_is_served(run: Path, store: ArtifactStore) -> No
     with pytest.raises(RefusedError, match=r"it is not signed. Evaluate and promote it again with MENS_SIGNING_KEY"):
         champion_model(checking, CPU)
     promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1)
-    champion = champion_of(store)
-    assert champion is not None
+    champion = champion_in(store)
     _written_over(champion, f"{ADAPTER}/{WEIGHTS}", "other weights")
     inputs = {**champion.manifest["inputs"], "adapter_sha256": adapter_digest(champion.path)}
     champion.manifest["inputs"].update(inputs)
