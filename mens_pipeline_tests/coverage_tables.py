@@ -21,11 +21,7 @@ _NONE = "no test"
 
 
 def shown_by(marker: str) -> dict[str, list[str]]:
-    """Return the tests that bear a marker, by row and in the order of files and lines.
-
-    Args:
-        marker: Its name.
-    """
+    """Return the tests that bear a marker, by row and in the order of files and lines."""
     tests = defaultdict(list)
     for path in sorted(_TESTS.rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
@@ -45,20 +41,12 @@ def _marked(module: ast.Module, marker: str) -> Iterator[tuple[str, str]]:
 
 
 def rows(page: str) -> list[tuple[str, str]]:
-    """Return the rows of the tables of a page, each as its key and what shows it.
-
-    Args:
-        page: Its text.
-    """
+    """Return the rows of the tables of a page, each as its key and what shows it."""
     return [(row["key"], row["shown"]) for row in _ROW.finditer(page)]
 
 
 def written(page: str, tests: dict[str, list[str]]) -> str:
     """Return a page whose rows name their tests.
-
-    Args:
-        page: Its text.
-        tests: Those of each row.
 
     Raises:
         ValueError: A test names a row that there is not.

@@ -76,13 +76,7 @@ def write_table(path: Path, lines: dict[Key, Line]) -> None:
 
 
 def slowest_first(items: list[pytest.Item], root: Path, lines: dict[Key, Line]) -> None:
-    """Sort tests by what their files take, in place; those of one file stay together, and in order.
-
-    Args:
-        items: The tests.
-        root: The folder that names of files begin at.
-        lines: Of the table.
-    """
+    """Sort tests by what their files take, in place; those of one file stay together, and in order."""
     seconds: dict[str, int] = defaultdict(int)
     for (file, _), line in lines.items():
         seconds[file] += line.seconds

@@ -82,11 +82,7 @@ class Page:
 
 @contextmanager
 def firefox(*, is_dark: bool = False) -> Iterator[Page]:
-    """A browser without a window, until the end of the block.
-
-    Args:
-        is_dark: Whether pages are to be dark.
-    """
+    """A browser without a window, until the end of the block."""
     assert FIREFOX is not None, "the test is skipped without it"
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         scheme = f'user_pref("layout.css.prefers-color-scheme.content-override", {0 if is_dark else 1});'

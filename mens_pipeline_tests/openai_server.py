@@ -43,14 +43,7 @@ class ChatServer:
 
 
 def completion(text: str | None, finish: str = "stop", tokens: int | None = 100, **message: Any) -> Served:
-    """An answer in OpenAI's shape.
-
-    Args:
-        text: What the model says.
-        finish: Why it ended.
-        tokens: Of request and answer; None for a server that does not count.
-        message: Further fields of the message.
-    """
+    """An answer in OpenAI's shape; no tokens: the server does not count those of request and answer."""
     choice = {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": finish}
     usage = {} if tokens is None else {"usage": {"prompt_tokens": 40, "completion_tokens": 60, "total_tokens": tokens}}
     return Served(body={"id": "c", "object": "chat.completion", "created": 1, "choices": [choice], **usage})

@@ -24,11 +24,6 @@ class _NotInstalled(MetaPathFinder):
     def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
         """Refuse a package of an extra; leave all others to those who find them.
 
-        Args:
-            fullname: What is imported.
-            path: Where its package lies.
-            target: Of a reload.
-
         Raises:
             ModuleNotFoundError: It is one of the extras.
         """

@@ -116,7 +116,7 @@ def _prepare(  # noqa: PLR0917 - what the command was given
         num_prompts or NUM_PROMPTS,
     )
     log_line(f"adapter {source.adapter.digest[:12]} of {source.adapter.path}, {len(asked.tasks)} prompts to compare by")
-    conditions = Conditions(decoding, chosen, settings.cache_root / f"{chosen.kind}.lock")
+    conditions = Conditions(decoding, chosen, chosen.lock_in(settings.cache_root))
     work = store.root / KIND / f".work-{time.time_ns()}"
     return prepare_merge(source, asked, conditions, dtype, work)
 

@@ -117,7 +117,7 @@ def _complete(
     from mens_pipeline.storage.store import ArtifactStore
 
     decoding = Decoding(max_new_tokens=_TOKENS, syntax=Syntax.FALLBACK)
-    conditions = Conditions(decoding, device, cache / f"{device.kind}.lock")
+    conditions = Conditions(decoding, device, device.lock_in(cache))
     requests = {
         "prompts": [task.request for task in _prompt_tasks(pairs)],
         "lines": [task.request(adapter.manifest.recipe.infill_window or 1) for task in _line_tasks(pairs)],

@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -135,8 +134,8 @@ def eval_local(options: EvalOptions) -> None:
         _try_endpoint(options, options.endpoint, _asked_alone(benchmark), config)
         return
     device = choose_device(options.device, settings)
-    lock = settings.cache_root / f"{device.kind}.lock"
-    conditions = Conditions(config.decoding, device, lock, engine_of(settings), options.devices)
+    lock_path = device.lock_in(settings.cache_root)
+    conditions = Conditions(config.decoding, device, lock_path, engine_of(settings), options.devices)
     if options.trial:
         _try(options, _asked_alone(benchmark), conditions)
     else:
@@ -153,30 +152,19 @@ def _examine(
     options: EvalOptions, benchmark: "Benchmark | None", config: EvaluationConfig, conditions: "Conditions"
 ) -> None:
     """Let base and adapter take the eval suite, and write what came of it into the folder of the run."""
-    from mens_pipeline.evaluation.baselines import few_shot_of
-    from mens_pipeline.evaluation.eval_results import eval_suite
-    from mens_pipeline.evaluation.infill import infill_decoding, infill_suite
     from mens_pipeline.evaluation.run_folder import heldout_beside
-    from mens_pipeline.inference.prepare import completion_fits
     from mens_pipeline.promotion.benchmark_gate import write_page
     from mens_pipeline.promotion.receipt import PAGE, results_in
-    from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of
+    from mens_pipeline.promotion.rounds import Demands, assemble_suite, evaluate_in_rounds, rounds_of
 
     run_dir, settings = options.run_dir, load_settings()
     adapter, store = Adapter.open(run_dir), open_store(settings)
     manifest = adapter.manifest
-    fits = completion_fits(manifest.base_model, config.decoding)
-    piece_fits = completion_fits(manifest.base_model, infill_decoding(config))
     heldout = options.heldout or heldout_beside(manifest)
-    whole_suite = eval_suite(heldout, manifest.train_file, benchmark, fits, config.family_tasks)
-    demands = Demands(thresholds_of(settings), is_benchmark_asked=settings.benchmark)
-    first, *later = rounds_of(whole_suite.tasks, demands.thresholds)
-    whole_suite = replace(
-        whole_suite,
-        num_base_tasks=config.base_tasks,
-        few_shot=few_shot_of(first, config.few_shot_tasks, FEW_SHOT, manifest.train_file, manifest.train_sha256),
-        infill=infill_suite(heldout, manifest.train_file, manifest, config, piece_fits),
+    whole_suite, thresholds = assemble_suite(
+        manifest, heldout, manifest.train_file, benchmark, config, thresholds_of(settings), few_shot=FEW_SHOT
     )
+    first, *later = rounds_of(whole_suite.tasks, thresholds)
     more = f", {sum(map(len, later))} more where that cannot tell" if later else ""
     log_line(f"{len(first)} prompts to base and adapter{more}")
     _report_too_long(whole_suite.num_too_long, conditions)
@@ -188,7 +176,7 @@ def _examine(
             whole_suite,
             conditions,
             store,
-            demands=demands,
+            demands=Demands(thresholds, is_benchmark_asked=settings.benchmark),
             launch=_launch,
             log_line=log_line,
             work=str(time.time_ns()),

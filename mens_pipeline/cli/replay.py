@@ -58,7 +58,7 @@ def replay(
 
     adapter, config = _adapter(run_dir, settings), load_model(EVALUATION, EvaluationConfig)
     found = choose_device(device, settings)
-    conditions = Conditions(config.decoding, found, settings.cache_root / f"{found.kind}.lock", engine_of(settings))
+    conditions = Conditions(config.decoding, found, found.lock_in(settings.cache_root), engine_of(settings))
     with interruptible("run the same command again, finished completions are kept"):
         made, _ = replay_history(
             adapter,

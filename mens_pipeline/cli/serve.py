@@ -147,7 +147,7 @@ def _holding(device: Device, cache: Path, port: int) -> AbstractContextManager[N
     """Hold a GPU, so that no run fills it while its model is served; CPUs are shared."""
     if device.kind == "cpu":
         return nullcontext()
-    return exclusive(cache / f"{device.kind}.lock", 0, f"mens serve, port {port}")
+    return exclusive(device.lock_in(cache), 0, f"mens serve, port {port}")
 
 
 def _choose_model(options: ServeOptions, store: ArtifactStore, device: Device) -> "ServedModel":

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any, Final, get_args
 
 from mens_pipeline.corpus.curate.near_duplicates import words_of
+from mens_pipeline.corpus.schema.prompts import text_of
 from mens_pipeline.errors import did_you_mean
 from mens_pipeline.language import EFFECTS, FUNCTION_DECORATORS, ast
 
@@ -33,11 +34,6 @@ class Part(StrEnum):
 def normalise_spacing(text: str) -> str:
     """Normalise the spacing of a text."""
     return " ".join(words_of(text))
-
-
-def text_of(node: ast.Node, source: str) -> str:
-    """Return the source text of a piece of syntax, on one line."""
-    return " ".join(source[node.start : node.end].split())
 
 
 def format_param(param: ast.Param, source: str) -> str:

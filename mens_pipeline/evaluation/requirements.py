@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mens_pipeline.corpus.schema.prompts import noun_of
+from mens_pipeline.corpus.schema.prompts import noun_of, text_of
 from mens_pipeline.errors import did_you_mean
 from mens_pipeline.evaluation.requirement_parts import (
     Part,
@@ -15,7 +15,6 @@ from mens_pipeline.evaluation.requirement_parts import (
     has_part,
     normalise_spacing,
     parts_of,
-    text_of,
     traits_of,
 )
 from mens_pipeline.language import CONSTRUCTS, construct_of, name_of

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
+from mens_pipeline.corpus.schema.prompts import collapse_spaces
 from mens_pipeline.corpus.schema.records import Lineage, Source, SourceKind, TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.tasks import training_tasks
@@ -56,8 +57,8 @@ def write_feedback_pairs(folder: Path, params: FeedbackPairsParams) -> dict[str,
     """
     rows = {name: pair for name, (_, pair) in training_tasks(read_pairs(params.train)).items()}
     every = list(read_models(params.samples.path / SAMPLES, Sample))
-    never = {" ".join(pair.response.split()) for pair in read_pairs(params.heldout)}
-    evaluated = [sample for sample in every if " ".join(sample.program.split()) not in never]
+    never = {collapse_spaces(pair.response) for pair in read_pairs(params.heldout)}
+    evaluated = [sample for sample in every if collapse_spaces(sample.program) not in never]
     accepted = list(accepted_rows(evaluated, rows, params.per_prompt, params.seed))
     write_jsonl(folder / RAFT, chain(read_pairs(params.train), accepted))
     return {"num_accepted": len(accepted), "num_held_out": len(every) - len(evaluated)}

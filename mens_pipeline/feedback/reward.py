@@ -19,6 +19,7 @@ from typing import Final
 from pydantic import Field
 
 from mens_pipeline.corpus.behaviour.examples import stated_examples
+from mens_pipeline.corpus.schema.prompts import collapse_spaces, text_of
 from mens_pipeline.evaluation.scores import Score, count_from_one
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.language import analyze
@@ -104,14 +105,14 @@ def num_given_away(task: Task) -> int:
 
 @lru_cache(maxsize=1024)
 def _num_given_away(prompt: str, tests: str) -> int:
-    stated = {" ".join(example.call.split()) for example in stated_examples(prompt)}
+    stated = {collapse_spaces(example.call) for example in stated_examples(prompt)}
     expected: Counter[str] = Counter()
     num_stated = 0
     for declaration in hidden_module(tests).declarations:
         compared = next((n for n in walk(declaration) if isinstance(n, Binary) and n.op == "Is"), None)
         if not isinstance(declaration, Test) or compared is None:
             continue
-        if " ".join(tests[compared.left.start : compared.left.end].split()) in stated:
+        if text_of(compared.left, tests) in stated:
             num_stated += 1
         else:
             expected[tests[compared.right.start : compared.right.end]] += 1

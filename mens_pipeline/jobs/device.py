@@ -59,6 +59,10 @@ class Device:
             return self.memory_gb
         return self.memory_gb / 2
 
+    def lock_in(self, cache: Path) -> Path:
+        """Return what a job holds in a cache while it uses the device."""
+        return cache / f"{self.kind}.lock"
+
 
 def resolve_device(choice: DeviceChoice, *, force_cpu: bool = False) -> Device:
     """Return the device that was asked for; `best` takes the first there is of cuda, mps, cpu.

@@ -17,9 +17,10 @@ from pydantic import Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.storage.documents import hold_lock, unwritable
+from mens_pipeline.storage.jsonl import model_in
 from mens_pipeline.storage.signing import PRIVATE, Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore
-from mens_pipeline.storage.validation import Versioned, newer_than_known, problem_in
+from mens_pipeline.storage.validation import Versioned, newer_than_known
 
 KIND: Final = "promoted_adapter"
 CHAMPION: Final = "champion"
@@ -254,10 +255,7 @@ def _lines(store: ArtifactStore, *, is_signed: bool = True) -> list[tuple[Histor
     lines = content[: _complete(content)].splitlines()
     details: list[tuple[HistoryEvent, str]] = []
     for number, line in enumerate(lines, start=1):
-        try:
-            event = HistoryEvent.model_validate_json(line)
-        except ValidationError as error:
-            raise RefusedError(f"{log}:{number}: {problem_in(error, 'event', _ADVICE)}") from error
+        event = model_in(line, f"{log}:{number}", HistoryEvent, "event", _ADVICE)
         is_of_earlier_version = event.after_sha256 is None and (not details or details[-1][0].after_sha256 is None)
         if not is_of_earlier_version and event.after_sha256 != (details[-1][1] if details else _sha256(b"")):
             raise RefusedError(f"{log}:{number}: a line before this one was changed or is missing. {_ADVICE}")

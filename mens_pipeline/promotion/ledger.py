@@ -18,9 +18,10 @@ from pydantic import Field, ValidationError
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.inference.generation import Decoding, ForeignEngine
 from mens_pipeline.promotion.history import find_withdrawn, history_of
+from mens_pipeline.storage.jsonl import model_in
 from mens_pipeline.storage.signing import PRIVATE, Signing
 from mens_pipeline.storage.store import ArtifactStore, key_of
-from mens_pipeline.storage.validation import Strict, Versioned, problem_in
+from mens_pipeline.storage.validation import Strict, Versioned
 
 FOLDER: Final = "eval_results"
 LEDGER: Final = "ledger.jsonl"
@@ -220,12 +221,8 @@ def _lines(content: bytes, store: ArtifactStore, *, is_signed: bool = True) -> t
     if seal is not None:
         lines.pop()
     advice = "Restore the file from a backup: without it nobody knows how often adapters were tried."
-    entries = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            entries.append(LedgerEntry.model_validate_json(line))
-        except ValidationError as error:
-            raise RefusedError(f"{place}:{number}: {problem_in(error, 'entry', advice)}") from error
+    placed = enumerate(lines, start=1)
+    entries = [model_in(line, f"{place}:{number}", LedgerEntry, "entry", advice) for number, line in placed]
     if store.signing is not None and is_signed and content:
         for number in range(len(lines)):
             written = json.loads(lines[number])

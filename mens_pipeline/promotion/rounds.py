@@ -8,20 +8,24 @@ from pathlib import Path
 from typing import Final
 
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.baselines import few_shot_of
+from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.eval_results import (
     Examination,
     Generations,
     build_eval_results,
+    eval_suite,
     prepare_generations,
 )
 from mens_pipeline.evaluation.evaluate import EarlierChampion
+from mens_pipeline.evaluation.infill import infill_decoding, infill_suite
 from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults, Progress, ScoredCompletion
 from mens_pipeline.evaluation.scores import Score
 from mens_pipeline.evaluation.tasks import Suite, Task, sample_of
-from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, generate_all
-from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.inference.generation import Decoding, EvaluationConfig
+from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, completion_fits, generate_all
+from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.promotion.gate import GateInputs, measure_all
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.history import HistoryEvent, adapter_sha256_of, baseline_of, find_withdrawn, history_of
@@ -31,7 +35,7 @@ from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import read_results, results_in
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.signing import explain_unsigned
-from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
+from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of, key_of
 
 _LEAST_SHARE: Final = 0.2
 """Of the first round; with fewer prompts left over, everything is asked at once: they would decide nothing, and a
@@ -48,7 +52,7 @@ class Demands:
 
 def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
     adapter: Adapter,
-    eval_suite: Examination,
+    suite: Examination,
     conditions: Conditions,
     store: ArtifactStore,
     *,
@@ -71,14 +75,14 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
             rounds, or the ledger cannot be read.
         ConfigurationError: The store cannot be written.
     """
-    rounds = rounds_of(eval_suite.tasks, demands.thresholds)
+    rounds = rounds_of(suite.tasks, demands.thresholds)
     asked: list[Generations] = []
     champions: set[str | None] = set()
     most = demands.thresholds.decline_promotions
     earlier = tuple(_earlier_champions(store, adapter.digest, conditions.decoding, most, log_line))
     while True:
         number = len(asked) + 1
-        part = replace(eval_suite, tasks=rounds[number - 1])
+        part = replace(suite, tasks=rounds[number - 1])
         if asked:
             part = replace(part, few_shot=None, families=(), infill=None)
         baseline = baseline_of(store, adapter.digest)
@@ -92,7 +96,7 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
         own = {name: one for name, one in asked[-1].items() if one.model == "adapter" and "champion" not in name}
         # Servers of a base write for all of its models before they end.
         generate_all(own if conditions.engine is None else asked[-1], store, launch)
-        tried = _try_of(asked[0]["adapter"], eval_suite, demands.thresholds)
+        tried = _try_of(asked[0]["adapter"], suite, demands.thresholds)
         counted = record_try(store, tried, now=now)
         reserve = [task for later in rounds[number:] for task in later]
         progress = Progress(
@@ -103,7 +107,7 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
             try_sha256=tried.sha256,
             store_id=counted.store_id,
         )
-        so_far = replace(eval_suite, tasks=tuple(task for earlier in rounds[:number] for task in earlier))
+        so_far = replace(suite, tasks=tuple(task for earlier in rounds[:number] for task in earlier))
         evaluation, reused = build_eval_results(
             so_far, asked, adapter.manifest, store, launch, champion=champion, earlier=earlier, progress=progress
         )
@@ -117,6 +121,36 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
             f"{names} cannot tell yet: round {number + 1} of {len(rounds)} asks {len(rounds[number])} more prompts "
             f"from {files} files"
         )
+
+
+def assemble_suite(  # noqa: PLR0913, PLR0917 - all that is asked, and of whom
+    manifest: TrainingManifest,
+    heldout: Path,
+    train: Path,
+    benchmark: Benchmark | None,
+    config: EvaluationConfig,
+    thresholds: Thresholds,
+    *,
+    few_shot: Path,
+    shown: Path | None = None,
+    part: tuple[int, int] | None = None,
+) -> tuple[Examination, Thresholds]:
+    """Return all that an adapter is asked, and the thresholds that go with it; the base is shown rows of `shown`.
+
+    `part` counts the held-out prompts and those of the benchmark that are asked, in one round; None for all.
+    """
+    base = manifest.base_model
+    suite = eval_suite(heldout, train, benchmark, completion_fits(base, config.decoding), config.family_tasks)
+    if part is not None:
+        tasks, thresholds = take_first(suite.tasks, thresholds, *part)
+        # Of the tasks that are left out, as many would have been too long as of all.
+        num_too_long = round(suite.num_too_long * len(tasks) / len(suite.tasks))
+        suite = replace(suite, tasks=tasks, num_too_long=num_too_long)
+    first = rounds_of(suite.tasks, thresholds)[0]
+    rows, rows_sha256 = (train, manifest.train_sha256) if shown is None else (shown, digest_of(shown))
+    few = few_shot_of(first, config.few_shot_tasks, few_shot, rows, rows_sha256)
+    holes = infill_suite(heldout, train, manifest, config, completion_fits(base, infill_decoding(config)))
+    return replace(suite, num_base_tasks=config.base_tasks, few_shot=few, infill=holes), thresholds
 
 
 def _earlier_champions(

@@ -179,7 +179,7 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
         system_prompt=SYSTEM_PROMPT,
         strict=strict,
         contract_digest=digest,
-        lock_path=(cache / f"{device.kind}.lock").resolve(),
+        lock_path=device.lock_in(cache).resolve(),
     )
     is_done = not is_trial and lay_out(run_dir, job, {"digest": digest, **contract}, preflight, is_new=is_new)
     return PreparedScratch(job, preflight, contract, is_done, backend)

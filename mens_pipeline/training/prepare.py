@@ -187,7 +187,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         system_prompt=SYSTEM_PROMPT,
         contract_digest=digest,
         continues=continues,
-        lock_path=(cache / f"{device.kind}.lock").resolve(),
+        lock_path=device.lock_in(cache).resolve(),
     )
     is_done = not is_trial and lay_out(run_dir, job, {"digest": digest, **contract}, preflight, is_new=is_new)
     return PreparedRun(job, preflight, contract, is_done, base)

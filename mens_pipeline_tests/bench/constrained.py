@@ -100,27 +100,14 @@ def main() -> None:
 
 
 def requests_of(heldout: Path, benchmarks: Sequence[Path]) -> list[Task]:
-    """Held-out requests and those of benchmarks, taking turns, so that any number of them is of all kinds.
-
-    Args:
-        heldout: Pairs, as JSON lines.
-        benchmarks: Folders.
-    """
+    """Held-out requests and those of benchmarks, taking turns, so that any number of them is of all kinds."""
     suites = [heldout_tasks(read_pairs(heldout)), *(benchmark_tasks(load_benchmark(folder)) for folder in benchmarks)]
     ranked = [(place / len(tasks), task) for tasks in suites for place, task in enumerate(tasks)]
     return [task for _, task in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def draw(model: Any, tokenizer: Any, system_prompt: str, asked: Sequence[Task], drawing: Drawing) -> list[Completion]:
-    """Draw completions that the parser steers.
-
-    Args:
-        model: A causal language model in evaluation mode.
-        tokenizer: Its own.
-        system_prompt: What it is told before each request.
-        asked: The requests, which take turns.
-        drawing: How many, and how.
-    """
+    """Draw completions that the parser steers."""
     stop = stop_tokens(tokenizer, model)
     planned = list(islice(zip(cycle(asked), cycle(drawing.budgets), strict=False), drawing.num_samples))
     drawn: list[Completion] = []
@@ -163,12 +150,7 @@ def _completion(row: Row, task: Task, budget: int, tokenizer: Any) -> Completion
 
 
 def table_of(drawn: Sequence[Completion], seconds: float) -> str:
-    """The counts as people read them.
-
-    Args:
-        drawn: Every completion.
-        seconds: How long they took.
-    """
+    """The counts as people read them."""
     lines = []
     for name in ("source", "budget"):
         every = Counter(getattr(completion, name) for completion in drawn)

@@ -17,11 +17,7 @@ class PlainIndex:
     """The index of the library, with all signatures in memory: what an answer is compared with."""
 
     def __init__(self, threshold: float) -> None:
-        """Begin with no texts.
-
-        Args:
-            threshold: Share of common shingles from which on two texts are near.
-        """
+        """Begin with no texts."""
         from datasketch import MinHash, MinHashLSH  # noqa: PLC0415 - with SciPy it takes half a second to load
 
         self._threshold = threshold
@@ -30,12 +26,7 @@ class PlainIndex:
         self._seen: dict[str, tuple[int, Any]] = {}
 
     def earlier(self, label: str, text: str) -> str | None:
-        """The label of the first near text; None for one that is added.
-
-        Args:
-            label: Of the text.
-            text: Any.
-        """
+        """The label of the first near text; None for one that is added."""
         sketch = self._sketch(num_perm=128)
         sketch.update_batch([shingle.encode() for shingle in sorted(ngrams_of(words_of(text), 5))])
         candidates = sorted(self._index.query(sketch), key=lambda label: self._seen[label][0])
@@ -47,11 +38,7 @@ class PlainIndex:
 
 
 def texts_with_repeats(number: int) -> Iterator[str]:
-    """Texts of 3 to 150 words, the same each time; four of ten are an earlier one with up to three words changed.
-
-    Args:
-        number: How many.
-    """
+    """Texts of 3 to 150 words, the same each time; four of ten are an earlier one with up to three words changed."""
     random = Random(1)  # noqa: S311 - reproducible texts, no secret
     first: list[list[str]] = []
     for _ in range(number):
@@ -67,11 +54,7 @@ def texts_with_repeats(number: int) -> Iterator[str]:
 
 
 def duplicates_of(_folder: Path, size: int) -> Measured:
-    """Near duplicates among generated texts, by each of the two indexes, which give the same.
-
-    Args:
-        size: Texts.
-    """
+    """Near duplicates among generated texts, by each of the two indexes, which give the same."""
     parts = {name: in_own_process(_search, name, size) for name in ("files", "memory")}
     assert parts["files"].pop("answers") == parts["memory"].pop("answers")
     none = in_own_process(_search, "files", 1)[PEAK]

@@ -66,11 +66,7 @@ class Outcome:
         return sum(map(len, self.completions)) / self.seconds
 
     def steering_share(self, free: "Outcome") -> float:
-        """The share of the time that the constraint takes: choosing tokens, less what free choices take.
-
-        Args:
-            free: The same without a constraint.
-        """
+        """The share of the time that the constraint takes: choosing tokens, less what free choices take."""
         each = sum(free.choosing) / len(free.choosing)
         return max(0.0, sum(self.choosing) - each * len(self.choosing)) / self.seconds
 
@@ -113,13 +109,7 @@ def main() -> None:
 
 
 def steering_lines(free: Outcome, steered: Outcome, batch: int) -> tuple[str, str, str]:
-    """What it costs to let the parser steer, as people read it.
-
-    Args:
-        free: Without it.
-        steered: With it.
-        batch: Requests that were answered at a time.
-    """
+    """What it costs to let the parser steer, as people read it."""
     in_order = sorted(1000 * seconds for seconds in steered.choosing)
     share = steered.steering_share(free)
     verdict = "at most" if share <= _MOST_SHARE else "more than"

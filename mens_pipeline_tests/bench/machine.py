@@ -29,9 +29,6 @@ def _processor() -> str:
 def peak_of_products(device: str) -> dict[str, float]:
     """Measure the speed of matrix products, with larger ones until the speed no longer rises.
 
-    Args:
-        device: `cpu` or `cuda`.
-
     Returns:
         `float32` and `bfloat16` -> billions of operations a second.
     """

@@ -41,13 +41,7 @@ def main() -> None:
 
 
 def write_part(page: Path, title: str, text: str) -> None:
-    """Write a part of a page again, behind what the machine is; other parts stay.
-
-    Args:
-        page: The file; made when it is not there.
-        title: Of the part.
-        text: Markdown.
-    """
+    """Write a part of a page, made where need be, again, behind what the machine is; other parts stay."""
     found = _PART.split(page.read_text(encoding="utf-8"))[1:] if page.is_file() else []
     parts = dict(part.partition("\n")[::2] for part in found)
     parts |= {"The machine": f"\n{_machine()}\n", title: f"\n{text}\n"}
@@ -57,11 +51,7 @@ def write_part(page: Path, title: str, text: str) -> None:
 
 
 def outcome_table(outcomes: Iterable[tuple[str, str, float, str]]) -> str:
-    """The tests as a table.
-
-    Args:
-        outcomes: Name, outcome, seconds, and figures or the reason.
-    """
+    """The tests as a table: name, outcome, seconds, and figures or the reason."""
     rows = [f"| `{name}` | {outcome} | {seconds:.1f} | {details} |" for name, outcome, seconds, details in outcomes]
     head = ["| test | outcome | seconds | figures |", "|---|---|---|---|"]
     return "\n".join((*head, *rows)) if rows else "No test of a GPU was found."

@@ -73,13 +73,7 @@ _OF_A_TOKENIZER: Final = ("tokenizer*.json", "special_tokens_map.json", "*.jinja
 
 
 def main(shape: str, folder: Path, tokenizer: Path | None = None) -> None:
-    """Write the model and a tokenizer.
-
-    Args:
-        shape: A name of the table above.
-        folder: Where; made again.
-        tokenizer: A folder that holds one; None for that of the CPU default.
-    """
+    """Write the model into a new folder with a tokenizer, that of the CPU default where none is named."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
@@ -100,11 +94,7 @@ def main(shape: str, folder: Path, tokenizer: Path | None = None) -> None:
 
 
 def tokenizer_files(folder: Path | None = None) -> Iterator[Path]:
-    """Yield the files of the tokenizer of a folder.
-
-    Args:
-        folder: None for that of the CPU default, which is found as a training finds it.
-    """
+    """Yield the files of the tokenizer of a folder; None: that of the CPU default, found as a training finds it."""
     if folder is None:
         folder = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models").path
     for pattern in _OF_A_TOKENIZER:

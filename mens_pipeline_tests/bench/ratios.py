@@ -18,33 +18,19 @@ _LARGEST_FALL: Final = 0.1
 
 
 def note(name: str, ratio: float) -> None:
-    """Keep a ratio for the comparison, in place of an earlier one.
-
-    Args:
-        name: What is compared with what.
-        ratio: Speed over that of the rival.
-    """
+    """Keep a ratio, speed over that of the rival, for the comparison, in place of an earlier one."""
     _MEASURED.parent.mkdir(parents=True, exist_ok=True)
     _MEASURED.write_text(json.dumps({**read(_MEASURED), name: round(ratio, 3)}, indent=2) + "\n", encoding="utf-8")
 
 
 def read(path: Path) -> dict[str, float]:
-    """Return name -> ratio; empty without a file.
-
-    Args:
-        path: JSON.
-    """
+    """Return name -> ratio; empty without a file."""
     ratios: dict[str, float] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return ratios
 
 
 def fallen(measured: dict[str, float], recorded: dict[str, float]) -> list[str]:
-    """Return the names of ratios that are more than a tenth below their record.
-
-    Args:
-        measured: Of this run; what was not measured cannot fall.
-        recorded: Of the run that was recorded.
-    """
+    """Return the ratios that are more than a tenth below their record; what was not measured cannot fall."""
     limits = {name: ratio * (1 - _LARGEST_FALL) for name, ratio in recorded.items()}
     return [name for name, limit in limits.items() if name in measured and measured[name] < limit]
 

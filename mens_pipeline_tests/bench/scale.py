@@ -92,12 +92,7 @@ def _command(store: ArtifactStore, *arguments: str) -> None:
 
 
 def store_of(folder: Path, size: int) -> Measured:
-    """A store of nights that all rest on one train set and one base.
-
-    Args:
-        folder: An empty one.
-        size: Artifacts, about.
-    """
+    """A store of about so many artifacts: nights that all rest on one train set and one base."""
     found: Measured = {}
     store = ArtifactStore(folder / "store")
     with measure_time(found, "write all artifacts"):
@@ -134,12 +129,7 @@ def _fill(store: ArtifactStore, size: int) -> Iterator[tuple[str, str]]:
 
 
 def table_of(folder: Path, size: int) -> Measured:
-    """A telemetry table in SQLite; rows are read as an import reads them.
-
-    Args:
-        folder: An empty one.
-        size: Rows.
-    """
+    """A telemetry table of so many rows in SQLite; they are read as an import reads them."""
     found: Measured = {}
     path = folder / "telemetry.db"
     with sqlite3.connect(path) as connection:
@@ -166,12 +156,7 @@ def table_of(folder: Path, size: int) -> Measured:
 
 
 def log_of(folder: Path, size: int) -> Measured:
-    """The log of a training, with a step for each line and one resumption.
-
-    Args:
-        folder: An empty one.
-        size: Lines.
-    """
+    """The log of a training of so many lines, each a step, with one resumption."""
     found: Measured = {}
     path = folder / "telemetry.jsonl"
     with measure_time(found, "write all lines, one by one"):
@@ -195,12 +180,7 @@ def log_of(folder: Path, size: int) -> Measured:
 
 
 def eval_suite_of(folder: Path, size: int) -> Measured:
-    """An eval suite of generated functions with hidden tests; the adapter solves two of three, the base none.
-
-    Args:
-        folder: An empty one.
-        size: Tasks.
-    """
+    """An eval suite of so many functions with hidden tests; the adapter solves two of three, the base none."""
     found: Measured = {}
     pairs = list(islice(_pairs(), size))
     with measure_time(found, "tasks of the held-out pairs"):
@@ -259,12 +239,7 @@ def _completions(tasks: Sequence[Task], every: int) -> tuple[Completion, ...]:
 
 
 def champions_of(folder: Path, size: int) -> Measured:
-    """A history of champions, the last one promoted by a verdict, and rolled back again.
-
-    Args:
-        folder: An empty one.
-        size: Champions.
-    """
+    """A history of so many champions, the last one promoted by a verdict, and rolled back again."""
     found: Measured = {}
     store = ArtifactStore(folder / "store")
     run = trained(folder / "run")

@@ -17,23 +17,13 @@ PEAK: Final = "peak memory, MB"
 
 
 def apart(measure: Callable[[Path, int], Measured], size: int) -> Measured:
-    """Measure in a process of its own, and its peak memory with it.
-
-    Args:
-        measure: One of the parts.
-        size: How large it is.
-    """
+    """Measure in a process of its own, and its peak memory with it."""
     with TemporaryDirectory() as folder:
         return in_own_process(measure, Path(folder), size)
 
 
 def in_own_process(measure: Callable[..., Measured], *arguments: object) -> Measured:
-    """What is measured in a process of its own, which may start others, with its peak memory.
-
-    Args:
-        measure: Importable by name.
-        arguments: Passed on.
-    """
+    """What is measured, by a name to import, in a process of its own, which may start others, with its peak memory."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(_with_peak, measure, *arguments).result()
 
@@ -44,11 +34,7 @@ def _with_peak(measure: Callable[..., Measured], *arguments: object) -> Measured
 
 
 def memory_mb(name: str) -> float:
-    """Megabytes of this process, by a name of Linux: `VmHWM` at most, files that it maps included, `RssAnon` its own.
-
-    Args:
-        name: In `/proc/self/status`.
-    """
+    """Megabytes by a name of `/proc/self/status`: `VmHWM` at most, with mapped files, `RssAnon` its own."""
     # Not `ru_maxrss`: a process begins with that of the one that started it.
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
@@ -58,13 +44,7 @@ def memory_mb(name: str) -> float:
 
 @contextmanager
 def measure_time(found: Measured, what: str, times: int = 1) -> Iterator[range]:
-    """Take the mean CPU time of what the block does so many times, child processes included.
-
-    Args:
-        found: Gets it.
-        what: Its name there.
-        times: How often.
-    """
+    """Take the mean CPU time of what the block does so many times, child processes included."""
     before = _seconds()
     yield range(times)
     found[what] = (_seconds() - before) / times

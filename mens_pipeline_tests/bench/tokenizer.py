@@ -12,12 +12,7 @@ from mens_pipeline_tests.bench.machine import machine_name
 
 
 def tokens_per_second(base: Path, pairs: Sequence[TrainingPair]) -> tuple[int, float]:
-    """Tokens of some pairs, and how many a second they became, in one thread.
-
-    Args:
-        base: The folder of a base model.
-        pairs: At least one.
-    """
+    """Tokens of some pairs, and how many a second they became, in one thread."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=False)
@@ -27,12 +22,7 @@ def tokens_per_second(base: Path, pairs: Sequence[TrainingPair]) -> tuple[int, f
 
 
 def main(base: Path, train: Path) -> None:
-    """Measure and print.
-
-    Args:
-        base: The folder of a base model.
-        train: A train set.
-    """
+    """Measure and print."""
     pairs = list(read_pairs(train))
     num_tokens, rate = tokens_per_second(base, pairs)
     print(machine_name())

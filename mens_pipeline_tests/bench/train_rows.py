@@ -46,10 +46,6 @@ def rows_of(folder: Path, size: int) -> Measured:
     """A train set of generated rows, of 160 tokens each, and a start on it with and without its encoded rows.
 
     Rows beyond those of one shard repeat these, and so does the shard, as a copy.
-
-    Args:
-        folder: An empty one.
-        size: Rows.
     """
     found: Measured = {}
     train_path, cache = folder / "train.jsonl", folder / "cache"

@@ -293,12 +293,7 @@ def _random_batches(num_rows: int, seed: int, most: int) -> Batches:
 
 
 def without_budget(folder: Path, num_steps: int) -> Any:
-    """Make the callback of a run that takes all of its steps.
-
-    Args:
-        folder: Of the run.
-        num_steps: Of its plan.
-    """
+    """Make the callback of a run that takes all of its steps."""
     from mens_pipeline.training.common_trainer import Progress, StopRequest  # noqa: PLC0415 - loads the deep learning stack
 
     steps = take_up(folder, Schedule(num_steps, 0, "linear"), [1] * num_steps, None)

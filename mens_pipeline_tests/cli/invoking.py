@@ -15,20 +15,12 @@ from mens_pipeline.errors import MensError
 
 
 def invoke(*arguments: object) -> Result:
-    """Run a command.
-
-    Args:
-        arguments: Its words.
-    """
+    """Run a command."""
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def refusal(result: Result) -> str:
-    """The message of a command that was refused.
-
-    Args:
-        result: What came of it.
-    """
+    """The message of a command that was refused."""
     assert isinstance(result.exception, MensError), result.output
     return str(result.exception)
 
@@ -37,11 +29,6 @@ def run_main(*arguments: object, folder: Path, variables: Mapping[str, str] | No
     """Run the whole program in this process: what a test of an exit code or a message needs, without loading it again.
 
     What the program would print a traceback for is raised.
-
-    Args:
-        arguments: Its words.
-        folder: The current one.
-        variables: Set besides.
     """
     words = [str(argument) for argument in arguments]
     stdout, stderr = StringIO(), StringIO()

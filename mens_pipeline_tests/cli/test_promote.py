@@ -20,7 +20,7 @@ from mens_pipeline.evaluation.run_folder import FILE, remember
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.promotion.history import champion_key, champion_of
+from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.promotion.ledger import Try, record_try
 from mens_pipeline.promotion.promote import reasons_against
 from mens_pipeline.promotion.receipt import KIND as GATE
@@ -28,7 +28,7 @@ from mens_pipeline.promotion.receipt import PAGE, RECEIPT
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.cli.invoking import refusal
-from mens_pipeline_tests.evaluation.runs import HELDOUT, PRESENT, evaluated, trained, training_manifest
+from mens_pipeline_tests.evaluation.runs import HELDOUT, PRESENT, champion_in, evaluated, trained, training_manifest
 
 
 @dataclass(frozen=True)
@@ -93,29 +93,17 @@ def test_a_run_judged_by_what_was_held_out_of_it_is_promoted(run: _Run) -> None:
     assert champion_key(run.store) is not None
 
 
-def _change_train(run: _Run) -> None:
-    run.train.write_text("other rows\n")
-
-
-def _lose_train(run: _Run) -> None:
-    run.train.unlink()
-
-
 def _change_heldout(run: _Run) -> None:
     run.heldout.write_text("rows\n")
-
-
-def _lose_heldout(run: _Run) -> None:
-    run.heldout.unlink()
 
 
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (_change_train, r"train.jsonl: the train set of this run is changed since"),
-        (_lose_train, r"train.jsonl: the train set of this run is gone. Restore it, or train again"),
+        (lambda run: run.train.write_text("other rows\n"), r"train.jsonl: the train set of this run is changed since"),
+        (lambda run: run.train.unlink(), r"train.jsonl: the train set of this run is gone. Restore it, or train again"),
         (_change_heldout, r"heldout.jsonl: not the pairs that were held out when this run trained. Restore them"),
-        (_lose_heldout, r"heldout.jsonl: no held-out pairs beside the train set. Restore them"),
+        (lambda run: run.heldout.unlink(), r"heldout.jsonl: no held-out pairs beside the train set. Restore them"),
     ],
 )
 def test_a_held_out_set_that_cannot_be_told_is_a_reason(run: _Run, spoil: Callable[[_Run], None], message: str) -> None:
@@ -209,8 +197,7 @@ def test_a_home_of_dagster_that_is_broken_changes_no_exit_code(
 def test_thresholds_of_the_environment_are_told_wherever_the_verdict_is(run: _Run) -> None:
     """In the history and on the report page: who lowered one cannot hide it behind the name of the policy."""
     assert _invoke("promote", run).exit_code == 0
-    champion = champion_of(run.store)
-    assert champion is not None
+    champion = champion_in(run.store)
     history = CliRunner().invoke(app, ["promote", "--history"]).stdout
 
     for text in (history, (champion.path / PAGE).read_text()):
@@ -235,8 +222,7 @@ def test_with_a_key_only_what_it_signed_is_promoted(run: _Run, monkeypatch: pyte
     replace(run, store=open_store(load_settings())).evaluate()
     assert _invoke("gate", run).exit_code == 0
     done = _invoke("promote", run)
-    champion = champion_of(run.store)
-    assert champion is not None
+    champion = champion_in(run.store)
 
     assert "history.jsonl:1: it is not signed. Restore it from a backup" in unsigned
     assert (signed.exit_code, len(signed.stdout.splitlines())) == (0, 3)

@@ -7,11 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def full_after(num_bytes: int) -> Iterator[None]:
-    """No file takes more than this while the block runs; the system refuses the rest.
-
-    Args:
-        num_bytes: Of each file.
-    """
+    """No file takes more than this while the block runs; the system refuses the rest."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
     try:

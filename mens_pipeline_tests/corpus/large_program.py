@@ -8,9 +8,5 @@ _COMMENT = "// a long story\n"
 
 
 def write_large_program(path: Path) -> None:
-    """Write a program with two functions and comments that fill a batch.
-
-    Args:
-        path: Where.
-    """
+    """Write a program with two functions and comments that fill a batch."""
     path.write_text(f"{_COMMENT * (BATCH_BYTES // len(_COMMENT) + 1)}\nfn f() {{ }}\n\nfn g() {{ f() }}\n")

@@ -10,13 +10,7 @@ from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 
 
 def write_database(path: Path, schema: str, rows: Iterable[tuple[object, ...]]) -> Path:
-    """A database with one table.
-
-    Args:
-        path: The file.
-        schema: Statements, the first of which makes the table.
-        rows: Of that table.
-    """
+    """A database with one table, which the first statement of the schema makes."""
     connection = sqlite3.connect(path)
     connection.executescript(schema)
     table = schema.split("(", maxsplit=1)[0].rsplit(maxsplit=1)[-1]
@@ -28,11 +22,6 @@ def write_database(path: Path, schema: str, rows: Iterable[tuple[object, ...]]) 
 
 
 def query_of(path: Path, **parts: object) -> TelemetryQuery:
-    """What to read of a database.
-
-    Args:
-        path: The file.
-        parts: What differs from the usual names.
-    """
+    """What to read of a database."""
     url = sa.URL.create("sqlite", database=str(path)).render_as_string()
     return TelemetryQuery.model_validate({"url": url, **parts})

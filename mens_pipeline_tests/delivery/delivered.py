@@ -27,11 +27,6 @@ HELDOUT = "heldout.jsonl"
 def trained_run(folder: Path, write_base: "Callable[[Path, Tokenizer], Path]" = write_tiny_base, **fields: Any) -> Path:
     """Train an adapter on a tiny base whose tokenizer merges bytes as that of SmolLM2 does.
 
-    Args:
-        folder: Where base, train set and run go.
-        write_base: Writes the base with that tokenizer.
-        fields: What differs from the fast recipe.
-
     Returns:
         The folder of the run.
     """
@@ -44,13 +39,7 @@ def trained_run(folder: Path, write_base: "Callable[[Path, Tokenizer], Path]" = 
 
 
 def promoted_run(trained: Path, folder: Path, remote: "Remote | None" = None) -> tuple[Path, ArtifactStore]:
-    """A copy of a run, with a verdict that passed, and a store in which it is the champion.
-
-    Args:
-        trained: The run.
-        folder: Where both go.
-        remote: What the store is a cache of.
-    """
+    """A copy of a run, with a verdict that passed, and a store in which it is the champion."""
     run, store = folder / "run", ArtifactStore(folder / "store", remote)
     shutil.copytree(trained, run)
     heldout = digest_of(trained.parent / HELDOUT)

@@ -56,16 +56,7 @@ class Hub:
 def push(
     hub: Hub, root: Path, repo: str, *arguments: str, token: str = TOKEN, **variables: str
 ) -> "subprocess.CompletedProcess[str]":
-    """Run `mens push` in a process of its own: the library reads its environment once.
-
-    Args:
-        hub: Where to.
-        root: The store.
-        repo: The repository.
-        arguments: Of the command.
-        token: Of the Hub.
-        variables: More of the environment.
-    """
+    """Run `mens push` in a process of its own: the library reads its environment once."""
     environment = {
         **training_environment(),
         "HF_HUB_OFFLINE": "0",

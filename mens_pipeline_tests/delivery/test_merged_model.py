@@ -299,10 +299,6 @@ def _with_file(folder: Path) -> Path:
     return folder / "file"
 
 
-def _below_file(folder: Path) -> Path:
-    return _with_file(folder) / "out"
-
-
 def _with_broken(folder: Path) -> Path:
     (folder / HANDOFF).write_text("{")
     return folder
@@ -322,7 +318,7 @@ def _with_link(folder: Path) -> Path:
     ("make", "message"),
     [
         (_with_file, r"file: no folder\. Name an empty folder, or a new one"),
-        (_below_file, r"out: cannot be written \(.*\)\. Name another folder"),
+        (lambda folder: _with_file(folder) / "out", r"out: cannot be written \(.*\)\. Name another folder"),
         (_with_broken, r"handoff_v1\.json: no hand-off that can be read\. Name an empty folder"),
         (_with_nested, r"handoff_v1\.json: no hand-off that can be read\. Name an empty folder"),
         (_with_link, r"holds what no hand-off wrote \(link\)"),

@@ -11,12 +11,12 @@ from mens_pipeline.delivery.trackers import NAME, Trackers, parse_trackers, trac
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.jobs.environment import environment_without_secrets
 from mens_pipeline.models.adapter import TELEMETRY
-from mens_pipeline.promotion.history import champion_of
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.delivery.delivered import promoted_run
+from mens_pipeline_tests.evaluation.runs import champion_in
 from mens_pipeline_tests.training.runs import FAST, pairs, prepared
 
 _IGNORED = pytest.mark.filterwarnings(
@@ -79,8 +79,7 @@ def test_the_champion_is_an_alias_of_the_registry(trained: Path, tmp_path: Path)
     """With the figures that it was promoted by; told twice, it is one version."""
     _, store = promoted_run(trained, tmp_path)
     uri, details = f"sqlite:///{tmp_path / 'runs.db'}", list[str]()
-    champion = champion_of(store)
-    assert champion is not None
+    champion = champion_in(store)
     for _ in range(2):
         track_champion(f"mlflow={uri}", champion, store, details.append)
     client = _client(uri)
@@ -148,8 +147,7 @@ def test_a_bucket_is_where_others_find_the_champion(trained: Path, tmp_path: Pat
     from mens_pipeline.storage.remote import Remote  # noqa: PLC0415 - of an extra
 
     _, local = promoted_run(trained, tmp_path)
-    champion, uri = champion_of(local), f"sqlite:///{tmp_path / 'runs.db'}"
-    assert champion is not None
+    champion, uri = champion_in(local), f"sqlite:///{tmp_path / 'runs.db'}"
     store = ArtifactStore(local.root, Remote(store_url))
     track_champion(f"mlflow={uri}", champion, store, pytest.fail)
 

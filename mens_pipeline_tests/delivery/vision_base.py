@@ -6,11 +6,7 @@ from mens_pipeline_tests.training.tiny_base import TINY_HYBRID, write_tiny_base
 
 
 def write_vision_base(folder: Path) -> Path:
-    """Four layers of linear and full attention behind a vision tower of one block, random weights, the same each time.
-
-    Args:
-        folder: Where it goes.
-    """
+    """Four layers of linear and full attention behind a vision tower of one block; random weights, always the same."""
     import torch
     from transformers import AutoTokenizer, Qwen3_5Config, Qwen3_5ForConditionalGeneration
 

@@ -47,12 +47,7 @@ class Server:
     home: Path
 
     def ask(self, query: str, **variables: Any) -> dict[str, Any]:
-        """What the server answers to a query.
-
-        Args:
-            query: GraphQL.
-            variables: Of the query.
-        """
+        """What the server answers to a query."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})  # noqa: S310 - our own server
         with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310 - likewise
@@ -61,12 +56,7 @@ class Server:
         return dict(completion["data"])
 
     def launch(self, job: str, config: Mapping[str, Any] | None = None) -> str:
-        """Launch a job as the page does; the id of its run.
-
-        Args:
-            job: Its name.
-            config: Of the run.
-        """
+        """Launch a job as the page does; the id of its run."""
         params = {
             "selector": {**_REPOSITORY, "pipelineName": job},
             "runConfigData": json.dumps(config or {}),
@@ -77,28 +67,15 @@ class Server:
         return str(launched["run"]["runId"])
 
     def status(self, run_id: str) -> str:
-        """Where a run is: `STARTED`, `SUCCESS`, `FAILURE`, `CANCELED` and the like.
-
-        Args:
-            run_id: The run.
-        """
+        """Where a run is: `STARTED`, `SUCCESS`, `FAILURE`, `CANCELED` and the like."""
         return str(self.ask(_STATUS, id=run_id)["runOrError"]["status"])
 
     def terminate(self, run_id: str) -> None:
-        """Cancel a run as the button does.
-
-        Args:
-            run_id: The run.
-        """
+        """Cancel a run as the button does."""
         assert self.ask(_TERMINATE, id=run_id)["terminateRun"]["__typename"] == "TerminateRunSuccess"
 
     def wait(self, run_id: str, seconds: float) -> str:
-        """The status of a run that has ended.
-
-        Args:
-            run_id: The run.
-            seconds: How long it may take.
-        """
+        """The status of a run that has ended."""
         deadline = time.monotonic() + seconds
         while (status := self.status(run_id)) not in {"SUCCESS", "FAILURE", "CANCELED"}:
             assert time.monotonic() < deadline, f"run {run_id} is {status} after {seconds} s"
@@ -108,12 +85,7 @@ class Server:
 
 @contextmanager
 def serving(folder: Path, environment: Mapping[str, str]) -> Iterator[Server]:
-    """A server that is ended with the block, and whatever it started with it.
-
-    Args:
-        folder: Gets its home, store and cache.
-        environment: Of the server; where its folders lie is added.
-    """
+    """A server that is ended with the block, with whatever it started; its home, store and cache lie in the folder."""
     home = folder / "home"
     home.mkdir()
     (home / "dagster.yaml").symlink_to(PROJECT_ROOT / "dagster.yaml")

@@ -10,12 +10,12 @@ import pytest
 import sqlalchemy as sa
 
 from mens_pipeline.models.adapter import ADAPTER, TELEMETRY, WEIGHTS
-from mens_pipeline.promotion.history import champion_of
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.store import ArtifactStore, digest_of
 from mens_pipeline_tests.e2e.whole_graph import mens, write_config
+from mens_pipeline_tests.evaluation.runs import champion_in
 from mens_pipeline_tests.jobs.ray_head import RayHead, ray_head
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
@@ -59,8 +59,7 @@ def _digests_of_rows(store: Path) -> dict[str, str]:
 
 
 def _weights(store: ArtifactStore) -> str:
-    champion = champion_of(store)
-    assert champion is not None
+    champion = champion_in(store)
     return digest_of(champion.path / ADAPTER / WEIGHTS)
 
 

@@ -17,12 +17,6 @@ HUMANEVAL: Final = load_benchmark(SHIPPED / "humaneval_vox")
 
 
 def scored(task: BenchmarkTask, completion: str, limits: Limits = _PATIENT) -> ProgramReport:
-    """What the hidden tests of a task say of an answer.
-
-    Args:
-        task: The task.
-        completion: A program.
-        limits: What it may use.
-    """
+    """What the hidden tests of a task say of an answer."""
     assert task.tests is not None, f"{task.id} is judged by hidden tests"
     return run_with_tests(completion, task.tests, limits, features=FEATURES)

@@ -79,12 +79,7 @@ class Mutant:
 
 
 def mutants_of(program: str, mode: Mode = Mode.SOURCE) -> list[Mutant]:
-    """The mutants of a program that parse, each text once.
-
-    Args:
-        program: Accepted by the front end.
-        mode: How it is read.
-    """
+    """The mutants of an accepted program that parse, each text once."""
     module = analyze(program, mode).module
     assert module is not None, "only programs that parse have mutants"
     found: dict[str, Mutant] = {}

@@ -19,7 +19,7 @@ from mens_pipeline.models.adapter import ADAPTER, CARD, MANIFEST, TELEMETRY, WEI
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.benchmark_gate import GateParams, build_benchmark_gate
 from mens_pipeline.promotion.conditions import Conditions
-from mens_pipeline.promotion.history import baseline_of
+from mens_pipeline.promotion.history import baseline_of, champion_of
 from mens_pipeline.promotion.ledger import Try, record_try
 from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.promotion.promote import Promotion
@@ -90,22 +90,13 @@ def tasks() -> tuple[Task, ...]:
 
 
 def trained(folder: Path, weights: str = "weights") -> Path:
-    """The folder of a run, as training leaves it.
-
-    Args:
-        folder: Where.
-        weights: What the adapter is.
-    """
+    """The folder of a run, as training leaves it."""
     fill_trained(folder, weights)
     return folder
 
 
 def fill_trained(folder: Path, weights: str) -> dict[str, Any]:
     """Fill a folder as training does.
-
-    Args:
-        folder: Where.
-        weights: What the adapter is.
 
     Returns:
         What the manifest of an artifact says besides.
@@ -188,13 +179,7 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
 
 
 def evaluated_run(folder: Path, name: str, weights: str) -> Path:
-    """A run that was evaluated, beside its rows, as commands find it.
-
-    Args:
-        folder: Where the run, its rows and the `store` are.
-        name: Of the run.
-        weights: What the adapter is.
-    """
+    """A run that was evaluated, beside its rows, as commands find it."""
     run, store = trained(folder / name, weights), ArtifactStore(folder / "store")
     rows = {key: folder / f"{key}.jsonl" for key in ("train", "heldout")}
     pair = TrainingPair(prompt="Write f.", response="fn f() {\n}\n", category="function")
@@ -235,15 +220,7 @@ def scored(
     *,
     strict: bool = False,
 ) -> Artifact:
-    """The verdict on a run.
-
-    Args:
-        run: Its folder.
-        store: Where it is kept.
-        evaluation: What it rests on.
-        thresholds: What is demanded.
-        strict: Whether a failure fails the run.
-    """
+    """The verdict on a run."""
     baseline = baseline_of(store, adapter_digest(run))
     params = GateParams(
         evaluation=evaluation,
@@ -268,16 +245,7 @@ def promote(  # noqa: PLR0913 - as what it calls
     now: int,
     override: Override | None = None,
 ) -> Promotion:
-    """Promote by a verdict on the newest evaluation.
-
-    Args:
-        gate: The verdict.
-        run: The folder of the run.
-        store: Where promoted adapters are kept.
-        present: What holds besides.
-        now: Seconds since 1970.
-        override: A signed record.
-    """
+    """Promote by a verdict on the newest evaluation."""
     newest = replace(present, results=gate.manifest["inputs"]["evaluation"])
     return promotion.promote(gate, run, store, newest, now=now, override=override)
 
@@ -301,27 +269,18 @@ def _completions(num_good: int) -> tuple[Completion, ...]:
     )
 
 
-def verdict_of(run: Path, store: ArtifactStore, num_good: int = 40, num_good_of_champion: int = 40) -> Artifact:
-    """Evaluate a run and judge it.
+def champion_in(store: ArtifactStore) -> Artifact:
+    """The adapter that is in use."""
+    champion = champion_of(store)
+    assert champion is not None
+    return champion
 
-    Args:
-        run: A trained run.
-        store: Where evaluation and verdict go.
-        num_good: Answers of the adapter that are good, of 40.
-        num_good_of_champion: Likewise of the champion, if there is one.
-    """
+
+def verdict_of(run: Path, store: ArtifactStore, num_good: int = 40, num_good_of_champion: int = 40) -> Artifact:
+    """Evaluate a run and judge it; of 40 answers so many are good."""
     return scored(run, store, evaluated(run, store, num_good, num_good_of_champion))
 
 
 def promoted(run: Path, store: ArtifactStore, num_good: int = 40) -> str:
-    """Evaluate, judge and promote a run.
-
-    Args:
-        run: A trained run.
-        store: Where everything goes.
-        num_good: Answers of the adapter that are good, of 40.
-
-    Returns:
-        The key of the champion.
-    """
+    """Evaluate, judge and promote a run, and return the key of the champion; of 40 answers so many are good."""
     return promote(verdict_of(run, store, num_good), run, store, PRESENT, now=NOW).champion.key

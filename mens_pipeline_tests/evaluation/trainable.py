@@ -19,8 +19,7 @@ from mens_pipeline.storage.store import ArtifactStore
 def rows_that_may_train(root: Path) -> list[TrainingPair]:
     """Every pair of the seed data, held out or not, the synthetic ones of the pipeline, and those of two other seeds.
 
-    Args:
-        root: A store for what is made on the way; what is in it by now is not made again.
+    What is in the store by now is not made again.
     """
     config = load_pipeline_config(PIPELINE_CONFIG)
     store = ArtifactStore(root)

@@ -19,11 +19,7 @@ TESTS = "".join(
 
 
 def pair(number: int = 0) -> TrainingPair:
-    """A row of a train set with hidden tests; another number is another row of the same kind.
-
-    Args:
-        number: Stands in the name that is asked for, unless it is 0.
-    """
+    """A row of a train set with hidden tests; the number makes another row of the same kind, and stands in its name."""
     name = f"twice_or_zero_{number}" if number else "twice_or_zero"
     prompt, response, tests = (text.replace("twice_or_zero", name) for text in (PROMPT, RIGHT, TESTS))
     return TrainingPair(
@@ -44,13 +40,7 @@ def task() -> Task:
 
 
 def rewarded(text: str, *, stopped: bool = True, to: Task | None = None) -> Reward:
-    """What an answer gets once it was judged and run.
-
-    Args:
-        text: The answer.
-        stopped: Whether it ended by itself.
-        to: What was asked.
-    """
+    """What an answer gets once it was judged and run."""
     asked = to or task()
     completion = Completion(task=asked.id, sample=0, text=text, num_tokens=9, stopped=stopped)
     (score,) = score_completions([asked], [completion])

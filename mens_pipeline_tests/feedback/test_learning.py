@@ -37,17 +37,7 @@ def sample(  # noqa: PLR0913 - what tests vary
     stopped: bool = True,
     repetition: float = 0.0,
 ) -> Sample:
-    """A judged answer.
-
-    Args:
-        number: Which one to its prompt.
-        tier: What it is worth.
-        task: The row that it answers.
-        text: What was written.
-        structure: Of the program.
-        stopped: Whether it ended.
-        repetition: Share of its lines that were there before.
-    """
+    """A judged answer; repetition is the share of its lines that were there before."""
     name = list(ROWS)[task]
     return Sample(
         task=name,
@@ -65,12 +55,7 @@ def sample(  # noqa: PLR0913 - what tests vary
 
 
 def sampled(store: ArtifactStore, samples: list[Sample]) -> Artifact:
-    """Judged answers in a store.
-
-    Args:
-        store: Where.
-        samples: The answers.
-    """
+    """Judged answers in a store."""
 
     def write(folder: Path) -> dict[str, object]:
         write_jsonl(folder / SAMPLES, samples)

@@ -85,12 +85,7 @@ def _download(python: str, architecture: str) -> None:
 
 
 def keep_libraries(wheel: Path, endings: tuple[str, ...]) -> None:
-    """Write a wheel again without its other shared libraries.
-
-    Args:
-        wheel: The file.
-        endings: Of the names of libraries that stay.
-    """
+    """Write a wheel again without its shared libraries but those whose names end so."""
     smaller = wheel.with_suffix(".new")
     with zipfile.ZipFile(wheel) as whole, zipfile.ZipFile(smaller, "w", zipfile.ZIP_DEFLATED) as kept:
         names = [name for name in whole.namelist() if not name.endswith(".so") or name.endswith(endings)]

@@ -75,12 +75,7 @@ def _is_installed() -> bool:
 
 
 def unpack(wheels: Path, target: Path) -> None:
-    """Unpack wheels into a folder for `PYTHONPATH`, once; without pip, which not every machine has.
-
-    Args:
-        wheels: Their folder.
-        target: Where to.
-    """
+    """Unpack wheels into a folder for `PYTHONPATH`, once; without pip, which not every machine has."""
     found = {path.stem for path in target.glob("*.dist-info")} if target.is_dir() else set()
     for wheel in sorted(wheels.glob("*.whl")):
         name, version = wheel.name.split("-")[:2]
@@ -104,12 +99,7 @@ def _has_broken_triton() -> bool:
 
 
 def commands(part: str, device: str) -> Iterator[list[str]]:
-    """Yield the modules of a part, each with its arguments.
-
-    Args:
-        part: Its name.
-        device: `cuda` or `cpu`.
-    """
+    """Yield the modules of a part, each with its arguments."""
     if part == "tests":
         files = sorted(map(str, _ROOT.glob("mens_pipeline_tests/**/test_cuda*.py")))
         yield ["pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", "-W", "default", *files]
@@ -144,12 +134,7 @@ def commands(part: str, device: str) -> Iterator[list[str]]:
 
 
 def run(command: list[str], variables: dict[str, str], end: float) -> int:
-    """Run a command until its time is over; it is then interrupted, so that it writes what it has, and ended.
-
-    Args:
-        command: Of a process, which gets a session of its own.
-        variables: Of its environment, beside those of this process.
-        end: When, on the monotonic clock.
+    """Run a command in a session of its own until its time is over; it is interrupted, to write what it has, and ended.
 
     Returns:
         Its exit code; 1 where its time was over.

@@ -62,12 +62,7 @@ def _hole(program: str) -> tuple[str, str]:
 
 @contextmanager
 def serving(run: Path, device: str) -> Iterator[httpx2.Client]:
-    """Serve a run on a free port for as long as the block takes.
-
-    Args:
-        run: Its folder.
-        device: What computes.
-    """
+    """Serve a run on a free port for as long as the block takes."""
     begin = time.monotonic()
     command = [
         sys.executable,

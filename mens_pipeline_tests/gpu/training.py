@@ -45,13 +45,7 @@ def main() -> None:
 
 
 def figures(preset: str, run: Path, seconds: float) -> list[str]:
-    """Describe a run that has ended, a line for each figure.
-
-    Args:
-        preset: Its name.
-        run: Its folder.
-        seconds: That the command took, loading and all.
-    """
+    """Describe a run that has ended, a line for each figure; the seconds are of the whole command, loading and all."""
     preflight = json.loads((run / PREFLIGHT).read_text(encoding="utf-8"))
     steps = list(steps_of(run / TELEMETRY))
     rate = median(step["tokens_per_second"] for step in steps[_WARM_STEPS:] or steps)

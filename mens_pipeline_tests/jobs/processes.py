@@ -21,12 +21,7 @@ _PROCESSES = Path("/proc")
 
 
 def waiting_job(lock: Path, lock_seconds: float) -> Path:
-    """A job that waits for a lock and loads nothing; it lies in a folder beside the lock.
-
-    Args:
-        lock: What it waits for.
-        lock_seconds: How long.
-    """
+    """A job that waits for a lock and loads nothing; it lies in a folder beside the lock."""
     run_dir = lock.parent / "run"
     run_dir.mkdir()
     job = TrainingJob(
@@ -56,11 +51,7 @@ def job_children() -> list[int]:
 
 
 def job_processes(folder: Path) -> list[int]:
-    """Ids of the live processes with a job below a folder, whoever started them.
-
-    Args:
-        folder: Where the job lies.
-    """
+    """Ids of the live processes with a job below a folder, whoever started them."""
     numbers = (path.name for path in _PROCESSES.iterdir() if path.name.isdigit())
     return _with_jobs(numbers, str(folder).encode())
 
@@ -84,13 +75,7 @@ def run_signalled(
     signal_at: int | None = None,
     number: int = signal.SIGKILL,
 ) -> int:
-    """Run a job to its end, or send its process a signal once it has told of a step.
-
-    Args:
-        run: What was prepared.
-        signal_at: Steps that it has told of by then.
-        number: The signal.
-    """
+    """Run a job to its end, or send its process a signal once it has told of a step."""
     is_sent = threading.Event()
 
     def poll() -> None:
@@ -114,11 +99,6 @@ def do_here(job_path: Path, poll: Callable[[], None] = lambda: None, **_how: obj
     """Do a job in this process, in the place of `run_job`: for what a job gives, whoever does it.
 
     A process of its own loads the deep learning stack, which takes ten times as long as a job on a tiny base.
-
-    Args:
-        job_path: The job.
-        poll: Called once, after its end.
-        _how: How its process would be started.
 
     Returns:
         Its exit code.

@@ -22,13 +22,12 @@ from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.orchestration.defs.training import qlora_adapter
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.launchers import Trainer
-from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, Compute
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training.common_trainer import StopRequest
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.jobs.ray_head import RayHead, ray_head
-from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over
+from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, resources_of
 from mens_pipeline_tests.training.runs import FAST, pairs, prepared, weights_of, words_of
 
 _RECIPE: dict[str, Any] = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "number": 54}
@@ -139,12 +138,7 @@ def _materialised(folder: Path, instance: dg.DagsterInstance, epochs: int) -> dg
     return dg.materialize(
         [dg.AssetSpec(MIXED), qlora_adapter],
         instance=instance,
-        resources={
-            "store": ArtifactStoreResource(root=str(folder / "store")),
-            "io_manager": ArtifactHandover(),
-            "compute": Compute(device="cpu"),
-            "trainer": Trainer(launcher="ray", report_seconds=0.0),
-        },
+        resources=resources_of(folder / "store", trainer=Trainer(launcher="ray", report_seconds=0.0)),
         run_config=dg.RunConfig(ops={"qlora_adapter": {"config": {"preset": "tiny", "overrides": overrides}}}),
         raise_on_error=False,
     )

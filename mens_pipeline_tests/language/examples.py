@@ -86,11 +86,7 @@ def shown_by(program: Program) -> set[str]:
 
 
 def showing_all(programs: Iterable[Program]) -> list[Program]:
-    """Short programs that together show what all do: for tests in which each character costs a millisecond.
-
-    Args:
-        programs: Accepted ones.
-    """
+    """Short programs that together show what all do: for tests in which each character costs a millisecond."""
     taken: list[Program] = []
     shown: set[str] = set()
     for program in sorted(programs, key=lambda program: (len(program.source), program.name)):

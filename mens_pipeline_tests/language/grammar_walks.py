@@ -53,11 +53,7 @@ class Grammar:
     """A grammar that texts can be drawn from."""
 
     def __init__(self, gbnf: str) -> None:
-        """Read the rules.
-
-        Args:
-            gbnf: The grammar; `root` is where a text begins.
-        """
+        """Read the rules of a grammar; `root` is where a text begins."""
         self.rules: dict[str, Choice] = {}
         pieces = [piece for piece in _PIECE.findall(gbnf) if piece[0] != "#"][::-1]
         while pieces:
@@ -71,11 +67,7 @@ class Grammar:
             self._known.clear()
 
     def draw(self, rng: random.Random) -> str:
-        """A text, of a depth that varies; where it may go on in a way that no text before it went, it does.
-
-        Args:
-            rng: Draws.
-        """
+        """A text, of a depth that varies; where it may go on in a way that no text before it went, it does."""
         text: list[str] = []
         self._walk(Rule("root"), rng, rng.randint(8, 18), text)
         return "".join(text)
@@ -126,12 +118,7 @@ class Grammar:
 
 
 def rejected_walks(seeds: range, *, is_ui: bool) -> tuple[list[str], set[str]]:
-    """Random texts of the exported grammar that the front end does not accept, and the rules that no text shows.
-
-    Args:
-        seeds: One a text.
-        is_ui: Whether the grammar is that of `.vox.ui` files.
-    """
+    """Random texts of the exported grammar that the front end does not accept, and the rules that no text shows."""
     grammar = Grammar(grammar_text(GrammarFormat.GBNF, is_ui=is_ui))
     mode = Mode.UI if is_ui else Mode.SOURCE
     texts = (grammar.draw(random.Random(seed)) for seed in seeds)  # noqa: S311 - reproducible, no secret

@@ -8,22 +8,33 @@ from typing import Any
 import dagster as dg
 
 from mens_pipeline.models.adapter import TELEMETRY
-from mens_pipeline.orchestration.resources import ArtifactStoreResource, paths_in, reference
+from mens_pipeline.orchestration.resources import (
+    ArtifactHandover,
+    ArtifactStoreResource,
+    Compute,
+    paths_in,
+    reference,
+)
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
 
 def store_with(
     root: Path, kind: str, manifest: dict[str, Any], write: Callable[[Path], object] = lambda _folder: None
 ) -> tuple[ArtifactRef, ArtifactStoreResource]:
-    """What a check takes: a made-up artifact, and the store that it lies in.
-
-    Args:
-        root: Where it lies.
-        kind: What the artifact is.
-        manifest: What its manifest says besides.
-        write: Fills its folder.
-    """
+    """What a check takes: a made-up artifact, and the store that it lies in."""
     return artifact_in(root, kind, manifest, write).ref(), ArtifactStoreResource(root=str(root))
+
+
+def resources_of(root: Path, **others: object) -> dict[str, Any]:
+    """What assets are given besides others: a store, what passes their artifacts on, and the CPU."""
+    store = ArtifactStoreResource(root=str(root))
+    return {"store": store, "io_manager": ArtifactHandover(), "compute": Compute(device="cpu"), **others}
+
+
+def failure_of(result: dg.ExecuteInProcessResult, step: str | None = None) -> str:
+    """Why a step failed, the only one of the run if none is named."""
+    (failure,) = [event for event in result.get_step_failure_events() if step in {None, event.step_key}]
+    return str(failure.step_failure_data.error)
 
 
 def artifact_in(
@@ -40,42 +51,23 @@ def artifact_in(
 
 
 def latest_in(store: ArtifactStore, kind: str) -> Artifact:
-    """The artifact of a kind that was made last.
-
-    Args:
-        store: Where it lies.
-        kind: What it is.
-    """
+    """The artifact of a kind that was made last."""
     found = store.latest(kind)
     assert found is not None
     return found
 
 
 def hand_over(instance: dg.DagsterInstance, ref: ArtifactRef) -> None:
-    """Tell an instance of an artifact, as if its asset had been materialised.
-
-    Args:
-        instance: Of Dagster.
-        ref: The artifact, and what it rests on.
-    """
+    """Tell an instance of an artifact, as if its asset had been materialised."""
     instance.report_runless_asset_event(dg.AssetMaterialization(ref.kind, metadata=reference(ref)))
 
 
 def files_of(made: dg.AssetMaterialization) -> dict[str, str]:
-    """Return the paths of the files that a materialisation names.
-
-    Args:
-        made: Of an asset.
-    """
+    """Return the paths of the files that a materialisation names."""
     return paths_in(made)
 
 
 def write_losses(folder: Path, losses: Sequence[float]) -> None:
-    """Write the telemetry of a run.
-
-    Args:
-        folder: Of the run.
-        losses: Of its steps.
-    """
+    """Write the telemetry of a run."""
     steps = [{"ts_ms": 0, "event": "step", "payload": {"step": n, "loss": loss}} for n, loss in enumerate(losses)]
     (folder / TELEMETRY).write_text("".join(f"{json.dumps(step)}\n" for step in steps))

@@ -27,13 +27,13 @@ from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_chec
 from mens_pipeline.orchestration.headless import progress_logger
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.metadata import RECIPE_TAG, identify
-from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource
-from mens_pipeline.promotion.history import champion_key, champion_of
+from mens_pipeline.orchestration.resources import ArtifactStoreResource
+from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
-from mens_pipeline_tests.orchestration.stores import artifact_in, latest_in
+from mens_pipeline_tests.evaluation.runs import champion_in, evaluated, fill_trained
+from mens_pipeline_tests.orchestration.stores import artifact_in, failure_of, latest_in, resources_of
 
 _GOOD = {"default": 20, "short": 10, "wide": 40}
 """Recipe -> prompts of forty that its adapter answers well."""
@@ -106,7 +106,7 @@ def _run(
     return dg.materialize(
         [qlora_adapter, eval_results, benchmark_gate, gate_checks, promoted_adapter, recipe_scores],
         instance=instance,
-        resources={"store": ArtifactStoreResource(root=str(home.parent / "store")), "io_manager": ArtifactHandover()},
+        resources=resources_of(home.parent / "store"),
         selection=["qlora_adapter", "eval_results", "benchmark_gate", last],
         partition_key=partition,
         run_config={"ops": {name: {"config": config} for name, config in ops.items()}},
@@ -152,10 +152,9 @@ def test_a_run_that_is_to_judge_promotes_nothing(home: Path, instance: dg.Dagste
     assert champion_key(store) is None
 
     second = _run(home, instance, last="promoted_adapter", qlora_adapter=wide)
-    champion = champion_of(store)
+    champion = champion_in(store)
 
     assert second.success
-    assert champion is not None
     assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
 
 
@@ -175,12 +174,11 @@ def test_the_best_that_passes_is_promoted(
         _run(home, instance, partition=name)
     first, again = _promote_best(instance), _promote_best(instance)
     (made,) = first.asset_materializations_for_node("promoted_adapter")
-    champion = champion_of(ArtifactStore(home.parent / "store"))
+    champion = champion_in(ArtifactStore(home.parent / "store"))
     rows: Any = made.metadata["recipes"].value
     details = {record.data["recipe"]: (record.data["pass@1"], record.data["why"]) for record in rows.records}
     tags = instance.get_run_by_id(first.run_id).tags  # type: ignore[union-attr]
 
-    assert champion is not None
     assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
     assert (tags[RECIPE_TAG], tags["mens/verdict"]) == ("wide", "passed")
     url = f"http://pages.test/promoted_adapter/{champion.key}/report.html"
@@ -200,13 +198,11 @@ def test_what_was_judged_against_another_champion_is_passed_over(home: Path, ins
     runs = {name: _run(home, instance, qlora_adapter={"recipe": name}).run_id for name in ("code_base", "wide")}
     assert _promote_best(instance, best_of=[runs["code_base"]]).success
     result = _promote_best(instance, best_of=["wide"])
-    (failure,) = result.get_step_failure_events()
 
-    assert "no recipe of 1 may be promoted. wide: Another champion is in use" in str(failure.step_failure_data.error)
+    assert "no recipe of 1 may be promoted. wide: Another champion is in use" in failure_of(result)
     _run(home, instance, qlora_adapter={"recipe": "wide"})
     assert _promote_best(instance, best_of=["wide"]).success
-    champion = champion_of(ArtifactStore(home.parent / "store"))
-    assert champion is not None
+    champion = champion_in(ArtifactStore(home.parent / "store"))
     assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
 
 
@@ -214,8 +210,7 @@ def test_where_none_passes_nothing_is_promoted(home: Path, instance: dg.DagsterI
     """The run fails, and its first line says why of each."""
     for name in ("default", "short"):
         _run(home, instance, partition=name)
-    (failure,) = _promote_best(instance).get_step_failure_events()
-    error = str(failure.step_failure_data.error)
+    error = failure_of(_promote_best(instance))
 
     assert "no recipe of 5 may be promoted. default: The gate failed: parse_rate: " in error
     assert "wide: no run of this recipe" in error
@@ -244,10 +239,7 @@ def location(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assets=[qlora_adapter, eval_results, benchmark_gate, promoted_adapter],
             asset_checks=[gate_checks],
             jobs=[dg.define_asset_job(*job) for job in jobs.items()],
-            resources={
-                "store": ArtifactStoreResource(root=str(home.parent / "store")),
-                "io_manager": ArtifactHandover(),
-            },
+            resources=resources_of(home.parent / "store"),
             loggers={"progress": progress_logger},
         ),
     )
@@ -259,14 +251,13 @@ def test_a_command_runs_recipes_and_promotes_the_best(home: Path) -> None:
     recipes = [f"--recipe={name}" for name in ("default", "wide", "code_base", "wide")]
     result = CliRunner().invoke(app, ["run", *recipes, "--json"])
     *scored, best = json.loads(result.stdout)
-    champion = champion_of(ArtifactStore(home.parent / "store"))
+    champion = champion_in(ArtifactStore(home.parent / "store"))
 
     assert result.exit_code == 0, result.output
     assert [run["figures"]["benchmark_gate"]["recipe_name"] for run in scored] == ["default", "wide", "code_base"]
     assert [run["figures"]["benchmark_gate"]["passed"] for run in scored] == [False, True, True]
     assert not any("promoted_adapter" in run["figures"] for run in scored)
     assert best["figures"]["promoted_adapter"]["best_recipe"].startswith("wide, pass@1 40/40 ")
-    assert champion is not None
     assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
 
 
@@ -319,13 +310,12 @@ def test_a_verdict_by_hand_moves_nothing_that_the_graph_rests_on(
     scored = CliRunner().invoke(app, ["gate", "--run-dir", str(run)])
     after = instance.event_log_storage.get_maximum_record_id()
     promoted = _promote_best(instance, best_of=[])
-    champion = champion_of(store)
+    champion = champion_in(store)
 
     assert (scored.exit_code, after) == (1, events), scored.output
     assert (run / RECEIPT).is_file()
     assert (latest_in(store, GATE).path / RECEIPT).read_bytes() == (run / RECEIPT).read_bytes()
     assert promoted.success
-    assert champion is not None
     assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
 
 
@@ -340,9 +330,8 @@ def test_recipes_are_to_be_trained() -> None:
 def test_a_run_of_two_recipes_is_refused(home: Path, instance: dg.DagsterInstance) -> None:
     """Its partition and its configuration must not name different ones."""
     result = _run(home, instance, partition="wide", qlora_adapter={"recipe": "short"})
-    (failure,) = result.get_step_failure_events()
 
-    assert "of the partition wide, and its configuration names the recipe short" in str(failure.step_failure_data.error)
+    assert "of the partition wide, and its configuration names the recipe short" in failure_of(result)
 
 
 def test_two_recipes_are_laid_side_by_side(home: Path, instance: dg.DagsterInstance, tmp_path: Path) -> None:

@@ -16,10 +16,9 @@ from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, artifact_of
-from mens_pipeline.promotion.history import champion_of
 from mens_pipeline.promotion.receipt import receipt_in
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
-from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
+from mens_pipeline_tests.evaluation.runs import champion_in, evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import latest_in
 
 _GOOD = {"first": 40, "second": 20, "third": 39}
@@ -197,8 +196,7 @@ def test_every_verdict_is_about_its_own_adapter(tmp_path: Path, monkeypatch: pyt
                 assert recipe in {"page", adapter.manifest["inputs"]["n"]}
                 judged |= {adapter.manifest["inputs"]["n"]} if recipe == "page" else set()
             crossed += latest_in(store, ADAPTER).manifest["inputs"]["n"] != "first"
-            champion = champion_of(store)
-            assert champion is not None
+            champion = champion_in(store)
             assert (champion.path / "adapter" / "adapter_model.safetensors").read_text() == "first"
 
     assert len(orders) == len(_SEEDS)

@@ -17,11 +17,7 @@ from mens_pipeline.settings import load_settings
 
 
 def location(seconds: float) -> dg.Definitions:
-    """An asset that takes its time.
-
-    Args:
-        seconds: How long it takes.
-    """
+    """An asset that takes its time."""
 
     @dg.asset(pool="gpu")
     def slow() -> None:

@@ -22,11 +22,10 @@ from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.models.base import describe_base
 from mens_pipeline.orchestration.resources import champion_metadata
 from mens_pipeline.promotion.bill import BILL, BILL_PAGE, Origin, as_cyclonedx, as_page, bill_of, copy_bill
-from mens_pipeline.promotion.history import champion_of
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline_tests.evaluation.runs import NOW, promoted, trained, training_manifest
+from mens_pipeline_tests.evaluation.runs import NOW, champion_in, promoted, trained, training_manifest
 from mens_pipeline_tests.training.small_folder import Encoder, write_folder
 
 _LIBRARIES = {"torch": "2.13.0", "trl": "1.16.0"}
@@ -76,9 +75,7 @@ def run(workspace: Path, store: ArtifactStore, tmp_path: Path) -> Path:
 
 def _champion(run: Path, store: ArtifactStore) -> Artifact:
     promoted(run, store)
-    champion = champion_of(store)
-    assert champion is not None
-    return champion
+    return champion_in(store)
 
 
 def _find_named(components: list[dict[str, Any]], name: str) -> dict[str, Any]:

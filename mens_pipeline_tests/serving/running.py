@@ -45,19 +45,11 @@ class Running:
     token: str | None = None
 
     def openai(self, **options: Any) -> OpenAI:
-        """OpenAI's own client, which asks once.
-
-        Args:
-            options: Of the client.
-        """
+        """OpenAI's own client, which asks once."""
         return OpenAI(**{"base_url": f"{self.url}/v1", "api_key": self.token or "none", "max_retries": 0, **options})
 
     def http(self, **options: Any) -> httpx2.Client:
-        """A plain client with the token.
-
-        Args:
-            options: Of the client.
-        """
+        """A plain client with the token."""
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         return httpx2.Client(**{"base_url": self.url, "headers": headers, "timeout": 60, **options})
 

@@ -17,12 +17,7 @@ _SPREAD = 0.4
 
 
 def write_talkative(folder: Path, tokenizer: "Tokenizer | None" = None) -> Path:
-    """A Llama of random weights, the same each time, as a Hugging Face folder with our chat template.
-
-    Args:
-        folder: Where it goes.
-        tokenizer: One that knows the control tokens of ChatML; None for one of single bytes.
-    """
+    """A Llama with our chat template, the same random weights each time, and by default a tokenizer of single bytes."""
     import torch
     from transformers import AutoConfig, LlamaForCausalLM
 
@@ -35,11 +30,7 @@ def write_talkative(folder: Path, tokenizer: "Tokenizer | None" = None) -> Path:
 
 
 def write_endless(folder: Path) -> Path:
-    """A model that repeats one byte, and has a context so long that its answers outlast every test.
-
-    Args:
-        folder: Where it goes.
-    """
+    """A model that repeats one byte, and has a context so long that its answers outlast every test."""
     write_tiny_base(folder)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 1_000_000}))
@@ -47,14 +38,7 @@ def write_endless(folder: Path) -> Path:
 
 
 def write_run(folder: Path, base: Path, rank: int = 4, *, is_neutral: bool = False) -> Path:
-    """What serving reads of a run: an adapter, and the manifest of its training.
-
-    Args:
-        folder: Where it goes.
-        base: The base.
-        rank: Of the adapter.
-        is_neutral: Whether it changes nothing of what its base says.
-    """
+    """What serving reads of a run: an adapter, and the manifest of its training."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
@@ -76,12 +60,7 @@ def write_run(folder: Path, base: Path, rank: int = 4, *, is_neutral: bool = Fal
 
 
 def write_taught_run(folder: Path, base: Path) -> Path:
-    """A run that was shown holes in programs; its weights know nothing of Vox.
-
-    Args:
-        folder: Where it goes.
-        base: The base.
-    """
+    """A run that was shown holes in programs; its weights know nothing of Vox."""
     run = write_run(folder, base)
     manifest = json.loads((run / MANIFEST).read_text())
     manifest["result"]["kinds"] = {"infill": {"tokens_shown": 9, "share": 0.5, "epochs": 1.0}}

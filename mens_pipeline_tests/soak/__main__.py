@@ -54,11 +54,7 @@ def main() -> int:
 
 
 def table(figures: list[Figure]) -> str:
-    """Show figures as Markdown, and below them whatever was wrong.
-
-    Args:
-        figures: In order.
-    """
+    """Show figures as Markdown, and below them whatever was wrong."""
     rows = [f"| {figure.what} | {figure.value} | {len(figure.wrong)} |" for figure in figures]
     wrong = [f"- {figure.what}: `{line.replace('`', '')}`" for figure in figures for line in figure.wrong]
     text = "\n".join(("| what | figures | wrong |", "|---|---|---|", *rows))
@@ -66,13 +62,7 @@ def table(figures: list[Figure]) -> str:
 
 
 def write(page: Path, figures: list[Figure], minutes: float) -> None:
-    """Write the figures of a page again; what stands above them stays.
-
-    Args:
-        page: It.
-        figures: In order.
-        minutes: That all took.
-    """
+    """Write the figures of a page again; what stands above them stays."""
     head, heading, _ = page.read_text(encoding="utf-8").partition(HEADING)
     if not heading:
         sys.exit(f"{page}: no heading `{HEADING}`. Restore the page.")

@@ -28,12 +28,7 @@ _FINE: Final = frozenset({200, 400, 404, 405, 408, 413, 429, 501, 504})
 
 
 def clients(budget: Budget, folder: Path) -> list[Figure]:
-    """Ask a server of a tiny model.
-
-    Args:
-        budget: How long.
-        folder: Where, empty.
-    """
+    """Ask a server of a tiny model."""
     counts: Counter[str] = Counter()
     wrong: dict[str, None] = {}
     with running(write_talkative(folder / "model"), Limits(4, 20_000, 20.0, 64)) as server:

@@ -45,11 +45,7 @@ class Budget:
         self.begun = time.monotonic()
 
     def goes_on(self, at_least: int = 1) -> bool:
-        """Count a try, if there is time for one more.
-
-        Args:
-            at_least: Tries that are made whatever they take.
-        """
+        """Count a try, if there is time for one more, or too few were made by now."""
         if self.done >= self.tries or (self.done >= at_least and self.spent >= self.seconds):
             return False
         self.done += 1

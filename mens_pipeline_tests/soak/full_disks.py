@@ -38,12 +38,7 @@ _TINY: Final = frozenset({"promote --rollback", "store prune --apply"})
 
 
 def full_disks(budget: Budget, folder: Path) -> list[Figure]:
-    """Run whatever writes onto disks that are too small for it: corpus, training, verdicts, champions, the database.
-
-    Args:
-        budget: How many points, how long.
-        folder: Where, empty.
-    """
+    """Run whatever writes onto disks that are too small for it: corpus, training, verdicts, champions, the database."""
     place, before = folder / "disk", folder / "before"
     commands = _lay(folder, place)
     place.rename(before)
@@ -119,11 +114,7 @@ def _lay(folder: Path, place: Path) -> dict[str, Command]:
 
 
 def can_mount(place: Path) -> bool:
-    """Return whether a file system can be mounted in a namespace of a command's own.
-
-    Args:
-        place: An empty folder, made here.
-    """
+    """Return whether a file system can be mounted in a namespace of a command's own."""
     place.mkdir()
     command = ["unshare", "-m", "mount", "-t", "tmpfs", "none", str(place)]
     return shutil.which("unshare") is not None and subprocess.run(command, check=False).returncode == 0

@@ -20,11 +20,7 @@ Judge = Callable[[bytes], None]
 
 
 def front_end(budget: Budget, _folder: Path) -> list[Figure]:
-    """Judge changed programs.
-
-    Args:
-        budget: How many, how long.
-    """
+    """Judge changed programs."""
     programs = [*golden_programs().values(), *(case.source for case in reference_examples())]
     whole = [source.encode() for source in programs if len(source) < _LONGEST]
     modes = tuple(Mode)
@@ -39,12 +35,7 @@ def front_end(budget: Budget, _folder: Path) -> list[Figure]:
 
 
 def files(budget: Budget, folder: Path) -> list[Figure]:
-    """Read changed files of every format.
-
-    Args:
-        budget: How many of all formats, how long.
-        folder: Where they may be laid.
-    """
+    """Read changed files of every format."""
     found = readers(folder)
     kinds = [(f"{name}: ", _laid(path, read), [path.read_bytes()]) for name, (path, read) in found.items()]
     return [_fuzzed(f"changed files to {len(found)} readers", kinds, budget)]

@@ -260,11 +260,7 @@ _PANEL: Final = 80
 
 
 def show(rows: Sequence[Row]) -> str:
-    """Say which nights ended as nobody expected, or that none did, and show all of them as a table in Markdown.
-
-    Args:
-        rows: In order.
-    """
+    """Say which nights ended as nobody expected, or that none did, and show all of them as a table in Markdown."""
     numbered = list(enumerate(rows, start=1))
     wrong = [f"- Night {number}: {line}." for number, row in numbered for line in row.wrong]
     verdict = f"All {len(rows)} nights ended as expected." if not wrong else "Unexpected:\n\n" + "\n".join(wrong)
@@ -273,11 +269,7 @@ def show(rows: Sequence[Row]) -> str:
 
 
 def draw(rows: Sequence[Row]) -> str:
-    """Draw how nights ended, and what they came to hold, as SVG.
-
-    Args:
-        rows: In order.
-    """
+    """Draw how nights ended, and what they came to hold, as SVG."""
     parts = []
     for place, name in enumerate(dict.fromkeys(row.outcome for row in rows)):
         x = _LEFT + 95 * place
@@ -307,14 +299,7 @@ def draw(rows: Sequence[Row]) -> str:
 
 
 def write(page: Path, picture: Path, rows: Sequence[Row], about: str) -> None:
-    """Write the month of a page and its chart again; what stands around it stays.
-
-    Args:
-        page: It.
-        picture: The chart.
-        rows: In order.
-        about: When, where and how long it was.
-    """
+    """Write the month of a page and its chart again; what stands around it stays."""
     head, heading, rest = page.read_text(encoding="utf-8").partition(f"{HEADING}\n")
     _, next_heading, after = rest.partition("\n## ")
     if not heading or not next_heading:

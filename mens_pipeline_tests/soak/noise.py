@@ -27,12 +27,7 @@ _MOST_CHANGES: Final = 4
 
 
 def mutated(content: bytes, dice: random.Random) -> bytes:
-    """Change a document at a few places.
-
-    Args:
-        content: A whole one.
-        dice: Decides.
-    """
+    """Change a document at a few places."""
     changed = bytearray(content)
     for _ in range(dice.randint(1, _MOST_CHANGES)):
         at = dice.randrange(len(changed) + 1)
@@ -55,12 +50,7 @@ def mutated(content: bytes, dice: random.Random) -> bytes:
 
 
 def noise(whole: Sequence[bytes], dice: random.Random) -> bytes:
-    """Return a document that is hardly one any more, and at times never was one.
-
-    Args:
-        whole: Documents that are.
-        dice: Decides.
-    """
+    """Return a document that is hardly one any more, and at times never was one."""
     if dice.random() < 0.05:
         return dice.randbytes(dice.randrange(300))
     return mutated(dice.choice(whole), dice)

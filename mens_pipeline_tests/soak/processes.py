@@ -71,11 +71,7 @@ class Command:
 
 
 def processes_about(folder: Path) -> list[str]:
-    """Return the commands of processes that name a folder, once they have had their time to end.
-
-    Args:
-        folder: It.
-    """
+    """Return the commands of processes that name a folder, once they have had their time to end."""
     deadline = time.monotonic() + _LAST_SECONDS
     while (found := _about(str(folder).encode())) and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -97,9 +93,5 @@ def _about(words: bytes) -> list[str]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return every file below a folder with its hash.
-
-    Args:
-        folder: It.
-    """
+    """Return every file below a folder with its hash."""
     return {path.relative_to(folder).as_posix(): digest_of(path) for path in folder.rglob("*") if path.is_file()}

@@ -9,24 +9,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from mens_pipeline.orchestration.instance import open_instance, report_champion
-from mens_pipeline.promotion.history import champion_of
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline_tests.evaluation.runs import promoted, trained
+from mens_pipeline_tests.evaluation.runs import champion_in, promoted, trained
 
 FOLDER = Path(__file__).parent / "releases"
 
 
 def lay_release(folder: Path) -> None:
-    """Promote two runs in a new store, and tell a new Dagster home of the second.
-
-    Args:
-        folder: Where `store` and `home` go.
-    """
+    """Promote two runs in a new store, and tell a new Dagster home of the second."""
     store, home = ArtifactStore(folder / "store"), folder / "home"
     first, _ = (promoted(trained(folder / name, name), store) for name in ("first", "second"))
-    champion = champion_of(store)
-    assert champion is not None
+    champion = champion_in(store)
     with open_instance(home):
         pass
     problem = report_champion(Promotion(champion, first, changed=True), store, home)

@@ -9,11 +9,11 @@ import pytest
 from mens_pipeline.delivery.retention import read_store
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.orchestration.instance import open_instance
-from mens_pipeline.promotion.history import KIND, champion_of, history_of
+from mens_pipeline.promotion.history import KIND, history_of
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import read_results, receipt_in
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline_tests.evaluation.runs import NOW, promoted, trained
+from mens_pipeline_tests.evaluation.runs import NOW, champion_in, promoted, trained
 from mens_pipeline_tests.storage.release_fixtures import FOLDER
 
 _RELEASES = sorted(path.name.removesuffix(".tar.xz") for path in FOLDER.glob("*.tar.xz"))
@@ -35,8 +35,7 @@ def test_each_release_is_kept() -> None:
 def test_a_store_of_a_release_is_gone_on_with(release: Path) -> None:
     """Champion, history, receipt and figures are read; what comes next is promoted, and rolled back."""
     store = ArtifactStore(release / "store")
-    champion = champion_of(store)
-    assert champion is not None
+    champion = champion_in(store)
     assert champion.find_changed() == ()
     assert len(history_of(store)) == 2
     assert receipt_in(champion.path).overall_passed

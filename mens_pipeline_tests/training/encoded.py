@@ -29,33 +29,16 @@ class Row:
 
 
 def plan_of(rows: Iterable[Row], recipe: Recipe, continues: Continued | None = None) -> Plan:
-    """The order of a run.
-
-    Args:
-        rows: Those that train.
-        recipe: Of the run.
-        continues: The run that this one goes on from.
-    """
+    """The order of a run."""
     return plan_run(columns_of(rows), recipe, continues)
 
 
 def batches_of(*batches: tuple[int, ...]) -> Batches:
-    """Micro-batches as a plan holds them.
-
-    Args:
-        batches: Rows of each.
-    """
+    """Micro-batches, each of such rows, as a plan holds them."""
     rows = [row for batch in batches for row in batch]
     return Batches.of(np.array(rows, np.uint32), np.array([*map(len, batches)], np.uint32))
 
 
 def encode_examples(pairs: Iterable[TrainingPair], recipe: Recipe, tokenizer: Tokenizer, system: str) -> Examples:
-    """What a recipe shows of pairs, which are one shard.
-
-    Args:
-        pairs: In order.
-        recipe: Of the run.
-        tokenizer: Of the base.
-        system: What the model is told before every prompt.
-    """
+    """What a recipe shows of pairs, which are one shard."""
     return make_examples([encode_pairs(pairs, tokenizer, system, recipe.infill_window)], recipe)

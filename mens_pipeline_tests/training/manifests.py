@@ -7,12 +7,7 @@ from mens_pipeline.training.recipe import Recipe
 
 
 def manifest_about(base: Base, **changes: Any) -> dict[str, Any]:
-    """The manifest of a run on a base, as `mens train` writes it but for what no reader asks for.
-
-    Args:
-        base: The base model.
-        changes: What differs from that.
-    """
+    """The manifest of a run on a base, as `mens train` writes it but for what no reader asks for."""
     usual: dict[str, Any] = {
         "backend": "qlora",
         "name": "lora-adapter-0123abcd",

@@ -19,11 +19,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[misc]  # the library is untyp
 
 
 def count_operations(work: Callable[[], object]) -> int:
-    """Count the operations of a piece of work, gradients included.
-
-    Args:
-        work: Run once.
-    """
+    """Count the operations of a piece of work, gradients included."""
     counter = _Counter()
     with counter:
         work()

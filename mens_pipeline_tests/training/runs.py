@@ -27,11 +27,7 @@ FAST = {
 
 
 def pairs(number: int) -> list[TrainingPair]:
-    """So many different rows, each of a file of its own.
-
-    Args:
-        number: How many.
-    """
+    """So many different rows, each of a file of its own."""
     return [
         TrainingPair(
             prompt=f"Write a function f{row}.",
@@ -45,12 +41,7 @@ def pairs(number: int) -> list[TrainingPair]:
 
 
 def resolved(base: Path, **fields: Any) -> ResolvedRecipe:
-    """A fast recipe on a base.
-
-    Args:
-        base: Its folder.
-        fields: What differs from the fast recipe.
-    """
+    """A fast recipe on a base."""
     flags = {**FAST, "model_name_or_path": str(base), **fields}
     return resolve_recipe({}, {}, preset=None, domain=None, environment={}, flags=flags)
 
@@ -65,17 +56,7 @@ def prepared(  # noqa: PLR0913 - what tests vary
     is_trial: bool = False,
     **fields: Any,
 ) -> PreparedRun:
-    """A run on a base that may begin.
-
-    Args:
-        base: Its folder.
-        folder: Where train set and run go.
-        number: Rows.
-        choice: What to train on.
-        is_new: Whether a run that is there gives way.
-        is_trial: Whether to look only.
-        fields: What differs from the fast recipe.
-    """
+    """A run on a base that may begin."""
     train_path = folder / "train.jsonl"
     write_jsonl(train_path, pairs(number))
     recipe = resolved(base, **fields)
@@ -94,9 +75,6 @@ def prepared(  # noqa: PLR0913 - what tests vary
 
 def train_here(run: PreparedRun) -> dict[str, Any]:
     """Train in this process.
-
-    Args:
-        run: What was prepared.
 
     Returns:
         What it left.

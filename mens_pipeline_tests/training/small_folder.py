@@ -28,12 +28,7 @@ class Encoder:
     """A tokenizer of the library alone, as the project takes it."""
 
     def __init__(self, special: Sequence[str] = (IM_START, IM_END), chat_template: str | None = None) -> None:
-        """Merges of bytes, learnt from a few lines, with words split as GPT-2 splits them.
-
-        Args:
-            special: Its control tokens.
-            chat_template: Of the base that it belongs to.
-        """
+        """Merges of bytes, learnt from a few lines, with words split as GPT-2 splits them."""
         self.chat_template = chat_template
         self.inner = Tokenizer(models.BPE())
         self.inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -63,23 +58,13 @@ class Encoder:
 
 
 def with_shapes(*shapes: list[int]) -> bytes:
-    """A safetensors file of such tensors, without their values.
-
-    Args:
-        shapes: Of each tensor.
-    """
+    """A safetensors file of such tensors, without their values."""
     header = json.dumps({f"t{number}": {"shape": shape} for number, shape in enumerate(shapes)}).encode()
     return len(header).to_bytes(8, "little") + header
 
 
 def write_folder(folder: Path, weights: bytes | None = None, **config: Any) -> Path:
-    """A base model that can be described and never loaded.
-
-    Args:
-        folder: Where it goes.
-        weights: What stands in place of weights; None for the header of one small matrix.
-        config: What its configuration says besides.
-    """
+    """A base model that can be described and never loaded; no weights: the header of one small matrix."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({**_CONFIG, **config}))
     (folder / "model.safetensors").write_bytes(with_shapes([4, 8]) if weights is None else weights)
@@ -88,12 +73,7 @@ def write_folder(folder: Path, weights: bytes | None = None, **config: Any) -> P
 
 
 def described_base(path: Path = Path("base"), **fields: Any) -> Base:
-    """A base model as it would be described.
-
-    Args:
-        path: Its folder.
-        fields: What is not as usual.
-    """
+    """A base model as it would be described."""
     usual: dict[str, Any] = {
         "name": "org/model",
         "revision": "main",

@@ -64,10 +64,7 @@ def write_tiny_base(  # noqa: PLR0913 - the sizes of a model
 def write_tiny_hybrid(folder: Path, tokenizer: "Tokenizer | None" = None, **sizes: int) -> Path:
     """A text model of Qwen3.5 with layers of linear and of full attention; random weights, the same each time.
 
-    Args:
-        folder: Where it goes.
-        tokenizer: One that knows the control tokens of ChatML; None for one of single bytes.
-        sizes: What differs from the tiny one.
+    Its tokenizer knows the control tokens of ChatML, or is one of single bytes.
     """
     return _write(folder, tokenizer, model_type="qwen3_5_text", **{**TINY_HYBRID, **sizes})
 

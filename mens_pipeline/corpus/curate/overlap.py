@@ -7,6 +7,7 @@ from typing import Final
 
 from mens_pipeline.corpus.curate.near_duplicates import ngrams_of, words_of
 from mens_pipeline.corpus.curate.validate import parsed_code
+from mens_pipeline.corpus.schema.prompts import collapse_spaces
 from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
@@ -81,10 +82,11 @@ def trained_heldout(heldout: Path, train: Path) -> str | None:
         What was found and what to do, as a message; None where they share nothing.
     """
     pairs = list(read_pairs(heldout))
-    prompts, responses = {_collapse(pair.prompt) for pair in pairs}, {_collapse(pair.response) for pair in pairs}
+    prompts = {collapse_spaces(pair.prompt) for pair in pairs}
+    responses = {collapse_spaces(pair.response) for pair in pairs}
     same_prompts, same_responses, lines = set(), set(), []
     for number, row in enumerate(read_pairs(train), start=1):
-        prompt, response = _collapse(row.prompt), _collapse(row.response)
+        prompt, response = collapse_spaces(row.prompt), collapse_spaces(row.response)
         if prompt in prompts or response in responses:
             lines.append(number)
             same_prompts |= {prompt} & prompts
@@ -101,7 +103,3 @@ def refuse_trained_heldout(heldout: Path, train: Path) -> None:
     """Raise a RefusedError where a held-out pair stands in a train set."""
     if (found := trained_heldout(heldout, train)) is not None:
         raise RefusedError(found)
-
-
-def _collapse(text: str) -> str:
-    return " ".join(text.split())

@@ -13,6 +13,7 @@ from pydantic import Field
 from mens_pipeline.corpus.curate.validate import parsed_code
 from mens_pipeline.corpus.infill.holes import Hole, draw_holes
 from mens_pipeline.corpus.schema.account import Account, counts_of
+from mens_pipeline.corpus.schema.prompts import collapse_spaces
 from mens_pipeline.corpus.schema.reasons import InfillDrop
 from mens_pipeline.corpus.schema.records import HoleKind, InfillContext, SourceKind, TrainingPair
 from mens_pipeline.language import analyze
@@ -137,7 +138,7 @@ class HeldoutLines:
     def __init__(self, heldout: Iterable[TrainingPair]) -> None:
         """Take up the lines of all programs."""
         self._lines = {
-            line for pair in heldout for line in map(_collapse, pair.response.splitlines()) if _is_rare(line)
+            line for pair in heldout for line in map(collapse_spaces, pair.response.splitlines()) if _is_rare(line)
         }
 
     def holds(self, source: str, hole: Hole) -> bool:
@@ -145,15 +146,11 @@ class HeldoutLines:
         start = source.rfind("\n", 0, hole.start) + 1
         end = source.find("\n", hole.end)
         whole = source[start : end if end >= 0 else len(source)].splitlines()
-        return any(_collapse(line) in self._lines for line in (*whole, source[hole.start : hole.end]))
+        return any(collapse_spaces(line) in self._lines for line in (*whole, source[hole.start : hole.end]))
 
 
 def _is_rare(line: str) -> bool:
     return len(line.replace(" ", "")) >= _COMMON_CHARACTERS
-
-
-def _collapse(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _programs(pairs: Iterable[TrainingPair], policy: InfillPolicy, rows: InfillRows) -> Iterator[TrainingPair]:

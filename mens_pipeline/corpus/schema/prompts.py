@@ -61,6 +61,16 @@ def mentioned_names(prompt: str) -> set[str]:
     return words | words_of_code(code)
 
 
+def collapse_spaces(text: str) -> str:
+    """Return a text on one line, its words one space apart."""
+    return " ".join(text.split())
+
+
+def text_of(node: ast.Node, source: str) -> str:
+    """Return the source text of a piece of syntax, on one line."""
+    return collapse_spaces(source[node.start : node.end])
+
+
 def words_of_code(text: str) -> set[str]:
     """Return the words of a text that names may be made of, keywords and words of comments among them."""
     return set(_WORD.findall(text))
@@ -99,7 +109,7 @@ def _list(what: str, items: Sequence[str]) -> str:
 
 
 def _texts_of(nodes: Sequence[ast.Node], source: str) -> list[str]:
-    return [" ".join(source[node.start : node.end].split()) for node in nodes]
+    return [text_of(node, source) for node in nodes]
 
 
 _SHAPES: Final[tuple[tuple[type, Callable[[Any, str], str]], ...]] = (

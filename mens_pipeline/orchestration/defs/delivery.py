@@ -70,7 +70,7 @@ def merged_model(
     prompts = prompts_of(
         source, None, opened, completion_fits(source.adapter.manifest.base_model, decoding), config.num_prompts
     )
-    conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock")
+    conditions = Conditions(decoding, device, device.lock_in(settings.cache_root))
     work = opened.root / MERGED / f".work-{context.run.run_id}"
     prepared = prepare_merge(source, prompts, conditions, None if config.dtype == "as_judged" else config.dtype, work)
     merged, reused = build_merged_model(prepared, opened, lambda job: merger.run(context, job))

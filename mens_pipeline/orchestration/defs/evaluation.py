@@ -1,7 +1,6 @@
 """Evaluation of base and adapter on held-out prompts and the benchmark; and of named recipes side by side."""
 
 import time
-from dataclasses import replace
 from typing import Any, Final
 
 import dagster as dg
@@ -13,15 +12,13 @@ from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.baselines import few_shot_of
 from mens_pipeline.evaluation.benchmark import load_benchmark
-from mens_pipeline.evaluation.eval_results import STAGE, eval_suite
-from mens_pipeline.evaluation.infill import infill_decoding, infill_suite
+from mens_pipeline.evaluation.eval_results import STAGE
 from mens_pipeline.evaluation.results import KIND as EVALUATED
 from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults, figures_of_infill
 from mens_pipeline.evaluation.statistics import p_text
 from mens_pipeline.inference.generation import EvaluationConfig
-from mens_pipeline.inference.prepare import Conditions, completion_fits
+from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.orchestration.defs.train_set import heldout_split
@@ -31,10 +28,10 @@ from mens_pipeline.orchestration.metadata import declare_asset, fold_paths, iden
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over, linked_page, made_in_run
 from mens_pipeline.promotion.receipt import PAGE, receipt_in, results_in
 from mens_pipeline.promotion.report.table import columns_of, points, table_of
-from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds, rounds_of, take_first
+from mens_pipeline.promotion.rounds import Demands, assemble_suite, evaluate_in_rounds
 from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, has_side_branch, load_settings
 from mens_pipeline.storage.code_version import code_version
-from mens_pipeline.storage.store import ArtifactRef, digest_of
+from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.validation import errors_in
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.presets import load_recipes
@@ -85,36 +82,25 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
     size = config.size()
     if size is not None:
         asked = asked.model_copy(update=size.model_dump(exclude={"heldout_tasks", "benchmark_tasks"}))
-    decoding = asked.decoding
-    train = opened.locate(manifest.train_file)  # perhaps trained on another machine
-    heldout, fits = store.artifact(candidate.of(SPLIT)).path / HELDOUT, completion_fits(manifest.base_model, decoding)
-    piece_fits = completion_fits(manifest.base_model, infill_decoding(asked))
-    whole_suite, thresholds = eval_suite(heldout, train, benchmark, fits, asked.family_tasks), thresholds_of(settings)
-    if size is not None:
-        tasks, thresholds = take_first(whole_suite.tasks, thresholds, size.heldout_tasks, size.benchmark_tasks)
-        # Of the tasks that are left out, as many would have been too long as of all.
-        num_too_long = round(whole_suite.num_too_long * len(tasks) / len(whole_suite.tasks))
-        whole_suite = replace(whole_suite, tasks=tasks, num_too_long=num_too_long)
-    demands = Demands(thresholds, is_benchmark_asked=settings.benchmark)
-    # The base is shown the examples that it was shown before, whatever an adapter learnt besides.
-    shown, shown_sha256 = train, manifest.train_sha256
-    if candidate is not qlora_adapter:
-        shown = store.artifact(candidate.of(MIXED)).path / TRAIN
-        shown_sha256 = digest_of(shown)
-    first = rounds_of(whole_suite.tasks, demands.thresholds)[0]
-    whole_suite = replace(
-        whole_suite,
-        num_base_tasks=asked.base_tasks,
-        few_shot=few_shot_of(first, asked.few_shot_tasks, FEW_SHOT, shown, shown_sha256),
-        infill=infill_suite(heldout, train, manifest, asked, piece_fits),
+    whole_suite, thresholds = assemble_suite(
+        manifest,
+        store.artifact(candidate.of(SPLIT)).path / HELDOUT,
+        opened.locate(manifest.train_file),  # perhaps trained on another machine
+        benchmark,
+        asked,
+        thresholds_of(settings),
+        few_shot=FEW_SHOT,
+        # The base is shown the examples that it was shown before, whatever an adapter learnt besides.
+        shown=None if candidate is qlora_adapter else store.artifact(candidate.of(MIXED)).path / TRAIN,
+        part=None if size is None else (size.heldout_tasks, size.benchmark_tasks),
     )
-    conditions = Conditions(decoding, device, settings.cache_root / f"{device.kind}.lock", engine_of(settings))
+    conditions = Conditions(asked.decoding, device, device.lock_in(settings.cache_root), engine_of(settings))
     evaluation, reused = evaluate_in_rounds(
         adapter,
         whole_suite,
         conditions,
         opened,
-        demands=demands,
+        demands=Demands(thresholds, is_benchmark_asked=settings.benchmark),
         launch=lambda prepared: generator.run(context, prepared.job_path, prepared.job.devices),
         log_line=context.log.info,
         work=context.run.run_id,

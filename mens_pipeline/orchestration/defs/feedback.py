@@ -76,7 +76,7 @@ def feedback_samples(  # noqa: PLR0913, PLR0917 - what Dagster injects
     one_each = chosen.decoding.model_copy(update={"num_samples": 1})
     asked = LocalGenerator(
         adapter,
-        Conditions(one_each, device, settings.cache_root / f"{device.kind}.lock"),
+        Conditions(one_each, device, device.lock_in(settings.cache_root)),
         opened.root / GENERATIONS / f".work-{context.run.run_id}-feedback",
         lambda prepared: generator.run(context, prepared.job_path, prepared.job.devices),
     )

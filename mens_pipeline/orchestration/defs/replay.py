@@ -52,7 +52,6 @@ def history_replay(  # noqa: PLR0913, PLR0917 - what Dagster injects
     """
     settings, device = load_settings(), compute.resolve()
     adapter, evaluation = Adapter.open(store.artifact(promoted_adapter).path), load_model(EVALUATION, EvaluationConfig)
-    lock = settings.cache_root / f"{device.kind}.lock"
     made, reused = replay_history(
         adapter,
         workspace.folder(),
@@ -60,7 +59,7 @@ def history_replay(  # noqa: PLR0913, PLR0917 - what Dagster injects
         since=config.since,
         number=config.limit,
         config=evaluation,
-        conditions=Conditions(evaluation.decoding, device, lock, engine_of(settings)),
+        conditions=Conditions(evaluation.decoding, device, device.lock_in(settings.cache_root), engine_of(settings)),
         launch=lambda prepared: generator.run(context, prepared.job_path, prepared.job.devices),
         work=context.run.run_id,
     )

@@ -13,12 +13,7 @@ DAY: Final = 86_400
 
 
 def program(name: str, body: str = "    return 1\n") -> str:
-    """A function.
-
-    Args:
-        name: What it is called.
-        body: Its lines.
-    """
+    """A function."""
     return f"fn {name}() to int {{\n{body}}}\n"
 
 
@@ -39,13 +34,7 @@ class Repository:
         self.first = self.git("rev-parse", "HEAD")
 
     def git(self, *words: str, days: int = 0, check: bool = True) -> str:
-        """Run git so many days after the beginning.
-
-        Args:
-            words: Of the command.
-            days: Of the dates of a commit.
-            check: Whether it must end well.
-        """
+        """Run git, with dates so many days after the beginning; `check`: it must end well."""
         date = f"{BEGIN + days * DAY} +0000"
         command = ("git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "core.autocrlf=false", *words)
         dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
@@ -55,23 +44,12 @@ class Repository:
         return done.stdout.strip()
 
     def write(self, path: str, text: str) -> None:
-        """Write a file, half characters as bytes.
-
-        Args:
-            path: Below the root.
-            text: What is in it.
-        """
+        """Write a file, half characters as bytes."""
         (self.root / path).parent.mkdir(exist_ok=True)
         (self.root / path).write_bytes(text.encode("utf-8", "surrogateescape"))
 
     def commit(self, path: str, text: str, *, days: int = 0) -> None:
-        """Write a file, and commit all that has changed.
-
-        Args:
-            path: Below the root.
-            text: What is in it.
-            days: After the beginning.
-        """
+        """Write a file, and commit all that has changed."""
         self.write(path, text)
         self.git("add", "-A")
         self.git("commit", "-q", "-m", "x", days=days)

@@ -6,24 +6,14 @@ _WORDS = {Outcome.PASSED: "pass", Outcome.FAILED: "fail"}
 
 
 def verdict(result: CaseResult) -> str:
-    """`pass`, `fail`, `error:Kind` or `unsupported:reason`; a limit is an error, too.
-
-    Args:
-        result: The result of one test.
-    """
+    """`pass`, `fail`, `error:Kind` or `unsupported:reason`; a limit is an error, too."""
     if result.outcome in _WORDS:
         return _WORDS[result.outcome]
     return f"{'unsupported' if result.outcome is Outcome.UNSUPPORTED else 'error'}:{result.reason}"
 
 
 def only_result(source: str, *, limits: Limits | None = None, features: Features | None = None) -> CaseResult:
-    """The result of a program with one test.
-
-    Args:
-        source: The program.
-        limits: What it may use.
-        features: What it may ask for.
-    """
+    """The result of a program with one test."""
     report = run_tests(source, limits or Limits(), features=features or Features())
     assert report.diagnostics == ()
     (result,) = report.tests
@@ -31,11 +21,5 @@ def only_result(source: str, *, limits: Limits | None = None, features: Features
 
 
 def result_of_body(body: str, *, limits: Limits | None = None, features: Features | None = None) -> CaseResult:
-    """The result of a test that consists of some statements.
-
-    Args:
-        body: The statements.
-        limits: What they may use.
-        features: What they may ask for.
-    """
+    """The result of a test that consists of some statements."""
     return only_result(f"@test fn t() {{\n{body}\n}}", limits=limits, features=features)

@@ -77,13 +77,7 @@ class Program:
     """A right program, and every place where a mistake can be made."""
 
     def __init__(self, name: str, source: str, mode: Mode) -> None:
-        """Parse it.
-
-        Args:
-            name: Its name.
-            source: Its text.
-            mode: How to read it.
-        """
+        """Parse it."""
         self.name = name
         self.source = source
         self.mode = mode
@@ -97,27 +91,15 @@ class Program:
         self.is_closed = not any(isinstance(node, ImportPath) for node in self.nodes)
 
     def of(self, *kinds: type) -> Iterator[Node]:
-        """The nodes of some classes.
-
-        Args:
-            kinds: The classes.
-        """
+        """The nodes of some classes."""
         return (node for node in self.nodes if isinstance(node, kinds))
 
     def mutants(self, kind: str) -> list[Edits]:
-        """All ways to make one kind of mistake; names are misspelt the same way each time.
-
-        Args:
-            kind: Which.
-        """
+        """All ways to make one kind of mistake; names are misspelt the same way each time."""
         return list(KINDS[kind](self))
 
     def misspelt(self, word: str) -> str:
-        """A word that is nearly another, and no name of the program.
-
-        Args:
-            word: The right word.
-        """
+        """A word that is nearly another, and no name of the program."""
         middle = len(word) // 2
         for wrong in (word[:middle] + word[middle + 1 :], word + "s", word + "x", word + "_" + word):
             if wrong and wrong not in self.words and wrong[0] == word[0]:
@@ -369,14 +351,7 @@ KINDS: Final[dict[str, Callable[[Program], Iterator[Edits]]]] = {
 
 
 def mutants(programs: dict[str, str], mode_of: Callable[[str], Mode], number: int, seed: int) -> Iterator[Mutant]:
-    """Wrong programs, as many of each kind, drawn at random without repeating one.
-
-    Args:
-        programs: Right programs by name.
-        mode_of: How to read each.
-        number: How many in all, where there are so many.
-        seed: Which.
-    """
+    """Wrong programs, as many of each kind, drawn at random without repeating one."""
     parsed = [Program(name, source, mode_of(name)) for name, source in programs.items()]
     random = Random(seed)  # noqa: S311 - a reproducible draw
     places = {kind: [(program, edits) for program in parsed for edits in program.mutants(kind)] for kind in KINDS}

@@ -39,23 +39,14 @@ class Row(NamedTuple):
 
 
 def diagnostics_of(source: str, mode: Mode = Mode.SOURCE) -> tuple[Diagnostic, ...]:
-    """What is found in a program that is accepted.
-
-    Args:
-        source: The program.
-        mode: How to read it.
-    """
+    """What is found in a program that is accepted."""
     analysis = analyze(source, mode)
     assert analysis.module is not None, analysis.errors
     return semantic_diagnostics(analysis.module, source)
 
 
 def assert_row(row: Row) -> None:
-    """Compare what is found with what must be.
-
-    Args:
-        row: The program and its findings.
-    """
+    """Compare what is found with what must be."""
     data = row.source.encode()
     found = diagnostics_of(row.source, row.mode)
     shown = tuple(f"{one.code} {data[one.start.offset : one.end.offset].decode()}" for one in found)

@@ -20,9 +20,10 @@ from mens_pipeline.orchestration.defs.delivery import (
 )
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.launchers import Generator
-from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, Compute
+from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.delivery.delivered import promoted_run
+from mens_pipeline_tests.orchestration.stores import failure_of, resources_of
 
 _CHECKS = [writes_what_was_evaluated, handed_files_as_written]
 
@@ -46,22 +47,11 @@ def _run(
     return dg.materialize(
         [merged_model, serving_handoff, *_CHECKS],
         instance=instance,
-        resources={
-            "store": ArtifactStoreResource(root=str(root)),
-            "compute": Compute(device="cpu"),
-            "merger": Generator(report_seconds=0.0),
-            "io_manager": ArtifactHandover(),
-        },
+        resources=resources_of(root, merger=Generator(report_seconds=0.0)),
         selection=list(selection) or None,
         run_config={"ops": config or {}},
         raise_on_error=False,
     )
-
-
-def _failure(result: dg.ExecuteInProcessResult, step: str) -> str:
-    (event,) = [event for event in result.get_step_failure_events() if event.step_key == step]
-    data = event.step_failure_data.user_failure_data
-    return (data.description if data is not None else None) or str(event.step_failure_data.error)
 
 
 @pytest.mark.slow
@@ -106,7 +96,7 @@ def test_a_champion_is_merged_and_handed_on(
     assert not stopped.success
     assert [check.passed for check in stopped.get_asset_check_evaluations()] == [False]
     assert not stopped.asset_materializations_for_node("serving_handoff")
-    assert "not handed on. Other tokens." in _failure(alone, "serving_handoff")
+    assert "not handed on. Other tokens." in failure_of(alone, "serving_handoff")
 
 
 @pytest.mark.slow
@@ -127,26 +117,26 @@ def test_publishing_needs_a_place_and_a_token(
     only_merged = _run(champion.root, instance, "merged_model", config=merged)
     alone = _run(champion.root, instance, "serving_handoff")
 
-    assert "set MENS_HUB_REPO to OWNER/NAME" in _failure(asked, "merged_model")
-    assert "HF_TOKEN: not set" in _failure(tokenless, "merged_model")
-    assert "no name of a branch" in _failure(misnamed, "merged_model")
+    assert "set MENS_HUB_REPO to OWNER/NAME" in failure_of(asked, "merged_model")
+    assert "HF_TOKEN: not set" in failure_of(tokenless, "merged_model")
+    assert "no name of a branch" in failure_of(misnamed, "merged_model")
     assert off.success
     assert only_merged.success
-    assert "HF_TOKEN: not set" in _failure(alone, "serving_handoff")
+    assert "HF_TOKEN: not set" in failure_of(alone, "serving_handoff")
 
 
 def test_without_a_champion_nothing_is_merged(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     """The message says what comes first."""
     result = _run(tmp_path / "store", instance, "merged_model")
 
-    assert "no champion. Promote an adapter" in _failure(result, "merged_model")
+    assert "no champion. Promote an adapter" in failure_of(result, "merged_model")
 
 
 def test_without_a_merged_model_nothing_is_handed_on(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     """Likewise."""
     result = _run(tmp_path / "store", instance, "serving_handoff")
 
-    assert "there is no merged_model. Materialise it first" in _failure(result, "serving_handoff")
+    assert "there is no merged_model. Materialise it first" in failure_of(result, "serving_handoff")
 
 
 def test_the_nightly_run_does_not_merge() -> None:

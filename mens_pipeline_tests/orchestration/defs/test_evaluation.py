@@ -18,11 +18,11 @@ from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.orchestration.defs.evaluation import beats_the_base, eval_results, figures_of, rows_of
 from mens_pipeline.orchestration.launchers import Generator
-from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, Compute
+from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained, trained
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, PROGRESS, SUBJECT, answers_to, task
-from mens_pipeline_tests.orchestration.stores import hand_over
+from mens_pipeline_tests.orchestration.stores import failure_of, hand_over, resources_of
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 _TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"
@@ -52,17 +52,11 @@ def _failure(store: ArtifactStore, adapter: ArtifactRef, **config: object) -> st
         result = dg.materialize(
             [dg.AssetSpec("qlora_adapter"), eval_results],
             instance=instance,
-            resources={
-                "store": ArtifactStoreResource(root=str(store.root)),
-                "compute": Compute(device="cpu"),
-                "generator": Generator(),
-                "io_manager": ArtifactHandover(),
-            },
+            resources=resources_of(store.root, generator=Generator()),
             run_config={"ops": {"eval_results": {"config": config}}},
             raise_on_error=False,
         )
-    (event,) = result.get_step_failure_events()
-    return str(event.step_failure_data.error)
+    return failure_of(result)
 
 
 @pytest.fixture

@@ -15,13 +15,19 @@ from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
-from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource
 from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import receipt_in
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import evaluated, trained
-from mens_pipeline_tests.orchestration.stores import artifact_in, files_of, hand_over, latest_in
+from mens_pipeline_tests.orchestration.stores import (
+    artifact_in,
+    failure_of,
+    files_of,
+    hand_over,
+    latest_in,
+    resources_of,
+)
 
 
 @pytest.fixture
@@ -48,7 +54,7 @@ def _run(store: ArtifactStore, *, alone: bool = False, **config: Any) -> dg.Exec
         result = dg.materialize(
             assets,
             instance=instance,
-            resources={"store": ArtifactStoreResource(root=str(store.root)), "io_manager": ArtifactHandover()},
+            resources=resources_of(store.root),
             run_config={"ops": ops},
             raise_on_error=False,
         )
@@ -65,11 +71,6 @@ _TAGS: dict[str, str] = {}
 
 def _severities(result: dg.ExecuteInProcessResult) -> set[tuple[bool, str]]:
     return {(check.passed, check.severity.value) for check in result.get_asset_check_evaluations()}
-
-
-def _failure(result: dg.ExecuteInProcessResult) -> str:
-    (failure,) = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
-    return str(failure.step_failure_data.error)
 
 
 @pytest.mark.seed_row(30, 78)
@@ -160,7 +161,7 @@ def test_an_adapter_that_is_promoted_alone_is_refused(store: ArtifactStore) -> N
     result = _run(store, alone=True)
 
     assert not result.success
-    assert "The gate failed: parse_rate" in _failure(result)
+    assert "The gate failed: parse_rate" in failure_of(result)
 
 
 def test_a_promotion_that_cannot_be_looked_at_is_refused_in_the_first_line(
@@ -170,7 +171,7 @@ def test_a_promotion_that_cannot_be_looked_at_is_refused_in_the_first_line(
     _run(store)
     monkeypatch.setenv("VOX_EVAL_POLICY", "nope")
 
-    assert _failure(_run(store, alone=True)).startswith("dagster._core.definitions.events.Failure: policy nope: ")
+    assert failure_of(_run(store, alone=True)).startswith("dagster._core.definitions.events.Failure: policy nope: ")
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_a_bar_that_cannot_be_is_refused_before_it_is_judged(
     result = _run(store, **config)
 
     assert not result.success
-    assert re.search(message, _failure(result))
+    assert re.search(message, failure_of(result))
     assert store.read_pointer(GATE, "latest") is None
 
 

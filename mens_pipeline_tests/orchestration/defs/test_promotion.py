@@ -22,13 +22,20 @@ from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_chec
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource
 from mens_pipeline.promotion import promote as promotion
-from mens_pipeline.promotion.history import HISTORY, champion_key, champion_of, history_of
+from mens_pipeline.promotion.history import HISTORY, champion_key, history_of
 from mens_pipeline.promotion.receipt import FAILED, RECEIPT
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.storage.documents import Documents
 from mens_pipeline.storage.store import ArtifactStore
-from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
-from mens_pipeline_tests.orchestration.stores import artifact_in, files_of, hand_over, latest_in
+from mens_pipeline_tests.evaluation.runs import champion_in, evaluated, fill_trained
+from mens_pipeline_tests.orchestration.stores import (
+    artifact_in,
+    failure_of,
+    files_of,
+    hand_over,
+    latest_in,
+    resources_of,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +77,7 @@ def _run(
     return dg.materialize(
         assets,
         instance=instance,
-        resources={"store": ArtifactStoreResource(root=str(root)), "io_manager": ArtifactHandover()},
+        resources=resources_of(root),
         selection=[asset.key for asset in chosen],
         raise_on_error=False,
     )
@@ -132,7 +139,7 @@ def test_promotion_alone_refuses_what_failed(tmp_path: Path, instance: dg.Dagste
     result = _run(store.root, instance, promoted_adapter)
 
     assert not result.success
-    assert "The gate failed: parse_rate" in _failure(result)
+    assert "The gate failed: parse_rate" in failure_of(result, "promoted_adapter")
     assert champion_key(store) is None
 
 
@@ -195,7 +202,7 @@ def test_promotion_without_a_verdict_refuses(tmp_path: Path, instance: dg.Dagste
     store = _trained(tmp_path / "store", 40)
     result = _run(store.root, instance, promoted_adapter)
 
-    assert "there is no benchmark_gate. Materialise it first" in _failure(result)
+    assert "there is no benchmark_gate. Materialise it first" in failure_of(result, "promoted_adapter")
 
 
 def test_a_verdict_promotes_what_it_is_about(tmp_path: Path, instance: dg.DagsterInstance) -> None:
@@ -206,10 +213,9 @@ def test_a_verdict_promotes_what_it_is_about(tmp_path: Path, instance: dg.Dagste
     store.build(SPLIT, {"night": 2}, lambda folder: {"n": (folder / HELDOUT).write_text("other pairs\n")})
     _trained(store.root, 20, "new")
     result = _run(store.root, instance, promoted_adapter)
-    champion = champion_of(store)
+    champion = champion_in(store)
 
     assert _promoted(result)
-    assert champion is not None
     assert champion.manifest["inputs"]["adapter_sha256"] == adapter_digest(scored.path)
     assert latest_in(store, ADAPTER).key != scored.key
 
@@ -218,11 +224,11 @@ def test_a_tampered_receipt_does_not_promote(tmp_path: Path, instance: dg.Dagste
     """Whoever edits the file is told what was found."""
     store = _trained(tmp_path / "store", 20)
     _run(store.root, instance, benchmark_gate)
-    path = store.root / GATE / (store.read_pointer(GATE, "latest") or "") / RECEIPT
+    path = latest_in(store, GATE).path / RECEIPT
     path.write_text(json.dumps({**json.loads(path.read_text()), "overall_passed": True}))
     result = _run(store.root, instance, promoted_adapter)
 
-    assert "since it was written: gate_receipt.json" in _failure(result)
+    assert "since it was written: gate_receipt.json" in failure_of(result, "promoted_adapter")
     assert champion_key(store) is None
 
 
@@ -245,7 +251,7 @@ def test_a_run_of_what_is_stale_after_a_failed_gate_promotes_nothing(
     made = [event.step_key for event in result.get_asset_materialization_events()]
 
     assert not result.success
-    assert "The gate failed: parse_rate" in _failure(result)
+    assert "The gate failed: parse_rate" in failure_of(result, "promoted_adapter")
     assert made == []
     assert champion_key(store) is None
 
@@ -316,7 +322,7 @@ def test_what_a_rollback_withdrew_is_a_warning_every_night(
 
     assert night.success is not strict
     assert not _promoted(night)
-    assert "taken out of use by a rollback" in _failure(alone)
+    assert "taken out of use by a rollback" in failure_of(alone, "promoted_adapter")
     assert champion_key(store) == before
 
 
@@ -346,12 +352,3 @@ def judging_job() -> dg.JobDefinition:
         jobs=[dg.define_asset_job("judging", executor_def=dg.in_process_executor)],
         resources={"store": ArtifactStoreResource(), "io_manager": ArtifactHandover()},
     ).resolve_job_def("judging")
-
-
-def _failure(result: dg.ExecuteInProcessResult) -> str:
-    (event,) = [event for event in result.get_step_failure_events() if event.step_key == "promoted_adapter"]
-    data = event.step_failure_data
-    failure = data.user_failure_data
-    error = data.error
-    text = failure.description if failure is not None else None
-    return text or (error.message if error is not None else "")

@@ -11,16 +11,14 @@ from mens_pipeline.orchestration.defs import replay as defs
 from mens_pipeline.orchestration.defs.replay import ReplayConfig, history_replay, keeps_up_with_the_history
 from mens_pipeline.orchestration.launchers import Generator
 from mens_pipeline.orchestration.resources import (
-    ArtifactHandover,
     ArtifactStoreResource,
-    Compute,
     VoxWorkspace,
 )
-from mens_pipeline.promotion.history import champion_of
 from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.evaluation.replayed import taught_run, weekly_history
+from mens_pipeline_tests.evaluation.runs import champion_in
 from mens_pipeline_tests.evaluation.test_replay import _scores as scores_of
-from mens_pipeline_tests.orchestration.stores import hand_over, latest_in, store_with
+from mens_pipeline_tests.orchestration.stores import hand_over, latest_in, resources_of, store_with
 
 
 def _check(store: ArtifactStoreResource, ref: Any) -> dg.AssetCheckResult:
@@ -39,21 +37,14 @@ def test_the_champion_is_asked_for_what_came_later(
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     workspace = weekly_history(tmp_path)
     _, store = promoted_run(taught_run(trained, tmp_path, workspace.first), tmp_path)
-    champion = champion_of(store)
-    assert champion is not None
+    champion = champion_in(store)
     resource = ArtifactStoreResource(root=str(store.root))
     with dg.DagsterInstance.ephemeral() as instance:
         hand_over(instance, champion.ref())
         result = dg.materialize(
             [dg.AssetSpec("promoted_adapter"), history_replay],
             instance=instance,
-            resources={
-                "store": resource,
-                "workspace": VoxWorkspace(root=str(workspace.root)),
-                "compute": Compute(device="cpu"),
-                "generator": Generator(),
-                "io_manager": ArtifactHandover(),
-            },
+            resources=resources_of(store.root, workspace=VoxWorkspace(root=str(workspace.root)), generator=Generator()),
             run_config=dg.RunConfig(ops={"history_replay": ReplayConfig(limit=3)}),
         )
     (made,) = result.asset_materializations_for_node("history_replay")

@@ -18,12 +18,19 @@ from mens_pipeline.orchestration.defs.scratch import (
 )
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.launchers import Trainer
-from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, Compute
+from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.scratch.recipe import ScratchConfig
 from mens_pipeline.scratch.run import KIND, LANE, SCHEMA_VERSION, ScratchManifest, ScratchResult
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
-from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in, store_with, write_losses
+from mens_pipeline_tests.orchestration.stores import (
+    artifact_in,
+    hand_over,
+    latest_in,
+    resources_of,
+    store_with,
+    write_losses,
+)
 from mens_pipeline_tests.scratch.runs import FAST
 from mens_pipeline_tests.training.runs import pairs
 
@@ -34,12 +41,7 @@ def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.
     hand_over(instance, latest_in(ArtifactStore(root), MIXED).ref())
     overrides = {name: value for name, value in FAST.items() if name != "config"} | {"num_train_epochs": 2}
     run_config = dg.RunConfig(ops={"scratch_model": {"config": {"overrides": overrides} | config}})
-    resources = {
-        "store": ArtifactStoreResource(root=str(root)),
-        "io_manager": ArtifactHandover(),
-        "compute": Compute(device="cpu"),
-        "trainer": Trainer(report_seconds=0.0),
-    }
+    resources = resources_of(root, trainer=Trainer(report_seconds=0.0))
     return dg.materialize(_CHECKED, instance=instance, resources=resources, run_config=run_config, raise_on_error=False)
 
 

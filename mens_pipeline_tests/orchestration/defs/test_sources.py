@@ -9,6 +9,7 @@ import pytest
 from mens_pipeline.definitions import defs
 from mens_pipeline.settings import DOMAINS, PRESETS, RECIPES
 from mens_pipeline.training.presets import load_named, load_recipes
+from mens_pipeline_tests.orchestration.stores import failure_of
 
 
 @pytest.fixture(autouse=True)
@@ -114,8 +115,7 @@ def test_a_corpus_is_made_of_what_was_checked(tmp_path: Path) -> None:
         _run(instance)
         for change in ("mend", "change"):
             result = _run(instance, "extracted_corpus")
-            (failure,) = result.get_step_failure_events()
-            said.append(str(failure.step_failure_data.error))
+            said.append(failure_of(result))
             if change == "mend":
                 for number in range(2):
                     (tmp_path / f"bad_{number}.vox").unlink()

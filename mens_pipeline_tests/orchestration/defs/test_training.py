@@ -18,15 +18,17 @@ from mens_pipeline.orchestration.defs.promotion import GateConfig
 from mens_pipeline.orchestration.defs.training import base_model, loss_fell, only_the_adapter_changed, qlora_adapter
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.launchers import Trainer
-from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, Compute
+from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import training_manifest
 from mens_pipeline_tests.orchestration.stores import (
     artifact_in,
+    failure_of,
     files_of,
     hand_over,
     latest_in,
+    resources_of,
     store_with,
     write_losses,
 )
@@ -46,12 +48,7 @@ def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.
     hand_over(instance, latest_in(ArtifactStore(root), MIXED).ref(split.ref()))
     overrides = {**FAST, "num_train_epochs": 4}
     run_config = dg.RunConfig(ops={"qlora_adapter": {"config": {"preset": "tiny", "overrides": overrides, **config}}})
-    resources = {
-        "store": ArtifactStoreResource(root=str(root)),
-        "io_manager": ArtifactHandover(),
-        "compute": Compute(device="cpu"),
-        "trainer": Trainer(report_seconds=0.0),
-    }
+    resources = resources_of(root, trainer=Trainer(report_seconds=0.0))
     selection: list[Any] = [dg.AssetSpec(MIXED), qlora_adapter, only_the_adapter_changed, loss_fell]
     return dg.materialize(
         selection, instance=instance, resources=resources, run_config=run_config, raise_on_error=False
@@ -132,10 +129,9 @@ def test_too_few_rows_do_not_train(tmp_path: Path) -> None:
     artifact_in(tmp_path / "store", MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(49)))
     with open_instance(tmp_path / "home") as instance:
         result = _materialise(tmp_path / "store", instance)
-    (failure,) = [event for event in result.all_events if event.event_type_value == "STEP_FAILURE"]
 
     assert not result.success
-    assert "49 rows train, 50 are needed" in str(failure.step_failure_data.error)
+    assert "49 rows train, 50 are needed" in failure_of(result)
 
 
 @pytest.mark.usefixtures("_tiny_base")
@@ -148,9 +144,8 @@ def test_a_limit_that_no_answer_fits_is_told_before_training(tmp_path: Path, mon
     artifact_in(root, MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
     with open_instance(tmp_path / "home") as instance:
         result = _materialise(root, instance)
-    (failure,) = result.get_step_failure_events()
 
-    assert "no completion fits the limit. Raise max_new_tokens" in str(failure.step_failure_data.error)
+    assert "no completion fits the limit. Raise max_new_tokens" in failure_of(result)
     assert not [path for path in (root / KIND).glob(".work-*/*") if path.suffix == ".log"]
 
 
@@ -178,12 +173,7 @@ def test_a_wrong_setting_is_told_before_anything_is_trained(
         result = dg.materialize(
             [dg.AssetSpec(MIXED), qlora_adapter, _gate],
             instance=instance,
-            resources={
-                "store": ArtifactStoreResource(root=str(tmp_path)),
-                "io_manager": ArtifactHandover(),
-                "compute": Compute(device="cpu"),
-                "trainer": Trainer(),
-            },
+            resources=resources_of(tmp_path, trainer=Trainer()),
             run_config={"ops": ops},
             raise_on_error=False,
         )
@@ -212,12 +202,7 @@ def test_the_base_is_the_one_that_the_preset_of_the_adapter_names(
         result = dg.materialize(
             [dg.AssetSpec(MIXED), base_model, qlora_adapter],
             instance=instance,
-            resources={
-                "store": ArtifactStoreResource(root=str(tmp_path)),
-                "io_manager": ArtifactHandover(),
-                "compute": Compute(device="cpu"),
-                "trainer": Trainer(),
-            },
+            resources=resources_of(tmp_path, trainer=Trainer()),
             run_config={"ops": {"qlora_adapter": {"config": {"preset": "tiny"}}}},
             raise_on_error=False,
         )
