@@ -1,6 +1,7 @@
 """The engine: completions of a model, many at once, each in a slot that the next one takes when it has ended.
 
-1. A prompt is read by itself, in pieces where others shall go on in between.
+1. A prompt is read by itself, in pieces where others shall go on in between; on a GPU, which waits for the launches of
+   small ones, those of a step are read together.
 2. One forward pass gives all completions that are being written their next token; one alone may get several, where what
    it repeats was guessed right (prompt lookup decoding, Saxena 2023).
 3. What has ended, was cancelled or is late leaves its slot at once.
@@ -126,8 +127,15 @@ class _Prompt(Generic[SomeSlot]):
 class Engine(Generic[SomeSlot]):
     """Writes completions for slots that come and go."""
 
-    def __init__(
-        self, model: Any, stop: frozenset[int], num_slots: int, *, num_positions: int = 0, piece: int | None = None
+    def __init__(  # noqa: PLR0913 - what it writes with, and how it reads
+        self,
+        model: Any,
+        stop: frozenset[int],
+        num_slots: int,
+        *,
+        num_positions: int = 0,
+        piece: int | None = None,
+        read_tokens: int = 0,
     ) -> None:
         """Begin with all slots free.
 
@@ -137,12 +145,15 @@ class Engine(Generic[SomeSlot]):
             num_slots: Completions that are written at once.
             num_positions: Positions of a slot to reserve room for; more is taken where they do not suffice.
             piece: Tokens of a prompt that are read between two tokens of the others; None for whole prompts at once.
+            read_tokens: Tokens of whole prompts, with padding, that one pass reads; 0 for a pass for each prompt, which
+                begins behind what the prompt shares with the one before.
         """
         from mens_pipeline.inference.kv_cache import SlotCache  # noqa: PLC0415 - loads torch as well
 
         self._model = model
         self._stop = stop
         self._piece = piece
+        self._read_tokens = read_tokens
         self._cache = SlotCache(model, num_slots if num_positions else 1, num_positions)
         self.num_slots = num_slots if self._cache.takes_many else 1
         self._reading: deque[_Prompt[SomeSlot]] = deque()
@@ -173,6 +184,8 @@ class Engine(Generic[SomeSlot]):
 
         with torch.inference_mode():
             ended = self._drop_unwanted()
+            if self._read_tokens:
+                ended += self._read_together()
             for _ in range(len(self._reading) if self._piece is None else min(1, len(self._reading))):
                 ended += self._read_piece()
             if self._writing:
@@ -214,12 +227,41 @@ class Engine(Generic[SomeSlot]):
             self._reading.append(prompt)
             return []
         self._read_last = prompt
-        take_tokens([slot], output.logits[:, -1].float(), self._stop)
-        if slot.end is not None:
-            return [slot]
-        self._cache.add(prompt.cache, len(ids))
-        self._writing.append(slot)
-        return []
+        return self._begin([slot], prompt.cache, output.logits[:, -1])
+
+    def _read_together(self) -> list[SomeSlot]:
+        """Read all prompts whole, those of like length in one pass, with padding before the shorter ones."""
+        import torch
+
+        ended = list[SomeSlot]()
+        slots = sorted((prompt.slot for prompt in self._reading), key=lambda slot: -len(slot.prompt))
+        self._reading = deque()
+        while slots:
+            width = len(slots[0].prompt)
+            num_read = max(1, self._read_tokens // width)
+            batch, slots = slots[:num_read], slots[num_read:]
+            ids = [(*[0] * (width - len(slot.prompt)), *slot.prompt) for slot in batch]
+            padding = torch.tensor([[width - len(slot.prompt)] for slot in batch], device=self._model.device)
+            places = torch.arange(width, device=self._model.device) - padding
+            cache = self._cache.new_prompt()
+            output = self._model(
+                input_ids=torch.tensor(ids, device=self._model.device),
+                attention_mask=(places >= 0).long() if len(batch[-1].prompt) < width else None,
+                position_ids=places.clamp(min=0),
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+            ended += self._begin(batch, cache, output.logits[:, -1])
+        return ended
+
+    def _begin(self, slots: Sequence[SomeSlot], read: Any, scores: "torch.Tensor") -> list[SomeSlot]:
+        """Write the first tokens of completions whose prompts were read into a cache; return those that end by them."""
+        take_tokens(slots, scores.float(), self._stop)
+        going = [row for row, slot in enumerate(slots) if slot.end is None]
+        self._cache.add(read, [len(slot.prompt) for slot in slots], going)
+        self._writing += [slots[row] for row in going]
+        return [slot for slot in slots if slot.end is not None]
 
     def _share_prefix(self, prompt: _Prompt[SomeSlot]) -> int:
         """Reuse what a prompt shares with the one that was read last; return the number of these tokens."""
@@ -334,7 +376,8 @@ def main() -> None:
         ours = complete_staggered(model, prompts, options.tokens)
         middle = time.perf_counter()
         plain = [complete_plainly(model, prompt, options.tokens) for prompt in prompts]
-        num_same = sum(map(list.__eq__, ours, plain))
+        together = complete_staggered(model, prompts, options.tokens, is_together=True)
+        num_same = sum(one == two == three for one, two, three in zip(ours, plain, together, strict=True))
         num_different += len(prompts) - num_same
         rates = [len(prompts) * options.tokens / seconds for seconds in (middle - begin, time.perf_counter() - middle)]
         line = f"{name}: {num_same}/{len(prompts)} the same; {rates[0]:.0f} tokens/s, one by one {rates[1]:.0f}"
@@ -361,13 +404,22 @@ def random_prompts(model: Any) -> list[tuple[int, ...]]:
     return [tuple(longest[length // 2 if length % 2 else 0 :][:length].tolist()) for length in _PROMPT_LENGTHS]
 
 
-def complete_staggered(model: Any, prompts: Sequence[tuple[int, ...]], num_tokens: int) -> list[list[int]]:
-    """Return greedy completions by the engine, each of which begins two steps after the one before it."""
+def complete_staggered(
+    model: Any, prompts: Sequence[tuple[int, ...]], num_tokens: int, *, is_together: bool = False
+) -> list[list[int]]:
+    """Return greedy completions by the engine, each of which begins two steps after the one before it.
+
+    Together, up to three begin at once, and their prompts are read as one batch.
+    """
     slots = [Slot(prompt, Sampler(0.0, 1.0, ""), num_tokens) for prompt in prompts]
-    engine, waiting, num_steps = Engine[Slot](model, frozenset(), 3, piece=8), deque(slots), 0
+    piece, read_tokens = (None, 3 * max(map(len, prompts))) if is_together else (8, 0)
+    engine, waiting = Engine[Slot](model, frozenset(), 3, piece=piece, read_tokens=read_tokens), deque(slots)
+    num_steps = 0
     while waiting or engine.slots:
-        if waiting and engine.has_room and num_steps % 2 == 0:
+        while waiting and engine.has_room and num_steps % 2 == 0:
             engine.admit(waiting.popleft())
+            if not is_together:
+                break
         engine.step()
         num_steps += 1
     return [slot.tokens for slot in slots]

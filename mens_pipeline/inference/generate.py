@@ -45,6 +45,9 @@ _SERVED: Final = "served"
 _ENGINE_LOG: Final = "engine.log"
 _MANY: Final = 32
 """Completions that are written at once, about; the weights are laid out for so many."""
+_READ_SHARE: Final = 4
+"""Of the positions that are held, the prompts read by one pass on a GPU have one in so many, and never more than:"""
+_MOST_READ: Final = 8_192
 
 
 def generate(job: GenerationJob) -> None:
@@ -280,10 +283,13 @@ def complete_rows(
     """
     ordered = sorted(rows, key=lambda row: (-len(row.prompt), row.name, row.sample))
     state = state_positions(model) if rows else 0
+    # A CPU computes all along, and reads what two prompts share once; a GPU waits for the launches of a short prompt.
+    read_tokens = 0 if model.device.type == "cpu" else min(batch_tokens // _READ_SHARE, _MOST_READ)
     for band in _bands(ordered):
         num_positions = max(row.num_positions for row in band)
         num_slots = max(1, batch_tokens // (num_positions + state))
-        engine, waiting = Engine[Row](model, stop, num_slots, num_positions=num_positions), deque(band)
+        engine = Engine[Row](model, stop, num_slots, num_positions=num_positions, read_tokens=read_tokens)
+        waiting = deque(band)
         while waiting or engine.slots:
             while waiting and engine.has_room:
                 engine.admit(waiting.popleft())

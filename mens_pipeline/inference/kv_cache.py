@@ -91,22 +91,36 @@ class SlotCache:
         columns = torch.arange(self.longest + 1, device=self._device)
         return (columns >= self.longest - self.positions()).long()
 
-    def add(self, read: DynamicCache, length: int) -> None:
-        """Take a row in, behind the others, with what was read of its prompt, of so many tokens."""
-        row = len(self.lengths)
-        self.lengths.append(length)
-        self.longest = max(self.longest, length)
+    def add(self, read: DynamicCache, lengths: Sequence[int], rows: Sequence[int] = (0,)) -> None:
+        """Take rows in, behind the others, with what was read of their prompts.
+
+        Args:
+            read: What was read, with padding before the shorter prompts.
+            lengths: Tokens of each prompt of `read`.
+            rows: Which rows of `read` are taken.
+        """
+        if not rows:
+            return
+        first = len(self.lengths)
+        taken = [lengths[row] for row in rows]
+        self.lengths += taken
+        self.longest = max(self.longest, *taken)
         if not self.takes_many:
             self.past = read
             return
-        if row == self.num_rows or length > self.end:
-            self.num_rows *= 2 if row == self.num_rows else 1
-            self._move(max(self.end, length), row)
+        if len(self.lengths) > self.num_rows or self.longest > self.end:
+            while len(self.lengths) > self.num_rows:
+                self.num_rows *= 2
+            self._move(max(self.end, self.longest), first)
+        index = None if len(rows) == len(lengths) else torch.tensor(rows, device=self._device)
         for place, given in enumerate(read.layers):
             ours = self.past.layers[place]
             if isinstance(ours, _Room):
-                ours.write(row, given.keys, given.values)
-            elif row:
+                ours.write(first, given.keys, given.values, index)
+                continue
+            if index is not None:
+                given.reorder_cache(index)
+            if first:
                 _join_states(ours, given)
             else:
                 self.past.layers[place] = given
@@ -154,8 +168,11 @@ class _Room(DynamicLayer):  # type: ignore[misc]  # the library is untyped
         self._slots = slots
         self._rooms: list[torch.Tensor] = []
 
-    def write(self, row: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Write the last positions of a row; both are of shape `(1, heads, positions, size of a head)`."""
+    def write(self, first: int, keys: torch.Tensor, values: torch.Tensor, index: torch.Tensor | None) -> None:
+        """Write the last positions of the rows from `first` on: those of `index`, or all, of what was read.
+
+        Both are of shape `(rows, heads, positions, size of a head)`.
+        """
         slots = self._slots
         if not self._rooms:
             self.is_initialized = True
@@ -164,8 +181,15 @@ class _Room(DynamicLayer):  # type: ignore[misc]  # the library is untyped
                 states.new_zeros((slots.num_rows, states.shape[1], slots.num_columns, states.shape[-1]))
                 for states in (keys, values)
             ]
+        lengths = slots.lengths[first:]
+        num_kept = min(keys.shape[-2], max(lengths))
+        starts = torch.tensor([num_kept - length for length in lengths], device=keys.device)
         for room, states in zip(self._rooms, (keys, values), strict=True):
-            room[row, :, slots.end - states.shape[-2] : slots.end] = states[0]
+            kept = (states if index is None else states[index])[:, :, -num_kept:]
+            if min(lengths) < num_kept:
+                is_padding = torch.arange(num_kept, device=keys.device) < starts[:, None]
+                kept = kept.masked_fill(is_padding[:, None, :, None], 0)
+            room[first : len(slots.lengths), :, slots.end - num_kept : slots.end] = kept
 
     def move_row(self, row: int, place: int) -> None:
         """Copy a row to a place before it."""

@@ -149,15 +149,41 @@ def test_linear_attention_lets_rows_leave_as_well() -> None:
         assert completions[text, 0][0] == output[0, ids.shape[1] :].tolist()
 
 
+@pytest.mark.parametrize("is_together", [False, True])
 @pytest.mark.parametrize("kind", ["llama", "qwen3_5_text", "gemma3_text"])
-def test_completions_that_come_and_go_are_those_of_the_plain_loop(kind: str) -> None:
-    """With full attention, linear attention and windows: prompts are read in pieces, while others are written."""
+def test_completions_that_come_and_go_are_those_of_the_plain_loop(kind: str, *, is_together: bool) -> None:
+    """With full attention, linear attention and windows: prompts are read in pieces while others go on, or together."""
     model = tiny_model(kind)
     prompts = random_prompts(model)
-    ours = complete_staggered(model, prompts, 20)
+    ours = complete_staggered(model, prompts, 20, is_together=is_together)
 
     assert ours == [complete_plainly(model, prompt, 20) for prompt in prompts]
     assert len(set(map(tuple, ours))) == len(prompts)
+
+
+@pytest.mark.parametrize("kind", ["llama", "qwen3_5_text", "gemma3_text"])
+def test_prompts_of_a_step_are_read_by_few_passes(kind: str) -> None:
+    """As many as have room in one; a completion that ends by its first token leaves no row behind."""
+    model = tiny_model(kind)
+    prompts = random_prompts(model)
+    plain = [complete_plainly(model, prompt, 4) for prompt in prompts]
+    widths: list[tuple[int, ...]] = []
+    model.register_forward_pre_hook(
+        lambda _model, _given, named: widths.append(tuple(named["input_ids"].shape)), with_kwargs=True
+    )
+    engine = Engine[Slot](model, frozenset(), 6, num_positions=48, read_tokens=84)
+    slots = [Slot(prompt, Sampler(0.0, 1.0, ""), 1 if place == 2 else 4) for place, prompt in enumerate(prompts)]
+    for slot in slots:
+        engine.admit(slot)
+    ended = engine.step()
+    while engine.slots:
+        engine.step()
+
+    assert ended == [slots[2]]
+    assert widths == [(2, 40), (4, 21), (5, 1), (5, 1), (5, 1)]
+    assert [slot.tokens for slot in slots] == [
+        tokens[:1] if place == 2 else tokens for place, tokens in enumerate(plain)
+    ]
 
 
 def test_a_layer_of_its_own_kind_is_written_one_by_one() -> None:
@@ -172,7 +198,8 @@ def test_a_layer_of_its_own_kind_is_written_one_by_one() -> None:
     model = AutoModelForCausalLM.from_config(config).eval()
     prompts = random_prompts(model)[1:4]
 
-    assert complete_staggered(model, prompts, 6) == [complete_plainly(model, prompt, 6) for prompt in prompts]
+    plain = [complete_plainly(model, prompt, 6) for prompt in prompts]
+    assert complete_staggered(model, prompts, 6) == complete_staggered(model, prompts, 6, is_together=True) == plain
     assert Engine[Slot](model, frozenset(), 3).num_slots == 1
 
 

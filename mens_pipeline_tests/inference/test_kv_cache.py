@@ -48,7 +48,7 @@ def test_rows_come_and_go_each_with_its_own_keys(num_positions: int) -> None:
     model = _Model()
     slots = SlotCache(model, 3 if num_positions else 1, num_positions)
     for number, positions in enumerate((2, 4, 1)):
-        slots.add(_read(model, number, positions), positions)
+        slots.add(_read(model, number, positions), [positions])
     mask = slots.mask()
     slots.past.update(_states(3, 1, 500), _states(3, 1, 5000), 0)
     slots.advance()
@@ -75,14 +75,14 @@ def test_columns_that_nobody_needs_are_used_again() -> None:
 
     model, written = _Model(), []
     slots = SlotCache(model, 2, 6)
-    slots.add(_read(model, 0, 2), 2)
+    slots.add(_read(model, 0, 2), [2])
     size = slots.num_columns
     for step in range(40):
         slots.past.update(_states(1, 1, step), _states(1, 1, step), 0)
         slots.advance()
         written.append(step)
         if slots.longest == 6:
-            slots.add(_read(model, step, 2), 2)
+            slots.add(_read(model, step, 2), [2])
             slots.release([0])
             written = []
     keys, _ = slots.past.update(_states(1, 1, 40), _states(1, 1, 40), 0)
@@ -96,8 +96,8 @@ def test_what_the_longest_held_is_released_with_it() -> None:
     """A step reads as many columns as the longest row has; without rows no room is taken."""
     model = _Model()
     slots = SlotCache(model)
-    slots.add(_read(model, 0, 30), 30)
-    slots.add(_read(model, 1, 3), 3)
+    slots.add(_read(model, 0, 30), [30])
+    slots.add(_read(model, 1, 3), [3])
     slots.release([0])
     keys, _ = slots.past.update(_states(1, 1, 0), _states(1, 1, 0), 0)
     grown = slots.num_columns
@@ -113,8 +113,8 @@ def test_of_a_window_the_last_positions_are_kept() -> None:
 
     model = _Model(window=4)
     slots = SlotCache(model)
-    slots.add(_read(model, 0, 9), 9)
-    slots.add(_read(model, 1, 2), 2)
+    slots.add(_read(model, 0, 9), [9])
+    slots.add(_read(model, 1, 2), [2])
     keys, _ = slots.past.update(_states(2, 1, 0), _states(2, 1, 0), 0)
 
     assert slots.takes_many
