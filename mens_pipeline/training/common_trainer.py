@@ -260,10 +260,15 @@ def pad_rows(rows: Sequence[Encoded], pad_token_id: int) -> dict[str, Any]:
     }
 
 
-def mean_loss(trainer: Any, batches: Iterable[tuple[Mapping[str, Any], int]]) -> float | None:
+def mean_loss(
+    trainer: Any,
+    batches: Iterable[tuple[Mapping[str, Any], int]],
+    team: Team = Team(),  # noqa: B008 - it cannot change
+) -> float | None:
     """Compute the mean loss of a labelled token; None without a batch. The model is left in evaluation mode.
 
-    A batch is what `compute_loss` takes, on any device, with the number of its labelled tokens.
+    A batch is what `compute_loss` takes, on any device, with the number of its labelled tokens. Every process of a team
+    gives batches of its own, and gets the mean over those of all.
     """
     trainer.model.eval()
     device = trainer.model.device
@@ -273,4 +278,5 @@ def mean_loss(trainer: Any, batches: Iterable[tuple[Mapping[str, Any], int]]) ->
             inputs = {name: value.to(device) if torch.is_tensor(value) else value for name, value in batch.items()}
             total += float(trainer.compute_loss(trainer.model, inputs)) * num_labels
             count += num_labels
+    total, count = team.sum_over_all((total, count), str(device))
     return total / count if count else None

@@ -93,10 +93,10 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
     if progress.is_stopped and trainer.state.global_step < steps.num_steps:
         log.write("train_interrupted", {"step": trainer.state.global_step})
         return False
+    validation = validation_loss(trainer, examples.validation, team)
     if not team.is_first:
         return True
     after = checksums(trainer.model)
-    validation = validation_loss(trainer, examples.validation)
     _save(job, trainer, tokenizer)
     shown = target.first(trainer.state.global_step, accumulated)
     result = {
@@ -124,12 +124,17 @@ def tokenizer_of(path: Path) -> Any:
     return tokenizer
 
 
-def validation_loss(trainer: PlannedTrainer, examples: Sequence[Example]) -> float | None:
-    """Compute the mean loss of a token on rows that did not train; None without such rows."""
-    parts = (examples[start : start + _VALIDATED_AT_ONCE] for start in range(0, len(examples), _VALIDATED_AT_ONCE))
+def validation_loss(
+    trainer: PlannedTrainer,
+    examples: Sequence[Example],
+    team: Team = Team(),  # noqa: B008 - it cannot change
+) -> float | None:
+    """Compute the mean loss of a token on rows that did not train, each process of a share; None without such rows."""
+    starts = range(team.rank * _VALIDATED_AT_ONCE, len(examples), team.size * _VALIDATED_AT_ONCE)
+    parts = (examples[start : start + _VALIDATED_AT_ONCE] for start in starts)
     batches = (collate(rows, trainer.processing_class.pad_token_id) for rows in parts)
     plain = (({**batch, "weights": torch.ones_like(batch["weights"])}, batch["counts"][1]) for batch in batches)
-    return mean_loss(trainer, plain)
+    return mean_loss(trainer, plain, team)
 
 
 def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of

@@ -28,8 +28,16 @@ from mens_pipeline_tests.jobs.processes import job_processes
 from mens_pipeline_tests.training.encoded import batches_of
 from mens_pipeline_tests.training.runs import prepared, weights_of, words_of
 
-_RECIPE: dict[str, Any] = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "number": 22}
-"""Eleven micro-batches an epoch: the last step of three has one, and one of two processes nothing to do."""
+_RECIPE: dict[str, Any] = {
+    "per_device_train_batch_size": 2,
+    "gradient_accumulation_steps": 2,
+    "number": 27,
+    "validation_split_ratio": 0.2,
+}
+"""Eleven micro-batches an epoch: the last step of three has one, and one of two processes nothing to do.
+
+Five rows do not train: each of two processes has a batch of them.
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +95,8 @@ def test_two_processes_train_the_adapter_of_one(tiny_base: Path, tmp_path: Path,
     assert details[0] == details[1]
     assert len(details[0]) == results[0]["num_steps"] == results[1]["num_steps"] == 17
     assert results[0]["trained_tokens"] == results[1]["trained_tokens"]
+    assert results[0]["num_validation"] == 5
+    assert results[0]["validation_loss"] == pytest.approx(results[1]["validation_loss"], abs=1e-12)
     assert run.job.contract_digest == alone.job.contract_digest
 
 
