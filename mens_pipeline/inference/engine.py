@@ -112,6 +112,9 @@ _GUESSED: Final = 5
 _LOOKED_BACK: Final = 1024
 """Tokens before the last one in which they are looked for, so that a long prompt costs no more."""
 
+_MOST_READ: Final = 8_192
+"""Tokens of prompts, with padding, that one pass reads at most."""
+
 SomeSlot = TypeVar("SomeSlot", bound=Slot)
 
 
@@ -135,7 +138,7 @@ class Engine(Generic[SomeSlot]):
         *,
         num_positions: int = 0,
         piece: int | None = None,
-        read_tokens: int = 0,
+        num_read: int = 1,
     ) -> None:
         """Begin with all slots free.
 
@@ -145,15 +148,15 @@ class Engine(Generic[SomeSlot]):
             num_slots: Completions that are written at once.
             num_positions: Positions of a slot to reserve room for; more is taken where they do not suffice.
             piece: Tokens of a prompt that are read between two tokens of the others; None for whole prompts at once.
-            read_tokens: Tokens of whole prompts, with padding, that one pass reads; 0 for a pass for each prompt, which
-                begins behind what the prompt shares with the one before.
+            num_read: Whole prompts that one pass reads, with padding 8,192 tokens at most; with 1 a pass begins behind
+                what the prompt shares with the one before.
         """
         from mens_pipeline.inference.kv_cache import SlotCache  # noqa: PLC0415 - loads torch as well
 
         self._model = model
         self._stop = stop
         self._piece = piece
-        self._read_tokens = read_tokens
+        self._num_read = num_read
         self._cache = SlotCache(model, num_slots if num_positions else 1, num_positions)
         self.num_slots = num_slots if self._cache.takes_many else 1
         self._reading: deque[_Prompt[SomeSlot]] = deque()
@@ -184,7 +187,7 @@ class Engine(Generic[SomeSlot]):
 
         with torch.inference_mode():
             ended = self._drop_unwanted()
-            if self._read_tokens:
+            if self._num_read > 1:
                 ended += self._read_together()
             for _ in range(len(self._reading) if self._piece is None else min(1, len(self._reading))):
                 ended += self._read_piece()
@@ -238,7 +241,7 @@ class Engine(Generic[SomeSlot]):
         self._reading = deque()
         while slots:
             width = len(slots[0].prompt)
-            num_read = max(1, self._read_tokens // width)
+            num_read = max(1, min(self._num_read, _MOST_READ // width))
             batch, slots = slots[:num_read], slots[num_read:]
             ids = [(*[0] * (width - len(slot.prompt)), *slot.prompt) for slot in batch]
             padding = torch.tensor([[width - len(slot.prompt)] for slot in batch], device=self._model.device)
@@ -412,8 +415,8 @@ def complete_staggered(
     Together, up to three begin at once, and their prompts are read as one batch.
     """
     slots = [Slot(prompt, Sampler(0.0, 1.0, ""), num_tokens) for prompt in prompts]
-    piece, read_tokens = (None, 3 * max(map(len, prompts))) if is_together else (8, 0)
-    engine, waiting = Engine[Slot](model, frozenset(), 3, piece=piece, read_tokens=read_tokens), deque(slots)
+    piece, num_read = (None, 3) if is_together else (8, 1)
+    engine, waiting = Engine[Slot](model, frozenset(), 3, piece=piece, num_read=num_read), deque(slots)
     num_steps = 0
     while waiting or engine.slots:
         while waiting and engine.has_room and num_steps % 2 == 0:

@@ -46,8 +46,7 @@ _ENGINE_LOG: Final = "engine.log"
 _MANY: Final = 32
 """Completions that are written at once, about; the weights are laid out for so many."""
 _READ_SHARE: Final = 4
-"""Of the positions that are held, the prompts read by one pass on a GPU have one in so many, and never more than:"""
-_MOST_READ: Final = 8_192
+"""One pass on a GPU reads prompts for one in so many slots at most: for a moment they take as much again."""
 
 
 def generate(job: GenerationJob) -> None:
@@ -283,12 +282,12 @@ def complete_rows(
     """
     ordered = sorted(rows, key=lambda row: (-len(row.prompt), row.name, row.sample))
     state = state_positions(model) if rows else 0
-    # A CPU computes all along, and reads what two prompts share once; a GPU waits for the launches of a short prompt.
-    read_tokens = 0 if model.device.type == "cpu" else min(batch_tokens // _READ_SHARE, _MOST_READ)
     for band in _bands(ordered):
         num_positions = max(row.num_positions for row in band)
         num_slots = max(1, batch_tokens // (num_positions + state))
-        engine = Engine[Row](model, stop, num_slots, num_positions=num_positions, read_tokens=read_tokens)
+        # A CPU reads once what two prompts share; a GPU waits for the launches of a short prompt.
+        num_read = 1 if model.device.type == "cpu" else max(1, num_slots // _READ_SHARE)
+        engine = Engine[Row](model, stop, num_slots, num_positions=num_positions, num_read=num_read)
         waiting = deque(band)
         while waiting or engine.slots:
             while waiting and engine.has_room:

@@ -87,6 +87,10 @@ def test_a_cluster_makes_what_one_machine_makes(
     stores = (ArtifactStore(tmp_path / "third", Remote(store_url)), ArtifactStore(tmp_path / "alone" / "store"))
     with sa.create_engine(database, poolclass=sa.NullPool).connect() as connection:
         statuses = connection.exec_driver_sql("SELECT status FROM runs").scalars().all()
+        observed = (
+            "SELECT count(*) FROM event_logs WHERE dagster_event_type = 'ASSET_OBSERVATION' AND asset_key LIKE %s"
+        )
+        num_observed = connection.exec_driver_sql(observed, ("%qlora_adapter%",)).scalar_one()
 
     for done in (alone, first, second):
         assert done.returncode == 0, done.stdout + done.stderr[-3000:]
@@ -98,3 +102,4 @@ def test_a_cluster_makes_what_one_machine_makes(
     assert _weights(stores[0]) == _weights(stores[1])
     assert "reused      9/9 stages" in second.stdout
     assert statuses == ["SUCCESS", "SUCCESS"]
+    assert num_observed

@@ -163,7 +163,7 @@ def test_completions_that_come_and_go_are_those_of_the_plain_loop(kind: str, *, 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3_5_text", "gemma3_text"])
 def test_prompts_of_a_step_are_read_by_few_passes(kind: str) -> None:
-    """As many as have room in one; a completion that ends by its first token leaves no row behind."""
+    """As many by each as it may read; a completion that ends by its first token leaves no row behind."""
     model = tiny_model(kind)
     prompts = random_prompts(model)
     plain = [complete_plainly(model, prompt, 4) for prompt in prompts]
@@ -171,7 +171,7 @@ def test_prompts_of_a_step_are_read_by_few_passes(kind: str) -> None:
     model.register_forward_pre_hook(
         lambda _model, _given, named: widths.append(tuple(named["input_ids"].shape)), with_kwargs=True
     )
-    engine = Engine[Slot](model, frozenset(), 6, num_positions=48, read_tokens=84)
+    engine = Engine[Slot](model, frozenset(), 6, num_positions=48, num_read=4)
     slots = [Slot(prompt, Sampler(0.0, 1.0, ""), 1 if place == 2 else 4) for place, prompt in enumerate(prompts)]
     for slot in slots:
         engine.admit(slot)
@@ -180,7 +180,7 @@ def test_prompts_of_a_step_are_read_by_few_passes(kind: str) -> None:
         engine.step()
 
     assert ended == [slots[2]]
-    assert widths == [(2, 40), (4, 21), (5, 1), (5, 1), (5, 1)]
+    assert widths == [(4, 40), (2, 6), (5, 1), (5, 1), (5, 1)]
     assert [slot.tokens for slot in slots] == [
         tokens[:1] if place == 2 else tokens for place, tokens in enumerate(plain)
     ]

@@ -1,4 +1,7 @@
-"""Training on a Ray cluster of this machine: the adapter of one process, whatever happens to workers."""
+"""Training on a Ray cluster of this machine: the adapter of one process, whatever happens to workers.
+
+What one worker trains in a run of Dagster is compared in `e2e/test_whole_graph_on_cluster.py`.
+"""
 
 import os
 import signal
@@ -73,17 +76,6 @@ def _num_steps(run_dir: Path) -> int:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_on_ray")
-def test_a_worker_of_ray_trains_the_adapter_of_one_process(tiny_base: Path, tmp_path: Path, alone: bytes) -> None:
-    """Bit for bit; the run of Dagster below trains it in two workers."""
-    run = prepared(tiny_base, tmp_path, num_train_epochs=1, **_RECIPE)
-    assert _launched(run) == ExitCode.DONE, words_of(run)
-
-    assert weights_of(run) == alone
-    assert _num_steps(run.job.run_dir) == 14
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_on_ray")
 def test_a_worker_that_is_killed_is_replaced(tiny_base: Path, tmp_path: Path, alone: bytes, head: RayHead) -> None:
     """All go on from the newest checkpoint, and the adapter is the one it would have been."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=1, devices=2, **_RECIPE)
@@ -96,6 +88,7 @@ def test_a_worker_that_is_killed_is_replaced(tiny_base: Path, tmp_path: Path, al
 
     assert _launched(run, poll) == ExitCode.DONE, words_of(run)
     assert killed
+    assert _num_steps(run.job.run_dir) == 14
     assert '"resumed_from":"checkpoint-' in (run.job.run_dir / TELEMETRY).read_text().replace(" ", "")
     assert weights_of(run) == alone
 
@@ -129,11 +122,11 @@ def test_a_node_without_the_folders_says_so(tiny_base: Path, tmp_path: Path) -> 
     assert "train.jsonl: not on this node of the Ray cluster. Mount" in (run.job.run_dir / FAILURE).read_text()
 
 
-def _materialised(folder: Path, instance: dg.DagsterInstance, epochs: int) -> dg.ExecuteInProcessResult:
+def _materialised(folder: Path, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
     made = artifact_in(folder / "store", MIXED, {}, lambda path: write_jsonl(path / TRAIN, pairs(54)))
     split = artifact_in(folder / "store", SPLIT, {}, lambda path: write_jsonl(path / HELDOUT, pairs(1)))
     hand_over(instance, made.ref(split.ref()))
-    fields = {**FAST, **_RECIPE, "num_train_epochs": epochs, "devices": 2}
+    fields = {**FAST, **_RECIPE, "num_train_epochs": 1000, "devices": 2}
     overrides = {name: value for name, value in fields.items() if name != "number"}
     return dg.materialize(
         [dg.AssetSpec(MIXED), qlora_adapter],
@@ -142,26 +135,6 @@ def _materialised(folder: Path, instance: dg.DagsterInstance, epochs: int) -> dg
         run_config=dg.RunConfig(ops={"qlora_adapter": {"config": {"preset": "tiny", "overrides": overrides}}}),
         raise_on_error=False,
     )
-
-
-@_OF_DAGSTER_RAY
-@pytest.mark.slow
-@pytest.mark.usefixtures("_on_ray")
-def test_a_run_of_dagster_trains_on_ray(
-    tiny_base: Path, tmp_path: Path, alone: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A job of Ray with two workers, its progress in the event log; the adapter is the one of this machine."""
-    monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
-    monkeypatch.setenv("MENS_TRAIN_MODEL_NAME_OR_PATH", str(tiny_base))
-    with open_instance(tmp_path / "home") as instance:
-        result = _materialised(tmp_path, instance, 1)
-        observed = instance.fetch_observations(dg.AssetKey("qlora_adapter"), limit=100).records
-    assert result.success
-    (adapter,) = (tmp_path / "store" / "qlora_adapter").glob("*/adapter/adapter_model.safetensors")
-
-    assert adapter.read_bytes() == alone
-    assert _num_steps(adapter.parent.parent) == 14
-    assert observed
 
 
 @_OF_DAGSTER_RAY
@@ -186,7 +159,7 @@ def test_a_run_that_is_cancelled_ends_its_job(
     thread = threading.Thread(target=cancel)
     thread.start()
     with open_instance(tmp_path / "home") as instance:
-        assert not _materialised(tmp_path, instance, 1000).success
+        assert not _materialised(tmp_path, instance).success
     thread.join()
     _wait_until(lambda: not head.workers())
     (work,) = adapters.glob(".work-*")
