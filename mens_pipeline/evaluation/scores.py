@@ -95,7 +95,7 @@ class Scores(Strict):
 
     num_tasks: int = Field(ge=0)
     num_samples: int = Field(ge=0)
-    parse_rate: Rate = Field(description="The front end accepts the answer, and it declares something.")
+    parse_rate: Rate = Field(description="The front end accepts the completion, and it declares something.")
     resolve_rate: Rate = Field(description="It parses, and nothing is known to be wrong with its names and types.")
     stop_rate: Rate = Field(description="The model ended its turn.")
     construct_rate: Rate = Field(description="The completion declares the construct that was asked for.")
@@ -113,7 +113,7 @@ class Scores(Strict):
     duplicate_rate: Rate = Field(description="The program was also the completion to another prompt.")
     mean_tokens: float = Field(ge=0, description="Tokens of a completion.")
     coverage: Coverage
-    errors: dict[str, int] = Field(description="Code of the first error -> answers.")
+    errors: dict[str, int] = Field(description="Code of the first error -> completions.")
     semantic_errors: dict[str, int] = Field(
         description="Code of the first error in names and types -> accepted completions."
     )

@@ -193,7 +193,7 @@ def pass_at_k(num_samples: int, num_passed: int, k: int) -> float:
 class Paired(Strict):
     """Two models on the same tasks."""
 
-    num_tasks: int = Field(ge=0, le=MOST_TASKS, description="Tasks that both answered.")
+    num_tasks: int = Field(ge=0, le=MOST_TASKS, description="Tasks that both completed.")
     only_first: int = Field(ge=0, le=MOST_TASKS, description="Tasks that the first alone does.")
     only_second: int = Field(ge=0, le=MOST_TASKS, description="Tasks that the second alone does.")
     net_gains: dict[int, int] = Field(

@@ -29,10 +29,10 @@ class Arm(Strict):
     method: Method
     adapter: str = Field(description="Its key in the store.")
     evaluation: str = Field(description="The key of its evaluation.")
-    minutes: float = Field(ge=0, description="Of answering and training; of a control, of training.")
+    minutes: float = Field(ge=0, description="Of completing and training; of a control, of training.")
     verdict: str = Field(description="Of the gate: passed, failed, undecided.")
     figures: dict[str, str] = Field(description="Figure -> as people read it, on what never trained.")
-    parse_difference: Paired = Field(description="The adapter that answered first, this one second; first samples.")
+    parse_difference: Paired = Field(description="The adapter that wrote the samples first, this one second; first samples.")
     pass_difference: Paired
     test_difference: Paired = Field(description="Over the prompts that have hidden tests.")
 
@@ -49,7 +49,7 @@ class Round(Strict):
     """One round."""
 
     number: int = Field(ge=1)
-    start: str = Field(description="The key of the adapter that answered.")
+    start: str = Field(description="The key of the adapter that wrote the samples.")
     completions: dict[str, Any] = Field(description="What came of its completions to training prompts.")
     before: dict[str, str] = Field(description="Its figures, on what never trained.")
     arms: tuple[Arm, ...] = Field(min_length=1, description="The method first, the control behind it, if there is one.")

@@ -48,7 +48,7 @@ class Sample(Strict):
     """One completion of a training prompt, with who wrote it, what it is worth, and why."""
 
     task: str = Field(description="Follows from the prompt.")
-    sample: int = Field(ge=0, description="Which answer to it.")
+    sample: int = Field(ge=0, description="Which completion of it.")
     prompt: str
     adapter_sha256: str = Field(description="Of the adapter that wrote it.")
     text: str

@@ -40,7 +40,7 @@ class Decoding(Strict):
 
     max_new_tokens: int = Field(default=256, ge=1, le=8_192, description="Tokens of a completion at most.")
     num_samples: int = Field(
-        default=1, ge=1, le=1_000, description="Answers to each request; `k` of pass@k, `n` of best-of-n."
+        default=1, ge=1, le=1_000, description="Completions of each request; `k` of pass@k, `n` of best-of-n."
     )
     temperature: float = Field(default=0.0, ge=0, le=2, description="0: always the most likely token.")
     top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability that is sampled from.")
@@ -64,9 +64,9 @@ class Decoding(Strict):
 
 
 class EvaluationConfig(Decoding):
-    """`config/evaluation.yaml`: how models answer, and what is asked beside the eval suite."""
+    """`config/evaluation.yaml`: how models complete, and what is asked beside the eval suite."""
 
-    syntax: Syntax = Field(default=Syntax.FALLBACK, description="Of the adapter; all others answer freely.")
+    syntax: Syntax = Field(default=Syntax.FALLBACK, description="Of the adapter; all others complete freely.")
     base_tasks: int | None = Field(
         default=48, ge=1, description="Tasks that the base is asked, all with hidden tests among them; null: all."
     )
@@ -96,7 +96,7 @@ class Request(Strict):
 
     task: str
     prompt: str
-    mode: Mode = Field(default=Mode.SOURCE, description="How a program in the answer is read.")
+    mode: Mode = Field(default=Mode.SOURCE, description="How a program in the completion is read.")
     suffix: str | None = Field(
         default=None,
         exclude_if=lambda suffix: suffix is None,

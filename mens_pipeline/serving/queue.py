@@ -124,7 +124,7 @@ class GenerationQueue:
         self._num_slots = limits.max_concurrent
         self._stop_at = float("inf")
         self._usual_seconds = _FIRST_GUESS_SECONDS
-        self._thread = threading.Thread(target=self._run, name="answers", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="completions", daemon=True)
 
     def start(self) -> None:
         """Begin to load the model."""
@@ -176,7 +176,7 @@ class GenerationQueue:
         finally:
             with self._wake:
                 if self.failure is None and self.state is not State.STOPPING:
-                    self.failure = "The thread that writes answers has died; its last words stand above."
+                    self.failure = "The thread that writes completions has died; its error stands above."
                 self.state = State.ENDED
                 left = [*self._waiting, *(slot.completion for slot in self._running)]
                 self._waiting, self._running = deque(), []
@@ -254,7 +254,7 @@ class GenerationQueue:
 
     def _lateness(self) -> Failed:
         advice = "Ask for fewer tokens, or serve with a longer --timeout."
-        message = f"No complete answer within {self._limits.timeout:g} seconds. {advice}"
+        message = f"No whole completion within {self._limits.timeout:g} seconds. {advice}"
         # A client that repeats the request by itself would wait as long again.
         return Failed(RequestRefusedError(504, message, code="timeout", headers={"x-should-retry": "false"}))
 

@@ -1,4 +1,4 @@
-"""The thread that writes answers: when it takes none, what fails and what goes on, how it ends."""
+"""The thread that writes completions: when it takes none, what fails and what goes on, how it ends."""
 
 import threading
 import time
@@ -162,7 +162,7 @@ def test_time_ends_an_answer_wherever_it_is() -> None:
 
         assert isinstance(other.end(), GenerationResult)
     assert [str(end.why) for end in ends if isinstance(end, Failed)] == [
-        "No complete answer within 60 seconds. Ask for fewer tokens, or serve with a longer --timeout."
+        "No whole completion within 60 seconds. Ask for fewer tokens, or serve with a longer --timeout."
     ] * 3
 
 

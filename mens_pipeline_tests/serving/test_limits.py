@@ -52,7 +52,7 @@ def _within(seconds: float, holds: Callable[[], bool]) -> None:
 def test_an_answer_that_takes_too_long_ends_with_an_error(busy: Running) -> None:
     """As a whole: 504, which the client does not take for a reason to ask again by itself."""
     begun = time.monotonic()
-    with pytest.raises(openai.APIStatusError, match=r"No complete answer within 2 seconds") as caught:
+    with pytest.raises(openai.APIStatusError, match=r"No whole completion within 2 seconds") as caught:
         busy.openai(max_retries=2).chat.completions.create(**_ENDLESS)
 
     assert caught.value.status_code == 504
@@ -63,7 +63,7 @@ def test_a_stream_that_takes_too_long_ends_with_an_error(busy: Running) -> None:
     """After what was written until then."""
     texts: list[str | None] = []
     stream = busy.openai().chat.completions.create(**_ENDLESS, stream=True)
-    with pytest.raises(openai.APIError, match=r"No complete answer within 2 seconds"):
+    with pytest.raises(openai.APIError, match=r"No whole completion within 2 seconds"):
         texts.extend(chunk.choices[0].delta.content for chunk in stream)
 
     assert len(texts) > 20
@@ -75,7 +75,7 @@ def test_ollama_hears_of_it_in_its_own_shape(busy: Running) -> None:
         lines = client.post("/api/generate", json={"model": "mens", "prompt": "Go on."}).text.splitlines()
 
     assert json.loads(lines[0])["done"] is False
-    assert json.loads(lines[-1])["error"].startswith("No complete answer within 2 seconds")
+    assert json.loads(lines[-1])["error"].startswith("No whole completion within 2 seconds")
 
 
 @pytest.mark.threat("N4")

@@ -113,7 +113,7 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
         "scores": table(rows_of(results)),
         **figures_of(results),
         "results": dg.MetadataValue.path(evaluation.path / RESULTS),
-        "answers": dg.MetadataValue.path(evaluation.path / SCORED_COMPLETIONS),
+        "completions": dg.MetadataValue.path(evaluation.path / SCORED_COMPLETIONS),
     }
     return hand_over(evaluation, candidate, metadata=metadata)
 

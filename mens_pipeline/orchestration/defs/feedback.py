@@ -102,7 +102,7 @@ def feedback_samples(  # noqa: PLR0913, PLR0917 - what Dagster injects
         "feedback/mean_reward": round(details["mean_reward"], 4),
         "feedback/stop_rate": round(details["stop_rate"], 4),
         "seconds": round(details["seconds"], 1),
-        "tiers": table([{"tier": name, "answers": count} for name, count in details["tiers"].items()]),
+        "tiers": table([{"tier": name, "completions": count} for name, count in details["tiers"].items()]),
     }
     return hand_over(samples, start, metadata=metadata)
 
