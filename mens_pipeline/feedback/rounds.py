@@ -32,7 +32,7 @@ class Arm(Strict):
     minutes: float = Field(ge=0, description="Of completing and training; of a control, of training.")
     verdict: str = Field(description="Of the gate: passed, failed, undecided.")
     figures: dict[str, str] = Field(description="Figure -> as people read it, on what never trained.")
-    parse_difference: Paired = Field(description="The adapter that wrote the samples first, this one second; first samples.")
+    parse_difference: Paired = Field(description="The adapter of the samples first, this one second; first samples.")
     pass_difference: Paired
     test_difference: Paired = Field(description="Over the prompts that have hidden tests.")
 

@@ -12,7 +12,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.base import Base, Count, Digest, Recorded, RecordedPath, Word, read_object, shapes_in
 from mens_pipeline.storage.files import is_out_of_place
 from mens_pipeline.storage.store import digest_of, key_of
-from mens_pipeline.storage.validation import errors_in, newer_format
+from mens_pipeline.storage.validation import errors_in, list_errors, newer_format
 
 KIND: Final = "qlora_adapter"
 """In the store: a trained adapter."""
@@ -131,7 +131,7 @@ class TrainingManifest(Recorded):
         try:
             return cls.model_validate(document)
         except ValidationError as error:
-            errors = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:_SHOWN]]
+            errors = list_errors(error)[:_SHOWN]
             more = f"; and {error.error_count() - _SHOWN} more" if error.error_count() > _SHOWN else ""
             raise RefusedError(f"{path}: {'; '.join(errors)}{more}. {_ADVICE}") from error
 

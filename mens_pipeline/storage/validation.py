@@ -111,7 +111,12 @@ def problem_in(error: ValidationError, what: str, advice: str) -> str:
 
 def errors_in(error: ValidationError) -> str:
     """Format all mistakes with their places: `rate: Input should be less than or equal to 1; name: Field required`."""
-    return "; ".join(_sentence(".".join(map(str, item["loc"])), item["msg"]) for item in error.errors())
+    return "; ".join(list_errors(error))
+
+
+def list_errors(error: ValidationError) -> list[str]:
+    """Format each mistake with its place, as `errors_in` does."""
+    return [_sentence(".".join(map(str, item["loc"])), item["msg"]) for item in error.errors()]
 
 
 def _sentence(place: str, message: str) -> str:
