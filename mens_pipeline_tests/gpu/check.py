@@ -139,6 +139,8 @@ def run(command: list[str], variables: dict[str, str], end: float) -> int:
     Returns:
         Its exit code; 1 where its time was over.
     """
+    # What a shell runs in the background ignores it, and so would the child.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     child = subprocess.Popen(command, cwd=_ROOT, env={**own_environment(), **variables}, start_new_session=True)
     try:
         return child.wait(max(1.0, end - time.monotonic()))
