@@ -7,7 +7,7 @@ import pytest
 
 from mens_pipeline.cli.demo import DEMO
 from mens_pipeline.inference.dense_llama import DenseLlama, HalfLinear, PackedLinear, replace_linear, speed_up
-from mens_pipeline.inference.engine import complete_plainly, complete_staggered, random_prompts, tiny_model
+from mens_pipeline.inference.engine_proof import complete_plainly, complete_staggered, random_prompts, tiny_model
 from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
