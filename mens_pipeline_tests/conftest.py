@@ -1,5 +1,6 @@
 """Fixtures of more than one folder."""
 
+import gc
 import os
 import pwd
 import re
@@ -69,6 +70,16 @@ def pytest_runtest_setup() -> None:
         signal.signal(number, handler)
     if "torch" in sys.modules:
         sys.modules["torch"].set_flush_denormal(False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _freeze() -> None:
+    """Collect now, and never look again at what is there: with all libraries loaded it takes a second or more.
+
+    That would count in whatever a test times, and comes again and again.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """The parts of the scale bench run at small sizes and grow no worse than linearly."""
 
-import gc
 from pathlib import Path
 
 import pytest
@@ -29,14 +28,10 @@ def test_ten_times_as_much_takes_not_much_more_than_ten_times_as_long(
     monkeypatch.setenv("MENS_STORE_ROOT", "")  # taken back at the end, whatever the bench sets
     measure, _ = scale.PARTS[part]
     found = []
-    # A collection of all that other tests left would count as time of the part in which it falls.
-    gc.collect()
-    gc.freeze()
     for size in (_SIZES[part] // 10, _SIZES[part]):
         folder = tmp_path / str(size)
         folder.mkdir()
         found.append(measure(folder, size))
-    gc.unfreeze()
     small, large = found
     timed = [what for what in small if "bytes" not in what and not what.endswith("MB")]
     slow = {what: (small[what], large[what]) for what in timed if large[what] > 10 * _SLACK * small[what] + _MOMENT}
