@@ -1,6 +1,6 @@
 """A merged folder as one GGUF file. For a process of delivery alone.
 
-Source: the layout of llama.cpp for the architecture `llama`; names of tensors are those of the library `gguf`.
+Source: the layouts of llama.cpp for Llama, Qwen2, Qwen3 and Qwen3.5; names of tensors are those of the library `gguf`.
 """
 
 import gc
@@ -13,6 +13,7 @@ import numpy as np
 from gguf import (
     MODEL_ARCH,
     GGMLQuantizationType,
+    GGUFReader,
     GGUFWriter,
     LlamaFileType,
     SpecialVocab,
@@ -22,10 +23,13 @@ from gguf import (
 )
 from gguf.quants import quantize
 
-from mens_pipeline.delivery.gguf_model import splitter_of
-from mens_pipeline.delivery.merge import complete, write_comparison
+from mens_pipeline.delivery.gguf_model import ARCHITECTURES, HYBRID, full_attention_interval, splitter_of
+from mens_pipeline.delivery.merge import Completions, complete, write_comparison, written_by
 from mens_pipeline.delivery.merge_job import MODEL, GgufJob, GgufType
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.inference.generate import CompletionCounter, new_row, stop_tokens
+from mens_pipeline.inference.generation import GenerationJob
+from mens_pipeline.inference.llama_cpp import LlamaCppEngine, open_gguf
 from mens_pipeline.jobs.progress import TelemetryLog
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.base import FileTokenizer
@@ -37,6 +41,10 @@ _TYPES: Final = {
     "f16": (GGMLQuantizationType.F16, LlamaFileType.MOSTLY_F16),
     "q8_0": (GGMLQuantizationType.Q8_0, LlamaFileType.MOSTLY_Q8_0),
 }
+_NUM_COMPARED: Final = 32
+"""Tokens of which logits of llama.cpp are compared."""
+_SECTIONS: Final = (11, 11, 10)
+"""Pairs of a head that turn by time, height and width of an image, where a configuration does not say."""
 _SPACE: Final = chr(ord(" ") + 256)
 """How a space inside of a merge is written, since a space stands between its halves."""
 
@@ -50,17 +58,20 @@ def write_gguf(merged: Path, target: Path, file_type: GgufType, name: str, licen
         RefusedError: A tensor has no place in the layout.
     """
     config = json.loads((merged / "config.json").read_text(encoding="utf-8"))
+    architecture = ARCHITECTURES[config["architectures"][0]]
     kind, file_kind = _TYPES[file_type]
-    writer = GGUFWriter(target, "llama")
+    writer = GGUFWriter(target, architecture)
     writer.add_type("model")
     writer.add_name(name)
     if licence is not None:
         writer.add_license(licence)
     writer.add_file_type(file_kind)
     _add_sizes(writer, config)
+    if architecture == HYBRID:
+        _add_linear_attention(writer, config)
     _add_tokenizer(writer, merged, config)
-    for tensor, values in _tensors(merged, config):
-        stored = GGMLQuantizationType.F32 if values.ndim == 1 else kind
+    for tensor, values in _tensors(merged, architecture, config):
+        stored = GGMLQuantizationType.F32 if values.ndim == 1 or "conv1d" in tensor else kind
         writer.add_tensor(tensor, quantize(values, stored), raw_dtype=stored)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -79,10 +90,22 @@ def _add_sizes(writer: GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_head_count_kv(config["num_key_value_heads"])
     writer.add_key_length(head_width)
     writer.add_value_length(head_width)
-    writer.add_rope_dimension_count(head_width)
+    writer.add_rope_dimension_count(int(head_width * config["rope_parameters"].get("partial_rotary_factor", 1)))
     writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
+
+
+def _add_linear_attention(writer: GGUFWriter, config: dict[str, Any]) -> None:
+    """Add what Qwen3.5 has beside: states of linear attention, and positions of three kinds, all alike in a text."""
+    writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+    writer.add_ssm_state_size(config["linear_key_head_dim"])
+    writer.add_ssm_group_count(config["linear_num_key_heads"])
+    writer.add_ssm_time_step_rank(config["linear_num_value_heads"])
+    writer.add_ssm_inner_size(config["linear_num_value_heads"] * config["linear_value_head_dim"])
+    writer.add_full_attention_interval(full_attention_interval(config["layer_types"]))
+    sections = config["rope_parameters"].get("mrope_section", _SECTIONS)
+    writer.add_rope_dimension_sections([*sections, *[0] * (4 - len(sections))])
 
 
 def _add_tokenizer(writer: GGUFWriter, merged: Path, config: dict[str, Any]) -> None:
@@ -131,29 +154,61 @@ def _tokens(tokenizer: dict[str, Any], size: int) -> tuple[list[str], list[Token
     )
 
 
-def _tensors(merged: Path, config: dict[str, Any]) -> Iterator[tuple[str, Matrix]]:
+def _tensors(merged: Path, architecture: str, config: dict[str, Any]) -> Iterator[tuple[str, Matrix]]:
     """Name and values of each tensor, float32, as llama.cpp has them."""
     from safetensors import safe_open  # noqa: PLC0415 - here only
 
-    names: TensorNameMap = get_tensor_name_map(MODEL_ARCH.LLAMA, config["num_hidden_layers"])
-    heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
+    names: TensorNameMap = get_tensor_name_map(MODEL_ARCH[architecture.upper()], config["num_hidden_layers"])
     for file in sorted(merged.glob("*.safetensors")):
         with safe_open(file, framework="pt") as content:
             for name in sorted(content.keys()):
                 if name == "lm_head.weight" and config["tie_word_embeddings"]:
                     continue
-                mapped = names.get_name(name, try_suffixes=(".weight",))
+                mapped = names.get_name(name.replace(".dt_bias", ".dt_proj.bias"), try_suffixes=(".weight", ".bias"))
                 if mapped is None:
                     raise RefusedError(f"{file}: {name} has no place in GGUF. Report this with config.json.")
                 values = content.get_tensor(name).float().numpy()
-                layer = name.split(".")[-2]
-                yield mapped, _interleave(values, heads[layer]) if layer in heads else values
+                if architecture == "llama":
+                    values = _interleave(name, values, config)
+                elif architecture == HYBRID:
+                    values = _of_hybrid(name, values, config)
+                yield mapped, values
 
 
-def _interleave(values: Matrix, num_heads: int) -> Matrix:
+def _interleave(name: str, values: Matrix, config: dict[str, Any]) -> Matrix:
     """Reorder the rows of a query or key matrix: llama.cpp turns neighbours where Hugging Face turns halves."""
+    heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
+    number = heads.get(name.split(".")[-2])
+    if number is None:
+        return values
     rows, *rest = values.shape
-    return values.reshape(num_heads, 2, rows // num_heads // 2, *rest).swapaxes(1, 2).reshape(values.shape)
+    return values.reshape(number, 2, rows // number // 2, *rest).swapaxes(1, 2).reshape(values.shape)
+
+
+def _of_hybrid(name: str, values: Matrix, config: dict[str, Any]) -> Matrix:
+    """Turn a tensor of Qwen3.5 into what llama.cpp computes with.
+
+    Norms around 0 become norms around 1. In linear attention each key head has several value heads: those of all first
+    ones come first there, here all of a key head.
+    """
+    _, is_linear, part = name.removesuffix(".weight").partition(".linear_attn.")
+    if not is_linear:
+        return values + 1 if name.endswith("norm.weight") else values
+    if part == "norm":
+        return values
+    if part == "A_log":
+        values = -np.exp(values)
+    elif part == "conv1d":
+        values = values.squeeze(1)
+    axis = 1 if part == "out_proj" else 0
+    num_key_heads, num_value_heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
+    first = 2 * num_key_heads * config["linear_key_head_dim"] if part in {"in_proj_qkv", "conv1d"} else 0
+    queries_and_keys, moved = np.split(values, [first], axis)
+    before, behind = moved.shape[:axis], moved.shape[axis + 1 :]
+    heads = moved.reshape(*before, num_key_heads, num_value_heads // num_key_heads, -1, *behind).swapaxes(
+        axis, axis + 1
+    )
+    return np.concatenate([queries_and_keys, heads.reshape(moved.shape)], axis)
 
 
 def export(job: GgufJob) -> None:
@@ -173,16 +228,47 @@ def export(job: GgufJob) -> None:
 
     log = TelemetryLog(job.run_dir / TELEMETRY)
     tokenizer = AutoTokenizer.from_pretrained(job.merged_path)
-    read_back = AutoTokenizer.from_pretrained(folder, gguf_file=job.file_name)
     asked = {r.task: encode_prompt(tokenizer, reference.system_prompt, r.prompt) for r in reference.requests}
     merged = AutoModelForCausalLM.from_pretrained(job.merged_path, dtype=torch.float32).to(reference.device).eval()
     before = complete("merged", merged, tokenizer, asked, reference, log)
+    stop, is_hybrid = stop_tokens(tokenizer, merged), ARCHITECTURES[merged.config.architectures[0]] == HYBRID
     del merged
     gc.collect()
 
-    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=job.file_name, dtype=torch.float32)
-    model.generation_config.eos_token_id = tokenizer.eos_token_id
-    after = complete("gguf", model.to(reference.device).eval(), tokenizer, asked, reference, log, along=before)
+    if is_hybrid:
+        after = _complete_by_llama_cpp(folder / job.file_name, tokenizer, stop, before, reference, log)
+        tokens = GGUFReader(folder / job.file_name).fields["tokenizer.ggml.tokens"].contents()
+        read_back = {token: number for number, token in enumerate(tokens)}
+    else:
+        model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=job.file_name, dtype=torch.float32)
+        model.generation_config.eos_token_id = tokenizer.eos_token_id
+        after = complete("gguf", model.to(reference.device).eval(), tokenizer, asked, reference, log, along=before)
+        read_back = AutoTokenizer.from_pretrained(folder, gguf_file=job.file_name).get_vocab()
     # Tokens that a reader adds of its own do not count.
-    num_changed = len(set(tokenizer.get_vocab().items()) - set(read_back.get_vocab().items()))
+    num_changed = len(set(tokenizer.get_vocab().items()) - set(read_back.items()))
     write_comparison(job.run_dir, before, after, num_tokens_changed=num_changed)
+
+
+def _complete_by_llama_cpp(  # noqa: PLR0913, PLR0917 - all that a completion rests on
+    file: Path, tokenizer: Any, stop: frozenset[int], before: Completions, job: GenerationJob, log: TelemetryLog
+) -> Completions:
+    """Let llama.cpp complete what the merged model completed: transformers reads no file of such a model."""
+    rows = [new_row(task, 0, prompt, job.decoding) for task, prompt in before.prompts.items()]
+    counter, context = CompletionCounter(log, "gguf", len(rows)), sum(row.num_positions + 1 for row in rows)
+    vocabulary = len(next(iter(before.scores.values())))
+    model = open_gguf(file, vocabulary, min(stop), num_slots=1, context=context)
+    for row in rows:
+        engine = LlamaCppEngine(model, stop, 1)
+        engine.admit(row)
+        while row.end is None:
+            engine.step()
+        counter.count(len(row.tokens))
+    scores, likely = {}, {}
+    for task, prompt in before.prompts.items():
+        along = before.written[task].tokens
+        behind = [model.next_scores((*prompt, *along[:place])) for place in range(len(along))]
+        likely[task] = tuple(int(each.argmax()) for each in behind)
+        # It tells how likely the likeliest are, and nothing of the others.
+        known, logits = behind[0].topk(_NUM_COMPARED), before.scores[task]
+        scores[task] = logits.index_copy(0, known.indices, known.values + logits.logsumexp(-1))
+    return Completions(before.prompts, written_by(rows, tokenizer), scores, likely)

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -11,7 +12,7 @@ from pydantic import Field
 from mens_pipeline.delivery.agreement import Agreement, Demand, compare_written, reasons_against, spread
 from mens_pipeline.delivery.merge_job import GGUF_NAME, MODEL, GgufJob, GgufType
 from mens_pipeline.delivery.merged_model import PreparedMerge, manifest_in
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import RefusedError, how_to_install
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.jobs.local import refuse_failure
 from mens_pipeline.jobs.protocol import JOB
@@ -21,22 +22,50 @@ from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.storage.validation import Document, Versioned, read_document
 from mens_pipeline.training.prepare import library_versions
 
-ARCHITECTURE: Final = "LlamaForCausalLM"
+ARCHITECTURES: Final = {
+    "LlamaForCausalLM": "llama",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+    "Qwen3_5ForCausalLM": "qwen35",
+    "Qwen3_5ForConditionalGeneration": "qwen35",
+}
+"""Class of a model -> what llama.cpp calls its architecture; of one that also sees, the text model is written."""
+HYBRID: Final = "qwen35"
+"""Full attention in some layers, linear attention in the others."""
 _NOT_AS_GGUF: Final = (
     "Run `mens merge -o DIR` without --gguf, and convert DIR with llama.cpp's own convert_hf_to_gguf.py; or serve "
     "DIR as it is: `mens serve --model DIR`, `vllm serve DIR`."
 )
 _BYTE_LEVEL: Final = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 _DIGITS: Final = {"type": "Digits", "individual_digits": True}
+_QWEN2: Final = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_QWEN35: Final = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def _split_by(pattern: str) -> tuple[dict[str, Any], ...]:
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    return split, {**_BYTE_LEVEL, "use_regex": False}
+
+
 _SPLITTERS: Final[tuple[tuple[str, tuple[dict[str, Any], ...]], ...]] = (
     ("gpt-2", (_BYTE_LEVEL,)),
     ("smollm", (_DIGITS, _BYTE_LEVEL)),
+    ("qwen2", _split_by(_QWEN2)),
+    ("qwen35", _split_by(_QWEN35)),
 )
 """What llama.cpp calls a way to split text before merging -> what tokenizer.json says of it.
 
 The same model comes with either: from the Hub with digits one by one, from the package of the CPU default without. It
 was trained with what its tokenizer.json says, and must be served with that.
 """
+_NORMALIZERS: Final = {"qwen2": {"type": "NFC"}, "qwen35": {"type": "NFC"}}
+"""What these do before, and llama.cpp leaves out: a letter with its marks apart is other tokens to it."""
 
 
 def refuse_unsupported(merged: Path) -> None:
@@ -47,17 +76,37 @@ def refuse_unsupported(merged: Path) -> None:
     """
     config = json.loads((merged / "config.json").read_text(encoding="utf-8"))
     found = next(iter(config.get("architectures") or []), "none named")
-    if found != ARCHITECTURE:
-        raise RefusedError(f"{merged}: {found} is not written as GGUF, only {ARCHITECTURE}. {_NOT_AS_GGUF}")
+    if found not in ARCHITECTURES:
+        only = ", ".join(ARCHITECTURES)
+        raise RefusedError(f"{merged}: {found} is not written as GGUF, only {only}. {_NOT_AS_GGUF}")
+    if ARCHITECTURES[found] == HYBRID and find_spec("xllamacpp") is None:
+        needed = "what is written of it is read back by llama.cpp, and xllamacpp is not installed"
+        raise RefusedError(f"{merged}: {found}: {needed}. {how_to_install('llama')}")
+    config = config.get("text_config", config)
     rope = (config.get("rope_parameters") or {}).get("rope_type", "default")
+    kinds = config.get("layer_types") or []
+    widths = [config.get(f"linear_{which}_head_dim") for which in ("key", "value")]
     unwritten = [
         *([f"rope_type {rope}"] if rope != "default" else []),
-        *(name for name in ("attention_bias", "mlp_bias") if config.get(name)),
+        *(name for name in ("attention_bias", "mlp_bias", "use_sliding_window") if config.get(name)),
         *([f"hidden_act {config['hidden_act']}"] if config.get("hidden_act") != "silu" else []),
+        *(["layer_types out of turn"] if kinds != _in_turn(kinds) else []),
+        *(["linear_key_head_dim beside another linear_value_head_dim"] if widths[0] != widths[1] else []),
     ]
     if unwritten:
         raise RefusedError(f"{merged / 'config.json'}: {', '.join(unwritten)} is not written as GGUF. {_NOT_AS_GGUF}")
     splitter_of(merged)
+
+
+def _in_turn(kinds: list[str]) -> list[str]:
+    """Return as many layers, each so many-th of full attention as the first one, and all others as the first layer."""
+    turn = full_attention_interval(kinds)
+    return ["full_attention" if (layer + 1) % turn == 0 else kinds[0] for layer in range(len(kinds))]
+
+
+def full_attention_interval(kinds: list[str]) -> int:
+    """Return the number of the first layer with full attention, from 1; 1 for a model that lists no kinds of layers."""
+    return kinds.index("full_attention") + 1 if "full_attention" in kinds else 1
 
 
 def splitter_of(merged: Path) -> str:
@@ -69,16 +118,21 @@ def splitter_of(merged: Path) -> str:
     path = merged / "tokenizer.json"
     tokenizer = json.loads(path.read_text(encoding="utf-8"))
     kind = tokenizer["model"].get("type")
-    if kind != "BPE" or tokenizer["model"].get("byte_fallback") or tokenizer["normalizer"] is not None:
-        detail = f"a tokenizer of kind {kind}, with its normalizer or byte fallback, is not written as GGUF"
-        raise RefusedError(f"{path}: {detail}. {_NOT_AS_GGUF}")
     steps = tokenizer["pre_tokenizer"] or {}
     found = steps.get("pretokenizers", [steps])
-    for name, wanted in _SPLITTERS:
-        if len(found) == len(wanted) and all(said | asked == said for said, asked in zip(found, wanted, strict=True)):
-            return name
-    kinds = ", ".join(str(step.get("type")) for step in found)
-    raise RefusedError(f"{path}: splits text by {kinds}, which has no name in GGUF here. {_NOT_AS_GGUF}")
+    named = [
+        name
+        for name, wanted in _SPLITTERS
+        if len(found) == len(wanted) and all(said | asked == said for said, asked in zip(found, wanted, strict=True))
+    ]
+    plain = (None, *(_NORMALIZERS.get(name) for name in named))
+    if kind != "BPE" or tokenizer["model"].get("byte_fallback") or tokenizer["normalizer"] not in plain:
+        detail = f"a tokenizer of kind {kind}, with its normalizer or byte fallback, is not written as GGUF"
+        raise RefusedError(f"{path}: {detail}. {_NOT_AS_GGUF}")
+    if not named:
+        kinds = ", ".join(str(step.get("type")) for step in found)
+        raise RefusedError(f"{path}: splits text by {kinds}, which has no name in GGUF here. {_NOT_AS_GGUF}")
+    return named[0]
 
 
 KIND: Final = "gguf_model"

@@ -7,10 +7,10 @@ its evaluation, with the adapter merged; the folder as any program loads it.
 
 import gc
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, Comparison, MergeJob, Written
 from mens_pipeline.inference.generation import GenerationJob
@@ -20,6 +20,9 @@ from mens_pipeline.jobs.protocol import as_document
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.chat import control_tokens, encode_prompt, escape
 from mens_pipeline.storage.jsonl import write_jsonl
+
+if TYPE_CHECKING:
+    from mens_pipeline.inference.generate import Row
 
 _READABLE = 0o644
 """The library keeps weights to their owner; a server runs as somebody else."""
@@ -134,14 +137,7 @@ def complete(  # noqa: PLR0913, PLR0917 - all that a completion rests on
     rows = [new_row(task, 0, prompt, job.decoding) for task, prompt in prompts.items()]
     counter, stop = CompletionCounter(log, name, len(rows)), stop_tokens(tokenizer, model)
     complete_rows(model, rows, stop, job.decoding.batch_tokens, lambda row: counter.count(len(row.tokens)))
-    written = {
-        row.name: Written(
-            tokens=tuple(row.tokens),
-            text=tokenizer.decode(row.tokens[:-1] if row.stopped else row.tokens, skip_special_tokens=True),
-            stopped=row.stopped,
-        )
-        for row in rows
-    }
+    written = written_by(rows, tokenizer)
     texts = (prompts, written) if along is None else (along.prompts, along.written)
     scores, likely = {}, {}
     with torch.inference_mode():
@@ -151,6 +147,18 @@ def complete(  # noqa: PLR0913, PLR0917 - all that a completion rests on
             both = torch.tensor([[*prompt, *texts[1][task].tokens]], device=model.device)
             likely[task] = tuple(model(both).logits[0, len(prompt) - 1 : -1].argmax(-1).tolist())
     return Completions(prompts, written, scores, likely)
+
+
+def written_by(rows: Sequence["Row"], tokenizer: Any) -> dict[str, Written]:
+    """Return completions that have ended, by the names of their rows."""
+    return {
+        row.name: Written(
+            tokens=tuple(row.tokens),
+            text=tokenizer.decode(row.tokens[:-1] if row.stopped else row.tokens, skip_special_tokens=True),
+            stopped=row.stopped,
+        )
+        for row in rows
+    }
 
 
 def write_comparison(run_dir: Path, reference: Completions, candidate: Completions, **figures: int) -> None:

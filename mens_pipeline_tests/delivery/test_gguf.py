@@ -84,7 +84,10 @@ def test_a_name_leads_out_of_no_folder(name: str) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"architectures": ["Qwen3ForCausalLM"]}, "Qwen3ForCausalLM is not written as GGUF, only LlamaForCausalLM"),
+        (
+            {"architectures": ["GPT2LMHeadModel"]},
+            "GPT2LMHeadModel is not written as GGUF, only LlamaForCausalLM, Qwen2",
+        ),
         ({"architectures": []}, "none named is not written"),
         ({"rope_parameters": {"rope_type": "llama3"}}, "rope_type llama3 is not written"),
         ({"attention_bias": True, "mlp_bias": True}, "attention_bias, mlp_bias is not written"),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,12 +14,15 @@ from mens_pipeline.language import analyze
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.serving import llama_cpp
-from mens_pipeline.serving.llama_cpp import LlamaCpp, load_llama_cpp, with_llama_cpp
+from mens_pipeline.serving.llama_cpp import load_llama_cpp, with_llama_cpp
 from mens_pipeline.serving.queue import Limits
 from mens_pipeline.serving.served_model import ServedModel, adapter_model
 from mens_pipeline_tests.serving.running import CPU, Running, running
 from mens_pipeline_tests.serving.talkative import write_talkative, write_taught_run
 from mens_pipeline_tests.training.small_folder import Encoder
+
+if TYPE_CHECKING:
+    from mens_pipeline.inference.llama_cpp import LlamaCpp
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 
@@ -145,9 +148,9 @@ def test_what_is_missing_is_one_line(served: ServedModel, tmp_path: Path, monkey
     on_gpu = replace(served, evaluated=served.evaluated.model_copy(update={"device": "cuda"}))
     with pytest.raises(ConfigurationError, match=r"--engine llama\.cpp: computes on the CPU here\. Add --device cpu"):
         with_llama_cpp(on_gpu, tmp_path)
-    (tmp_path / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"]}')
+    (tmp_path / "config.json").write_text('{"architectures": ["GPT2LMHeadModel"]}')
     other = replace(served, evaluated=served.evaluated.model_copy(update={"base_path": tmp_path}))
-    with pytest.raises(RefusedError, match="Qwen3ForCausalLM is not written as GGUF"):
+    with pytest.raises(RefusedError, match="GPT2LMHeadModel is not written as GGUF"):
         with_llama_cpp(other, tmp_path)
     monkeypatch.setattr(llama_cpp, "find_spec", lambda name: None if name == "xllamacpp" else object())
     with pytest.raises(ConfigurationError, match=r"xllamacpp: not installed\. Run: pip install .*\[llama\]"):
