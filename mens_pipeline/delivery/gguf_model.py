@@ -65,7 +65,7 @@ The same model comes with either: from the Hub with digits one by one, from the 
 was trained with what its tokenizer.json says, and must be served with that.
 """
 _NORMALIZERS: Final = {"qwen2": {"type": "NFC"}, "qwen35": {"type": "NFC"}}
-"""What these do before, and llama.cpp leaves out: a letter with its marks apart is other tokens to it."""
+"""Normalizers that llama.cpp leaves out: it reads other tokens where a letter and its accent are two characters."""
 
 
 def refuse_unsupported(merged: Path) -> None:

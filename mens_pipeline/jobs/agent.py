@@ -106,8 +106,12 @@ class Team:
             processes.barrier()
 
 
+ALONE: Final = Team()
+"""A single process."""
+
+
 def own_team(environment: Mapping[str, str]) -> Team:
     """Return the place of this process, as the launcher of torch or Ray says it; alone where nobody says anything."""
     if _LAUNCHERS.isdisjoint(environment):
-        return Team()
+        return ALONE
     return Team(*(int(environment[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")))

@@ -19,7 +19,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.jobs.agent import Team
+from mens_pipeline.jobs.agent import ALONE, Team
 from mens_pipeline.jobs.progress import TelemetryLog
 from mens_pipeline.jobs.protocol import CHECKPOINTS, mark_complete
 from mens_pipeline.models.chat import Encoded
@@ -65,7 +65,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         steps: StepPlan,
         seconds_before: float = 0.0,
         clock: Callable[[], float] = time.perf_counter,
-        team: Team = Team(),  # noqa: B008 - it cannot change
+        team: Team = ALONE,
     ) -> None:
         """Watch a run of which earlier processes trained `seconds_before`."""
         self.trainer: Any = None
@@ -263,7 +263,7 @@ def pad_rows(rows: Sequence[Encoded], pad_token_id: int) -> dict[str, Any]:
 def mean_loss(
     trainer: Any,
     batches: Iterable[tuple[Mapping[str, Any], int]],
-    team: Team = Team(),  # noqa: B008 - it cannot change
+    team: Team = ALONE,
 ) -> float | None:
     """Compute the mean loss of a labelled token; None without a batch. The model is left in evaluation mode.
 

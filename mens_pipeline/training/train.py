@@ -31,7 +31,7 @@ from transformers import AutoTokenizer, set_seed
 from trl import SFTConfig
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.jobs.agent import ON_RAY, Team, own_team
+from mens_pipeline.jobs.agent import ALONE, ON_RAY, Team, own_team
 from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.jobs.progress import SilentLog, TelemetryLog
 from mens_pipeline.jobs.protocol import RESULT, STOP, newest_checkpoint, write_document
@@ -127,7 +127,7 @@ def tokenizer_of(path: Path) -> Any:
 def validation_loss(
     trainer: PlannedTrainer,
     examples: Sequence[Example],
-    team: Team = Team(),  # noqa: B008 - it cannot change
+    team: Team = ALONE,
 ) -> float | None:
     """Compute the mean loss of a token on rows that did not train, each process of a share; None without such rows."""
     starts = range(team.rank * _VALIDATED_AT_ONCE, len(examples), team.size * _VALIDATED_AT_ONCE)
@@ -143,7 +143,7 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
     examples: ShownRows,
     plan: Plan,
     progress: Progress,
-    team: Team = Team(),  # noqa: B008 - it cannot change
+    team: Team = ALONE,
 ) -> PlannedTrainer:
     recipe = job.recipe
     dtype = getattr(torch, job.compute_dtype)

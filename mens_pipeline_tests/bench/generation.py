@@ -109,7 +109,7 @@ def main() -> None:
 
 
 def steering_lines(free: Outcome, steered: Outcome, batch: int) -> tuple[str, str, str]:
-    """What it costs to let the parser steer, as people read it."""
+    """Format the cost of constraining completions by the parser."""
     in_order = sorted(1000 * seconds for seconds in steered.choosing)
     share = steered.steering_share(free)
     verdict = "at most" if share <= _MOST_SHARE else "more than"

@@ -18,7 +18,7 @@ _LARGEST_FALL: Final = 0.1
 
 
 def note(name: str, ratio: float) -> None:
-    """Keep a ratio, speed over that of the rival, for the comparison, in place of an earlier one."""
+    """Record a ratio of speeds, ours over the other program's, in place of an earlier one."""
     _MEASURED.parent.mkdir(parents=True, exist_ok=True)
     _MEASURED.write_text(json.dumps({**read(_MEASURED), name: round(ratio, 3)}, indent=2) + "\n", encoding="utf-8")
 

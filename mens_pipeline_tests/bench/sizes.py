@@ -23,7 +23,7 @@ def apart(measure: Callable[[Path, int], Measured], size: int) -> Measured:
 
 
 def in_own_process(measure: Callable[..., Measured], *arguments: object) -> Measured:
-    """What is measured, by a name to import, in a process of its own, which may start others, with its peak memory."""
+    """Call an importable function in a new process, which may start others; add the peak memory to what it measured."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(_with_peak, measure, *arguments).result()
 

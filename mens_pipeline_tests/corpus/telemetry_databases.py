@@ -22,6 +22,6 @@ def write_database(path: Path, schema: str, rows: Iterable[tuple[object, ...]]) 
 
 
 def query_of(path: Path, **parts: object) -> TelemetryQuery:
-    """What to read of a database."""
+    """Return a query of an SQLite file."""
     url = sa.URL.create("sqlite", database=str(path)).render_as_string()
     return TelemetryQuery.model_validate({"url": url, **parts})

@@ -126,7 +126,7 @@ def test_a_hybrid_is_read_back_by_llama_cpp(tmp_path: Path) -> None:
 
 
 def test_a_hybrid_needs_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is not installed, that is said before anything is written."""
+    """A missing xllamacpp is refused before anything is written."""
     folder = _write_model(tmp_path / "model", "qwen3_5_text")
     monkeypatch.setattr(gguf_model, "find_spec", lambda _name: None)
 

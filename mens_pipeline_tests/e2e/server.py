@@ -47,7 +47,7 @@ class Server:
     home: Path
 
     def ask(self, query: str, **variables: Any) -> dict[str, Any]:
-        """What the server answers to a query."""
+        """Send a GraphQL query, and return its data."""
         body = json.dumps({"query": query, "variables": variables}).encode()
         request = urllib.request.Request(f"{self.url}/graphql", body, {"Content-Type": "application/json"})  # noqa: S310 - our own server
         with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310 - likewise
@@ -67,7 +67,7 @@ class Server:
         return str(launched["run"]["runId"])
 
     def status(self, run_id: str) -> str:
-        """Where a run is: `STARTED`, `SUCCESS`, `FAILURE`, `CANCELED` and the like."""
+        """Return the status of a run: `STARTED`, `SUCCESS`, `FAILURE`, `CANCELED` and the like."""
         return str(self.ask(_STATUS, id=run_id)["runOrError"]["status"])
 
     def terminate(self, run_id: str) -> None:

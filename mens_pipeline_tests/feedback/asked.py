@@ -40,7 +40,7 @@ def task() -> Task:
 
 
 def rewarded(text: str, *, stopped: bool = True, to: Task | None = None) -> Reward:
-    """What an answer gets once it was judged and run."""
+    """Score a completion, and return its reward."""
     asked = to or task()
     completion = Completion(task=asked.id, sample=0, text=text, num_tokens=9, stopped=stopped)
     (score,) = score_completions([asked], [completion])

@@ -122,7 +122,7 @@ def test_a_node_without_the_folders_says_so(tiny_base: Path, tmp_path: Path) -> 
     assert "train.jsonl: not on this node of the Ray cluster. Mount" in (run.job.run_dir / FAILURE).read_text()
 
 
-def _materialised(folder: Path, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
+def _materialise(folder: Path, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
     made = artifact_in(folder / "store", MIXED, {}, lambda path: write_jsonl(path / TRAIN, pairs(54)))
     split = artifact_in(folder / "store", SPLIT, {}, lambda path: write_jsonl(path / HELDOUT, pairs(1)))
     hand_over(instance, made.ref(split.ref()))
@@ -159,7 +159,7 @@ def test_a_run_that_is_cancelled_ends_its_job(
     thread = threading.Thread(target=cancel)
     thread.start()
     with open_instance(tmp_path / "home") as instance:
-        assert not _materialised(tmp_path, instance).success
+        assert not _materialise(tmp_path, instance).success
     thread.join()
     _wait_until(lambda: not head.workers())
     (work,) = adapters.glob(".work-*")

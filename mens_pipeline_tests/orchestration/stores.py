@@ -21,12 +21,12 @@ from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 def store_with(
     root: Path, kind: str, manifest: dict[str, Any], write: Callable[[Path], object] = lambda _folder: None
 ) -> tuple[ArtifactRef, ArtifactStoreResource]:
-    """What a check takes: a made-up artifact, and the store that it lies in."""
+    """Make an artifact, and return its reference and its store, as asset checks take them."""
     return artifact_in(root, kind, manifest, write).ref(), ArtifactStoreResource(root=str(root))
 
 
 def resources_of(root: Path, **others: object) -> dict[str, Any]:
-    """What assets are given besides others: a store, what passes their artifacts on, and the CPU."""
+    """Return the resources of assets, and others beside: store, IO manager and CPU."""
     store = ArtifactStoreResource(root=str(root))
     return {"store": store, "io_manager": ArtifactHandover(), "compute": Compute(device="cpu"), **others}
 

@@ -38,7 +38,7 @@ def write_endless(folder: Path) -> Path:
 
 
 def write_run(folder: Path, base: Path, rank: int = 4, *, is_neutral: bool = False) -> Path:
-    """What serving reads of a run: an adapter, and the manifest of its training."""
+    """Write the parts of a run that a server reads: an adapter, and the manifest of its training."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM

@@ -40,5 +40,5 @@ def batches_of(*batches: tuple[int, ...]) -> Batches:
 
 
 def encode_examples(pairs: Iterable[TrainingPair], recipe: Recipe, tokenizer: Tokenizer, system: str) -> Examples:
-    """What a recipe shows of pairs, which are one shard."""
+    """Encode pairs as one shard, and return the examples that a recipe shows of it."""
     return make_examples([encode_pairs(pairs, tokenizer, system, recipe.infill_window)], recipe)

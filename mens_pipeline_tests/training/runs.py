@@ -27,7 +27,7 @@ FAST = {
 
 
 def pairs(number: int) -> list[TrainingPair]:
-    """So many different rows, each of a file of its own."""
+    """Return different rows, each of another source file."""
     return [
         TrainingPair(
             prompt=f"Write a function f{row}.",

@@ -39,7 +39,7 @@ class Row(NamedTuple):
 
 
 def diagnostics_of(source: str, mode: Mode = Mode.SOURCE) -> tuple[Diagnostic, ...]:
-    """What is found in a program that is accepted."""
+    """Return the semantic diagnostics of a program that parses."""
     analysis = analyze(source, mode)
     assert analysis.module is not None, analysis.errors
     return semantic_diagnostics(analysis.module, source)
