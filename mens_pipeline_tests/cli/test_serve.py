@@ -254,10 +254,10 @@ def test_the_real_model_writes_text(tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(base.path)
     rendered = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
     with _serving("--run-dir", run, "--device", "cpu", "--decoding", "free") as served:
-        client = Running(served.url(), adapter_model(Adapter.open(run), CPU)).openai()
-        whole = client.chat.completions.create(model="mens", messages=messages, max_tokens=16)
-        stream = client.chat.completions.create(model="mens", messages=messages, max_tokens=16, stream=True)
-        text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
+        with Running(served.url(), adapter_model(Adapter.open(run), CPU)).openai() as client:
+            whole = client.chat.completions.create(model="mens", messages=messages, max_tokens=16)
+            stream = client.chat.completions.create(model="mens", messages=messages, max_tokens=16, stream=True)
+            text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
         code = served.end(signal.SIGTERM)
 
     assert "Paris" in text

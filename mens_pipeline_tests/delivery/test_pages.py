@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from threading import Thread
 
@@ -43,10 +44,10 @@ def port(tmp_path: Path) -> Iterator[int]:
 
 
 def _get(port: int, path: str, host: str | None = None) -> tuple[int, str]:
-    connection = http.client.HTTPConnection(ADDRESS, port, timeout=30)
-    connection.request("GET", path, headers={"Host": host} if host is not None else {})
-    completion = connection.getresponse()
-    return completion.status, completion.read().decode()
+    with closing(http.client.HTTPConnection(ADDRESS, port, timeout=30)) as connection:
+        connection.request("GET", path, headers={"Host": host} if host is not None else {})
+        reply = connection.getresponse()
+        return reply.status, reply.read().decode()
 
 
 def test_a_page_is_shown(gate: Artifact, port: int) -> None:

@@ -1,6 +1,7 @@
 """What OpenAI's own client sees of a server."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import openai
@@ -236,6 +237,6 @@ def test_an_answer_never_leaves_the_context(server: Running) -> None:
 def test_a_wrong_token_is_refused(server: Running, token: str) -> None:
     """Whatever is near to it."""
     with pytest.raises(openai.AuthenticationError, match="Authorization: Bearer TOKEN") as caught:
-        _chat(Running(server.url, server.served, token=token or "-"))
+        _chat(replace(server, token=token or "-"))
 
     assert caught.value.code == "invalid_api_key"

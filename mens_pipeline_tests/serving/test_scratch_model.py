@@ -37,9 +37,10 @@ def mean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.seed_row(22, 23)
 def test_a_mean_answers(mean: Path) -> None:
     """Under its name, with the count of its own tokens; what the parser steers is a program."""
-    with running(mean, Limits(1, 20_000, 60.0, 60), syntax=Syntax.CONSTRAINED) as server:
+    steered = Syntax.CONSTRAINED
+    with running(mean, Limits(1, 20_000, 60.0, 60), syntax=steered) as server, server.http() as client:
         messages = [{"role": "user", "content": "Write a function `add`."}]
-        answer = server.http().post("/v1/chat/completions", json={"model": "mean", "messages": messages}).json()
+        answer = client.post("/v1/chat/completions", json={"model": "mean", "messages": messages}).json()
 
     assert answer["usage"]["prompt_tokens"] > 20
     assert analyze(answer["choices"][0]["message"]["content"]).ok
