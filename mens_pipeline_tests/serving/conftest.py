@@ -7,8 +7,15 @@ import pytest
 
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.serving.queue import Limits
-from mens_pipeline_tests.serving.running import TOKEN, Running, running
+from mens_pipeline_tests.serving.running import CLIENTS, TOKEN, Running, running
 from mens_pipeline_tests.serving.talkative import write_endless, write_talkative, write_taught_run
+
+
+@pytest.fixture(autouse=True)
+def _close_clients() -> Iterator[None]:
+    """Close what a test has asked with, before its server ends."""
+    yield
+    CLIENTS.close()
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,8 @@ from mens_pipeline.serving.server import ModelServer, address_of
 
 TOKEN: Final = "a secret of the tests"  # noqa: S105 - of a server that lives as long as the tests
 CPU: Final = Device("cpu", "tests", None, has_bfloat16=False)
+CLIENTS: Final = ExitStack()
+"""Closes OpenAI's clients at the end of a test: the warning of an open connection would meet a later one."""
 _START_SECONDS: Final = 120.0
 _STOP_SECONDS: Final = 30.0
 
@@ -37,20 +39,18 @@ class Running:
         served: What it serves.
         lines: What it has said so far.
         token: What it wants.
-        clients: Closes clients that no block closes, since the warning of an open connection would meet a later test.
     """
 
     url: str
     served: ServedModel
     lines: list[str] = field(default_factory=list)
     token: str | None = None
-    clients: ExitStack = field(default_factory=ExitStack)
 
     def openai(self, **options: Any) -> OpenAI:
-        """OpenAI's own client, which asks once and is closed before the server ends."""
+        """OpenAI's own client, which asks once."""
         plain = {"base_url": f"{self.url}/v1", "api_key": self.token or "none", "max_retries": 0}
         client = OpenAI(**{**plain, **options})
-        self.clients.callback(client.close)
+        CLIENTS.callback(client.close)
         return client
 
     def http(self, **options: Any) -> httpx2.Client:
@@ -100,8 +100,7 @@ def running(  # noqa: PLR0913 - what a server is told
         while thread.is_alive() and not any(line.startswith("ready: ") for line in lines):
             assert time.monotonic() < deadline, lines
             time.sleep(0.02)
-        with ExitStack() as clients:
-            yield Running(server.url, served, lines, token, clients)
+        yield Running(server.url, served, lines, token)
     finally:
         server.stop()
         thread.join(_STOP_SECONDS)
