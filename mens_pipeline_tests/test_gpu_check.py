@@ -81,6 +81,7 @@ def test_every_part_runs_modules_that_there_are(device: str) -> None:
     assert len([word for word in found[0][0] if word.endswith("test_cuda.py")]) == 4
 
 
+@pytest.mark.slow
 def test_a_part_ends_when_its_time_is_over(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Interrupted first, so that it writes what it has; its own processes end with it."""
     script = tmp_path / "part.py"

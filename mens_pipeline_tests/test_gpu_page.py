@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.bench.page import TESTS, outcome_table, write_part
 
@@ -30,6 +32,7 @@ def test_a_part_is_written_anew_and_others_stay(tmp_path: Path) -> None:
     assert str(Path.home()) not in text
 
 
+@pytest.mark.slow
 def test_the_tests_of_a_card_write_their_part(tmp_path: Path) -> None:
     """One command; without a GPU the page says that nothing ran."""
     (tmp_path / "test_it.py").write_text(

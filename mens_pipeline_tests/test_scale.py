@@ -20,6 +20,7 @@ _MOMENT = 0.5
 """Seconds that a first call may take for what it imports."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", scale.PARTS)
 def test_ten_times_as_much_takes_not_much_more_than_ten_times_as_long(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

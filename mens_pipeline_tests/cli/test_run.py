@@ -49,6 +49,7 @@ def test_seed_data_passes_and_says_how_much(seed_run: Path) -> None:
     assert (seed_run / "home" / "dagster.yaml").is_symlink()
 
 
+@pytest.mark.slow
 def test_a_broken_workspace_is_refused(home: Path, tmp_path: Path) -> None:
     """Too many rejected files: exit code 1, and the run is recorded."""
     source = tmp_path / "workspace"
@@ -62,6 +63,7 @@ def test_a_broken_workspace_is_refused(home: Path, tmp_path: Path) -> None:
     assert outcome["checks"][0]["figures"]["golden_accepted"] == "0/1 (0.0 %)"
 
 
+@pytest.mark.slow
 def test_an_empty_workspace_is_refused(home: Path, tmp_path: Path) -> None:
     """No files is no success."""
     result = _run(home, "--source-root", tmp_path)
@@ -122,6 +124,7 @@ def test_a_wrong_setting_is_misuse(
     assert not home.exists()
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_is_canceled(home: Path) -> None:
     """Ctrl-C is no refusal: exit code 130, what to do, and a run that Dagster shows as canceled."""
     process = subprocess.Popen(

@@ -90,6 +90,7 @@ def test_what_is_refused_is_explained(words: tuple[str, ...], advice: str) -> No
     assert advice in _refusal("train", *words)
 
 
+@pytest.mark.slow
 def test_every_source_of_a_mix_may_be_taken_as_optional(tmp_path: Path) -> None:
     """`--allow-missing-sources`; a mix of nothing is refused all the same."""
     pair = '{"prompt": "Write f.", "response": "fn f() { }"}\n'

@@ -67,6 +67,7 @@ def test_it_holds_everything_and_no_prompt_holds_a_hidden_test(
         write_environment(benchmark, framework, folder)
 
 
+@pytest.mark.slow
 def test_the_scorer_asks_mens(judge: ModuleType, benchmark: Benchmark) -> None:
     """A reference passes, in a fence as well; a wrong answer that looks right, and one that was cut off, do not."""
     task = benchmark.tasks[0]

@@ -174,6 +174,7 @@ def test_likelihood_decides_at_last(selector: Selector) -> None:
     assert _chosen(selector, "Write `A`.", first, second, mode=Mode.UI).step is Step.LIKELIHOOD
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_stopped_is_not_chosen(selector: Selector) -> None:
     """It takes its process for seconds, and no more."""
     begin = time.monotonic()

@@ -173,6 +173,7 @@ def test_a_benchmark_task_may_leave_the_name_open(tmp_path: Path, changes: dict[
     assert task.name is None
 
 
+@pytest.mark.slow
 def test_every_reference_answer_passes_its_own_task() -> None:
     """A prompt made from a program is fulfilled by that program."""
     records = [record for name, program in golden_programs().items() for record in records_of(program, name)]

@@ -62,6 +62,7 @@ def _answered(model: Any, tokenizer: Any, mode: Mode, **changes: Any) -> list[Ro
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "changes"),
     [
@@ -190,6 +191,7 @@ def test_what_repeats_itself(text: str, expected: bool) -> None:  # noqa: FBT001
     assert repeats_itself(text) is expected
 
 
+@pytest.mark.slow
 def test_hardly_any_program_of_people_repeats_itself() -> None:
     """One shows three placeholders that are the same."""
     found = {

@@ -175,6 +175,7 @@ def test_an_address_that_the_key_must_not_go_to_is_misuse(url: str, advice: str)
     assert _KEY not in str(info.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait", ["\u00b2", "\u0663", "1e9", "-1", ""])
 def test_a_wait_that_is_no_number_is_not_heeded(wait: str) -> None:
     """Some digits are no decimal ones."""
@@ -183,6 +184,7 @@ def test_a_wait_that_is_no_number_is_not_heeded(wait: str) -> None:
         assert len(_completions(_endpoint(server), _REQUESTS[:1])) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("finish", "stopped"), [("stop", True), ("length", False), ("content_filter", False), ("tool_calls", False)]
 )

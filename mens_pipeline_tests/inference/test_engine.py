@@ -143,6 +143,7 @@ def test_linear_attention_lets_rows_leave_as_well() -> None:
         assert completions[text, 0][0] == output[0, ids.shape[1] :].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_together", [False, True])
 @pytest.mark.parametrize("kind", ["llama", "qwen3_5_text", "gemma3_text"])
 def test_completions_that_come_and_go_are_those_of_the_plain_loop(kind: str, *, is_together: bool) -> None:

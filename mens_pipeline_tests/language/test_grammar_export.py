@@ -46,6 +46,7 @@ def _engine(mode: Mode) -> Engine:
     return Engine(grammar_text(GrammarFormat.LARK, is_ui=mode is Mode.UI))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_ui", [False, True], ids=["source", "ui"])
 def test_what_the_grammar_derives_is_accepted(is_ui: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """A thousand random texts of each mode are programs."""
@@ -68,6 +69,7 @@ def test_every_golden_program_is_derived() -> None:
     assert left_out == []
 
 
+@pytest.mark.slow
 def test_no_rejected_case_is_derived() -> None:
     """Most mutants that the reference compiler accepts are derived, and none that it rejects.
 
@@ -90,6 +92,8 @@ def test_the_committed_file_is_current(capsys: pytest.CaptureFixture[str]) -> No
     assert f"// Grammar fingerprint: {grammar_fingerprint()}\n" in text
 
 
+@pytest.mark.measured
+@pytest.mark.slow
 @pytest.mark.parametrize("is_ui", [False, True], ids=["source", "ui"])
 def test_gbnf_says_the_same(is_ui: bool) -> None:  # noqa: FBT001 - likewise
     """A reader of GBNF that is not ours makes a grammar of it that derives the same golden programs and cases."""

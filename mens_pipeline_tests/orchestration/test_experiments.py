@@ -165,6 +165,7 @@ def _promote_best(instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInPr
     return job.execute_in_process(instance=instance, raise_on_error=False, run_config=run_config)
 
 
+@pytest.mark.slow
 def test_the_best_that_passes_is_promoted(
     home: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

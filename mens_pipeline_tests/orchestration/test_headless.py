@@ -44,6 +44,7 @@ def _statuses(home: Path) -> dict[str, dg.DagsterRunStatus]:
         return {run.run_id: run.status for run in instance.get_runs()}
 
 
+@pytest.mark.slow
 def test_a_killed_run_does_not_stand_in_the_way(tmp_path: Path) -> None:
     """Its slot of the pool holds nobody up, and it is reported as failed; first page and timeline show both."""
     killed = _at_work(tmp_path)
@@ -77,6 +78,7 @@ def _on_the_first_page(home: Path) -> dict[str, str]:
     return {run.run_id: run.tags["mens/job"] for run in found}
 
 
+@pytest.mark.slow
 def test_a_run_at_work_is_left_alone(tmp_path: Path) -> None:
     """Only a process that is gone has failed."""
     working = _at_work(tmp_path)

@@ -43,6 +43,7 @@ def test_one_step_at_a_time_is_on_the_card(instance: dg.DagsterInstance) -> None
     }
 
 
+@pytest.mark.slow
 @pytest.mark.seed_row(79)
 def test_an_executor_of_ones_own_sees_what_a_step_asks_for(tmp_path: Path) -> None:
     """In all jobs, those of one process included; a name that is none is a line, not a stack."""
@@ -97,6 +98,7 @@ def test_ticks_are_forgotten_and_nobody_is_told(instance: dg.DagsterInstance) ->
     assert instance.telemetry_enabled is False
 
 
+@pytest.mark.slow
 def test_everything_is_written_below_the_home(tmp_path: Path) -> None:
     """Wherever a run is started, with any user's home, and without a variable that names a path of Dagster."""
     for folder in ("home", "cwd", "user", "workspace"):
@@ -118,6 +120,7 @@ def test_everything_is_written_below_the_home(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "home").iterdir()} >= {"dagster.yaml", "history"}
 
 
+@pytest.mark.slow
 def test_the_tests_write_nothing_into_the_home_of_the_user(tmp_path: Path) -> None:
     """However they are started: Dagster would keep the identity of its telemetry there."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "PYTEST", "XDG"))}

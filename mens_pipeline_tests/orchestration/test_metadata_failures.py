@@ -39,6 +39,7 @@ def test_a_refusal_is_in_the_first_line() -> None:
     assert errors["broken"].user_failure_data is None
 
 
+@pytest.mark.slow
 def test_every_asset_refuses_plainly() -> None:
     """Each asset turns our errors into `dg.Failure`; generators have a test of their own."""
     made: dict[str, Any] = {

@@ -163,6 +163,7 @@ def test_a_history_of_an_earlier_version_is_gone_on_with(
     assert [event.after_sha256 is None for event in history_of(store)] == [True, True, True, False]
 
 
+@pytest.mark.slow
 def test_machines_that_share_a_bucket_share_the_champion(tmp_path: Path, store_url: str) -> None:
     """Promoted on one, it is in use on the other; a change that rests on what is no more is refused."""
     first, second = (ArtifactStore(tmp_path / name, Remote(store_url)) for name in "ab")

@@ -197,6 +197,7 @@ def test_a_tree_deeper_than_any_path_is_walked(workspace: Path, tmp_path: Path) 
     assert corpus.manifest["num_records"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.threat("W4")
 def test_a_folder_of_very_many_files_takes_no_memory(workspace: Path) -> None:
     """One file after the other: what is held does not grow with their number."""

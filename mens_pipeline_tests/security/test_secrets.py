@@ -84,6 +84,7 @@ def test_a_server_keeps_no_secrets_where_it_loads_models(monkeypatch: pytest.Mon
     assert dict(os.environ) == training_environment()
 
 
+@pytest.mark.slow
 @pytest.mark.threat("S1")
 @pytest.mark.parametrize(
     "url",

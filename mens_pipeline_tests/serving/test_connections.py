@@ -65,6 +65,7 @@ def test_headers_that_do_not_come_end_the_connection(server: Running, sent: byte
     assert time.monotonic() - begun < 4
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_a_connection_that_asks_goes_on(server: Running) -> None:
     """The deadline is that of headers: neither a slow body nor a pause between two requests ends it."""

@@ -197,6 +197,7 @@ def test_a_model_that_fails_is_asked_again_for_the_next() -> None:
     assert (end.why.status, str(end.why)) == (500, "The model could not go on: out of memory.")
 
 
+@pytest.mark.slow
 def test_answers_in_the_making_are_ended_first() -> None:
     """What needs longer than it may hears that the server stops."""
     with _engine() as (engine, _):

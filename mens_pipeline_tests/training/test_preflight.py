@@ -144,6 +144,7 @@ def test_every_preset_fits_the_card_that_it_is_picked_for(name: str) -> None:
     assert memory.total < 0.85 * 1024 * preset.min_vram_gb
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", _SHAPES)
 def test_a_layer_keeps_what_is_estimated(name: str) -> None:

@@ -11,6 +11,7 @@ from mens_pipeline_tests.training.runs import prepared, train_here, weights_of
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_signals")
 @pytest.mark.parametrize("kind", ["llama", "hybrid"])
 def test_the_adapter_is_the_same_however_many_layers_compute_again(

@@ -77,6 +77,7 @@ def test_rows_of_several_shards_are_those_of_one(encoding: Encoding) -> None:
     assert together == set(plain)
 
 
+@pytest.mark.slow
 def test_two_processes_write_what_one_does(encoding: Encoding, tmp_path: Path) -> None:
     """The same bytes; what goes wrong in one of them is said as ever."""
     folder, _ = _encode(encoding)

@@ -46,6 +46,7 @@ def test_what_a_declaration_needs_goes_into_the_tests(workers: BehaviourWorkers)
     assert entangled is NoBehaviour.ENTANGLED
 
 
+@pytest.mark.slow
 def test_programs_that_take_for_ever_are_ended(workers: BehaviourWorkers) -> None:
     """And the next is served."""
     found = list(workers.observe([Job(_HUNGRY, "f", "", "s"), Job(_TWICE, "twice", "", "s")]))

@@ -147,6 +147,7 @@ def test_a_pair_comes_once(workers: BehaviourWorkers) -> None:
     assert len(list(make_pairs([*records, *records], workers))) == 1
 
 
+@pytest.mark.slow
 def test_seed_programs_give_enough_distinct_pairs(workers: BehaviourWorkers) -> None:
     """At least 1,400 answers from programs alone, and hardly a request that comes twice."""
     records = [record for name, source in golden_programs().items() for record in records_of(source, name)]

@@ -94,6 +94,7 @@ def test_the_index_says_where_the_records_of_each_file_lie(workspace: Path, stor
     assert position == len(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_the_corpus_does_not_depend_on_the_number_of_workers(tmp_path: Path, workers: int) -> None:
     """The same bytes, with several processes and without."""

@@ -219,6 +219,7 @@ def test_long_words_about_a_text_are_cut() -> None:
     assert [record.context and len(record.context) for record in whole] == [400, 400, None]
 
 
+@pytest.mark.slow
 def test_every_record_of_an_accepted_program_is_accepted() -> None:
     """Parse the text of every record again; it declares the constructs that the record counts."""
     suffixes = {Mode.SOURCE: "vox", Mode.UI: "vox.ui"}  # no file is a script

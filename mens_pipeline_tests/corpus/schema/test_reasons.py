@@ -6,6 +6,8 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import mens_pipeline
 from mens_pipeline.corpus.schema import reasons
 from mens_pipeline.corpus.schema.reasons import NotShown, RejectReason, SplitReason
@@ -27,6 +29,7 @@ def _nodes() -> tuple[tuple[Path, ast.AST], ...]:
     return tuple((path, node) for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
+@pytest.mark.slow
 def test_no_other_module_declares_reasons_to_drop() -> None:
     """Neither by what it says of an enumeration, nor by what it counts in an account."""
     elsewhere = [

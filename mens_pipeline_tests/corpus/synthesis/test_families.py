@@ -5,6 +5,8 @@ from collections import Counter
 from functools import cache
 from random import Random
 
+import pytest
+
 from mens_pipeline.corpus.synthesis.families.templates import Family, Sample, load_families
 from mens_pipeline.language import CONSTRUCTS, analyze, construct_of, difficulty
 from mens_pipeline_tests.every import every
@@ -25,6 +27,7 @@ def _drawn(family: Family) -> tuple[Sample, ...]:
     return tuple(_make(family, seed) for seed in range(_DRAWS))
 
 
+@pytest.mark.slow
 @_each_family
 def test_programs_are_accepted_without_a_word(family: Family) -> None:
     """The front end accepts each program, reports nothing, and finds the construct in it."""

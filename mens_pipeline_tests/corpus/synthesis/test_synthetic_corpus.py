@@ -93,6 +93,8 @@ def test_templates_with_errors_in_names_or_types_are_dropped(monkeypatch: pytest
     assert len([pair for pair in made if "to int" in pair.response]) == report["num_pairs"] == 3
 
 
+@pytest.mark.measured
+@pytest.mark.slow
 def test_tasks_with_errors_in_names_or_types_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others take their place, and they are counted by their template."""
     atoms = tuple(

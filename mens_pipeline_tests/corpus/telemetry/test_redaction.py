@@ -197,6 +197,7 @@ def test_a_hint_hides_nothing(text: str) -> None:
             assert not found or any(_find_hint(_fold(shown), hint) >= 0 for hint in hints[rule.pattern]), rule
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", _ADVERSARIAL)
 def test_a_long_text_of_anything_is_read_in_linear_time(unit: str) -> None:
     """Patterns do not backtrack over the whole text."""

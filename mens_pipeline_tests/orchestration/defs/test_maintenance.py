@@ -119,6 +119,7 @@ def _history(instance: dg.DagsterInstance) -> tuple[set[str], set[str]]:
     return {repeated, wiped, failed}, {once, looked, scored, last}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("days_later", "apply"), [(89, True), (91, False), (91, True)])
 def test_old_runs_go_and_the_last_word_on_anything_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days_later: int, *, apply: bool
