@@ -71,6 +71,7 @@ print(*sorted(job.name for job in defs().resolve_all_job_defs() if not job.name.
 """
 
 
+@pytest.mark.slow
 def test_side_branches_are_there_where_they_are_named() -> None:
     """Without them the graph holds nothing that no night makes; the evaluation then rests on no other adapter."""
     environment = {**os.environ, "MENS_SIDE_BRANCHES": ""}

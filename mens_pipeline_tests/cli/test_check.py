@@ -213,6 +213,7 @@ def test_a_malformed_line_is_answered_and_does_not_stop_the_stream(line: bytes, 
     assert (good["id"], good["ok"]) == (8, True)
 
 
+@pytest.mark.slow
 def test_the_stream_takes_constant_memory() -> None:
     """Forty times the lines take no more than 4 MiB more, a kilobyte a line."""
     code = (

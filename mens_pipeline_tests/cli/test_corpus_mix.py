@@ -56,6 +56,7 @@ def _mix(folder: Path, *options: str) -> Result:
     return invoke("corpus", "mix", "--config", folder / "mix.yaml", "--data-dir", folder, *options)
 
 
+@pytest.mark.slow
 def test_mix_writes_the_train_set_and_says_how_it_came_about(folder: Path) -> None:
     """Rows, report, what judges and what was set aside; every pair is in one of them."""
     result = _mix(folder)

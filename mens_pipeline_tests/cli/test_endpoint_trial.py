@@ -63,6 +63,7 @@ def test_what_was_answered_is_not_asked_again(folder: Path) -> None:
     assert len(server.requests) == len(_TASKS) - kept
 
 
+@pytest.mark.slow
 def test_a_model_can_be_told_what_vox_is(folder: Path) -> None:
     """Without it, it is told what our own model is; another system prompt is another question."""
     with serving(lambda content, _number: completion(_REFERENCES[_asked(content)])) as server:

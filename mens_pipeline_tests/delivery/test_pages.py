@@ -117,6 +117,7 @@ def _ended(port: int) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, None], ids=["ended", "killed", "by itself"])
 def test_it_runs_beside_a_command_and_ends_with_it(gate: Artifact, how: signal.Signals | None) -> None:
     """The command has the process that was started, and is told of the address; however it ends, the server does."""

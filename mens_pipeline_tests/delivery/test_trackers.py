@@ -92,6 +92,7 @@ def test_the_champion_is_an_alias_of_the_registry(trained: Path, tmp_path: Path)
     assert client.get_run(version.run_id).data.metrics["eval/heldout/parse_rate"] == 1.0
 
 
+@pytest.mark.slow
 @_IGNORED
 def test_a_run_that_goes_on_is_one_run(tiny_base: Path, tmp_path: Path) -> None:
     """By its contract; what it came to the last time counts."""

@@ -109,6 +109,7 @@ def test_the_reference_solves_its_task(task: BenchmarkTask) -> None:
     assert len(report.tests) >= 5
 
 
+@pytest.mark.slow
 @_TASKS
 def test_wrong_answers_are_refused(task: BenchmarkTask) -> None:
     """At least three of them, which parse, declare what is asked for, and run."""
@@ -144,6 +145,7 @@ def test_no_solution_solves_another_task() -> None:
     assert solved == set()
 
 
+@pytest.mark.slow
 def test_no_solution_solves_another_task_under_its_name() -> None:
     """Where the types are the same, the solution of one task, called as another asks, fails its hidden tests."""
     alike: defaultdict[object, list[BenchmarkTask]] = defaultdict(list)

@@ -13,6 +13,7 @@ _OWN_TEST = "\n@test\nfn it_works() to Unit {\n    assert(true)\n}\n"
 _DECLARED = "fn twice_or_zero(n: int) {\n}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("completion", "tier"),
     [

@@ -17,6 +17,7 @@ def heldout(tmp_path: Path) -> Path:
     return tmp_path / "heldout.jsonl"
 
 
+@pytest.mark.slow
 def test_every_completion_is_accepted(
     tiny_base: Path,
     heldout: Path,

@@ -220,6 +220,7 @@ def test_a_repeated_statement_is_not_ended(tokenizer: Any) -> None:
     assert constraint.choose(scores, Sampler(0.0, 1.0, "")) != line_end
 
 
+@pytest.mark.slow
 def test_what_nests_ever_deeper_is_closed_in_time(tokenizer: Any) -> None:
     """A call in a call in a call: the way to the end is looked for before it is longer than what is left."""
     import torch

@@ -194,6 +194,7 @@ def test_the_best_that_passes_is_promoted(
     assert again.asset_materializations_for_node("promoted_adapter")[0].metadata["changed"].value is False
 
 
+@pytest.mark.slow
 def test_what_was_judged_against_another_champion_is_passed_over(home: Path, instance: dg.DagsterInstance) -> None:
     """A verdict says that it passed against the champion of then; of several runs each is named by its own id."""
     runs = {name: _run(home, instance, qlora_adapter={"recipe": name}).run_id for name in ("code_base", "wide")}
@@ -246,6 +247,7 @@ def location(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("location")
 def test_a_command_runs_recipes_and_promotes_the_best(home: Path) -> None:
     """Each in a run of its own that promotes nothing; then the best of those of this command."""
@@ -262,6 +264,7 @@ def test_a_command_runs_recipes_and_promotes_the_best(home: Path) -> None:
     assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("location")
 @pytest.mark.parametrize(
     ("names", "code", "runs"),

@@ -141,6 +141,7 @@ def _open_at_once(home: Path, ready: Barrier) -> None:
         instance.get_runs_count()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attempt", range(3))
 def test_an_empty_home_may_be_opened_by_several_at_once(tmp_path: Path, attempt: int) -> None:
     """A `mens run`, a promotion and a nightly job, before anything is there; none fails, and the home is whole."""

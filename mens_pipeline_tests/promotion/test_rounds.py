@@ -227,6 +227,7 @@ print([row.title for row in headline(RESULTS, receipt).gates if row.word == "can
 """
 
 
+@pytest.mark.slow
 def test_a_gate_is_added_in_two_files_and_asks_for_more_where_it_cannot_tell(tmp_path: Path) -> None:
     """As CONTRIBUTING says: name and threshold in one, the measure in the other; rounds and page know it from there."""
     package = tmp_path / "mens_pipeline"

@@ -48,6 +48,7 @@ def _trainer(run: PreparedScratch) -> Any:
     return module._trainer(run.job, loader, order, Progress(log, StopRequest(), steps))  # noqa: SLF001 - what is tested
 
 
+@pytest.mark.slow
 @pytest.mark.seed_row(24)
 def test_the_loss_falls(tmp_path: Path) -> None:
     """From that of a guess among 133 ids to less than half of it, in forty steps."""

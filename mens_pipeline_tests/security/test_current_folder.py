@@ -14,6 +14,7 @@ from mens_pipeline.jobs.run import KINDS
 from mens_pipeline.settings import PROJECT_ROOT
 
 
+@pytest.mark.slow
 @pytest.mark.threat("W10")
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_child_runs_the_python_files_of_a_workspace(

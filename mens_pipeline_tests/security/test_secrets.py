@@ -104,6 +104,7 @@ def test_no_message_about_a_database_tells_its_password(tmp_path: Path, url: str
     assert _told_in(tmp_path, printed) == set()
 
 
+@pytest.mark.slow
 @pytest.mark.threat("S1")
 def test_the_key_of_overrides_stays_in_the_environment(tmp_path: Path) -> None:
     """The record that it signs, the history and all messages do without."""

@@ -64,6 +64,7 @@ def _log_of(server: Running) -> list[str]:
     return [line for line in server.lines if line.startswith("at a cursor: ")]
 
 
+@pytest.mark.slow
 def test_a_threshold_above_all_withholds_all(run: Path, tmp_path: Path) -> None:
     """Whole or streamed, each answer says why it is empty; `--show-all` sends what an adapter without one sends."""
     evaluated = _evaluate(run, tmp_path / "run", _SURE)
@@ -90,6 +91,7 @@ def test_a_threshold_above_all_withholds_all(run: Path, tmp_path: Path) -> None:
             assert "withheld: the model is too unsure of it; mens serve --show-all" in reply.headers["X-Mens-Warning"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("syntax", [Syntax.FREE, Syntax.CONSTRAINED])
 def test_the_threshold_holds_for_every_decoding(run: Path, tmp_path: Path, syntax: Syntax) -> None:
     """A stream sends no text before the decision; a threshold below every piece withholds none as unsure."""

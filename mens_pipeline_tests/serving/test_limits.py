@@ -78,6 +78,7 @@ def test_ollama_hears_of_it_in_its_own_shape(busy: Running) -> None:
     assert json.loads(lines[-1])["error"].startswith("No whole completion within 2 seconds")
 
 
+@pytest.mark.slow
 @pytest.mark.threat("N4")
 def test_more_than_may_wait_are_refused(busy: Running) -> None:
     """One is written, four wait, the others hear when to ask again; none is forgotten."""

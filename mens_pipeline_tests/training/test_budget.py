@@ -100,6 +100,7 @@ def test_a_fast_machine_gives_what_no_budget_gives(tiny_base: Path, tmp_path: Pa
     assert left_by(fast)["num_steps"] == _TARGET
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds_of", "num_steps"),
     [(lambda _step: 3.0, 12), (lambda step: 1.5 if step <= 12 else 3.0, 18), (lambda step: 3.0 if step < 6 else 1, 24)],

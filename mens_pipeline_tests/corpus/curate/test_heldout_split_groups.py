@@ -248,6 +248,7 @@ def test_nothing_to_split_is_no_error() -> None:
     assert _split(rows=[]).train == {"rows": []}
 
 
+@pytest.mark.slow
 def test_the_seed_programs_are_split_without_a_leak() -> None:
     """No training row has half of the runs of a held-out answer, and no file is on both sides."""
     lines = [line for outcome in extract_workspace(PROJECT_ROOT / "data" / "golden" / "core") for line in outcome.lines]

@@ -65,6 +65,7 @@ _BODIES: Final = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.threat("P2")
 def test_forty_hostile_programs() -> None:
     """All disagreements at once; the workers live on, and the next program is served."""
