@@ -79,7 +79,7 @@ def serving(respond: Callable[[dict[str, Any], int], Served]) -> Iterator[ChatSe
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         running = ChatServer(f"http://127.0.0.1:{server.server_address[1]}/v1")
-        thread = Thread(target=server.serve_forever, daemon=True)
+        thread = Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:
             yield running

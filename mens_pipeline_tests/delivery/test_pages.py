@@ -38,7 +38,7 @@ def gate(tmp_path: Path) -> Artifact:
 def port(tmp_path: Path) -> Iterator[int]:
     """Start a server of the store and yield its address."""
     with PageServer(open_socket(0), ArtifactStore(tmp_path / "store")) as server:
-        Thread(target=server.serve_forever).start()
+        Thread(target=server.serve_forever, args=(0.01,)).start()
         yield server.server_port
         server.shutdown()
 

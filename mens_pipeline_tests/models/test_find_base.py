@@ -255,7 +255,7 @@ def hub_with_a_model(no_hub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(constants, "ENDPOINT", url)
         pattern = "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + pattern)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield handler
         server.shutdown()
 

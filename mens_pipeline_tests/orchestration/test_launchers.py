@@ -162,7 +162,7 @@ def _kubernetes(folder: Path) -> Iterator[list[tuple[str, Any]]]:
     config["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{server.server_port}"}
     config["contexts"] = [{"name": "it", "context": {"cluster": "it", "user": "it"}}]
     (folder / "kubeconfig").write_text(yaml.safe_dump(config), encoding="utf-8")
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield asked

@@ -276,7 +276,7 @@ def test_a_bucket_that_is_not_there_says_so(store_url: str, tmp_path: Path, monk
     """What was made is not lost."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _NoBucket) as server:
         monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         store = _machine(tmp_path, store_url)
         with pytest.raises(ConfigurationError, match="names a bucket that exists"):
             _built(store)

@@ -63,7 +63,7 @@ def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[_Chat]]:
     """A webhook that people listen to."""
     monkeypatch.setattr(_Chat, "details", [])
     with ThreadingHTTPServer(("127.0.0.1", 0), _Chat) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         monkeypatch.setenv("MENS_ALERT_URL", f"http://127.0.0.1:{server.server_port}/hook/secret")
         yield _Chat
