@@ -87,6 +87,7 @@ def test_mix_writes_the_train_set_and_says_how_it_came_about(folder: Path) -> No
     }
 
 
+@pytest.mark.slow
 def test_infill_cuts_holes_that_mix_puts_among_the_others(folder: Path) -> None:
     """The command shows what comes of it; the mix takes a share, and without one is what it was."""
     _mix(folder)

@@ -114,6 +114,7 @@ def _run(
     )
 
 
+@pytest.mark.slow
 def test_a_backfill_judges_each_recipe_and_promotes_none(home: Path, instance: dg.DagsterInstance) -> None:
     """Three partitions, three runs with their names on everything, one table of all; the adapter in use stays."""
     runs = {name: _run(home, instance, partition=name) for name in _GOOD}

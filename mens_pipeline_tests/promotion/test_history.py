@@ -186,6 +186,7 @@ def test_machines_that_share_a_bucket_share_the_champion(tmp_path: Path, store_u
     assert not (first.root / KIND / HISTORY).exists()
 
 
+@pytest.mark.slow
 def test_a_change_waits_for_the_one_that_is_made(tmp_path: Path, store: ArtifactStore) -> None:
     """Two at once on one machine would each rest on a champion that the other replaces."""
     run = trained(tmp_path / "run", "1")

@@ -33,6 +33,7 @@ def test_no_child_runs_the_python_files_of_a_workspace(
     assert "no job" in (tmp_path / "child.log").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.threat("W10")
 def test_no_pool_runs_the_python_files_of_a_workspace(tmp_path: Path) -> None:
     """The workers that a large corpus is shared out to; its folder holds modules of the standard library."""

@@ -89,6 +89,7 @@ def _rates(run: PreparedRun) -> list[float]:
     return [step["learning_rate"] for step in steps_of(run.job.run_dir / TELEMETRY)]
 
 
+@pytest.mark.slow
 def test_a_fast_machine_gives_what_no_budget_gives(tiny_base: Path, tmp_path: Path, machine: _Machine) -> None:
     """Bit for bit."""
     free, fast = (prepared(tiny_base, tmp_path / str(m), max_minutes=m, **_RECIPE) for m in (None, _MINUTES))

@@ -232,6 +232,7 @@ def test_a_tampered_receipt_does_not_promote(tmp_path: Path, instance: dg.Dagste
     assert champion_key(store) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_run_of_what_is_stale_after_a_failed_gate_promotes_nothing(
     tmp_path: Path, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch, *, strict: bool

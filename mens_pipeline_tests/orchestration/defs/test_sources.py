@@ -34,6 +34,7 @@ def _fill(root: Path, num_good: int, num_bad: int) -> None:
         (root / f"bad_{number}.vox").write_text("fn f(\n")
 
 
+@pytest.mark.slow
 @pytest.mark.seed_row(67)
 @pytest.mark.parametrize(
     ("num_good", "num_bad", "passed"),
@@ -150,6 +151,7 @@ def test_a_choice_that_is_none_begins_no_run(field: str, names: tuple[str, ...])
     assert all(f"'{name}'" in str(refused.value) for name in names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("environment", "config", "message"),
     [
