@@ -374,7 +374,6 @@ def test_a_wheel_with_other_weights_is_refused(tmp_path: Path) -> None:
         find_base_model(DEFAULT_CPU_MODEL, None, tmp_path)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("no_hub")
 def test_who_comes_second_waits_for_the_first_and_takes_what_it_made(tmp_path: Path) -> None:
     """Two that unpack and convert into one folder would break each other's files."""
