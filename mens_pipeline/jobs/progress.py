@@ -1,6 +1,7 @@
 """Progress of a job: events as lines of a file in its folder, which its parent follows while they are written."""
 
 import json
+import logging
 import os
 import threading
 import time
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+_LOG: Final = logging.getLogger(__name__)
 _BLOCK: Final = 65_536
 """Bytes that are read at once when the end of a log is looked at."""
 
@@ -63,13 +65,22 @@ class Follower:
 
 @contextmanager
 def poll_in_thread(poll: Callable[[], None], seconds: float) -> Iterator[None]:
-    """Call something again and again in a thread of its own while the block runs, and once more at its end."""
+    """Call something again and again in a thread of its own while the block runs, and once more at its end.
+
+    What fails once, such as a look at a database that starts again, is logged and tried again the next time.
+    """
     is_over = threading.Event()
 
     def follow() -> None:
         while not is_over.wait(seconds):
+            poll_once()
+        poll_once()
+
+    def poll_once() -> None:
+        try:
             poll()
-        poll()
+        except Exception:  # noqa: BLE001 - whatever a database or a shared folder raises; it is logged
+            _LOG.exception("progress could not be followed; it is looked at again in %g s", seconds)
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()

@@ -167,7 +167,7 @@ class Planner:
             return plan.model_copy(update={"note": f"{missing} yet, so {speed}"}), counts
         run, counts = self._prepare(resolved)
         before = [plan for plan in read_plans(root) if plan.machine == self._machine]
-        if same := [plan for plan in before if plan.key == self._key]:
+        if same := [plan for plan in before if (plan.key, plan.base_sha256) == (self._key, run.base.sha256)]:
             return same[-1], counts
         self.log_line("measuring a few steps of training and some completions")
         rates = Probe(root / _PROBE, self.device, self.launch).measure(run)
@@ -207,11 +207,14 @@ class Planner:
 
     @property
     def _key(self) -> str:
-        """Hash of all that decides a plan but the speed of the machine."""
+        """Hash of all that decides a plan but the base model and the speed of the machine."""
         given = {"minutes": self.minutes, "choice": dict(self.choice), "set": dict(self.overrides)}
         train = self._train_set.key if self._train_set is not None else None
+        # What a name stands for can change between two plans.
+        recipe = self._resolve().recipe.model_dump(mode="json")
         config = load_model(EVALUATION_CONFIG, EvaluationConfig).model_dump(mode="json")
-        return key_of({**given, "train": train, "evaluation": config})
+        suite = {"config": config, "benchmark": self.settings.benchmark, "champion": _has_champion(self._store)}
+        return key_of({**given, "train": train, "recipe": recipe, "evaluation": suite})
 
     def _resolve(self, preset: str | None = None, dial: Dial | None = None) -> ResolvedRecipe:
         """Return the recipe, perhaps of another preset, and with what minutes come to."""
@@ -275,8 +278,11 @@ def _count_suite(base: Base, mixed: Artifact, store: ArtifactStore, settings: Se
     bench = [task for task in of_benchmark if fits(task.reference)]
     first = sum(map(len, rounds_of(heldout, thresholds_of(settings))[:1]))
     tested = sum(task.tests is not None for task in (*heldout, *bench)) / max(1, len(heldout) + len(bench))
-    has_champion = store.read_pointer(PROMOTED, CHAMPION) is not None
-    return Suite((first, len(heldout)), len(bench), tested, config, has_champion)
+    return Suite((first, len(heldout)), len(bench), tested, config, _has_champion(store))
+
+
+def _has_champion(store: ArtifactStore) -> bool:
+    return store.read_pointer(PROMOTED, CHAMPION) is not None
 
 
 def _seed_counts(recipe: Recipe) -> Counts:

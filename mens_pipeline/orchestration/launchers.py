@@ -18,7 +18,7 @@ from mens_pipeline.inference.generation import progress_of
 from mens_pipeline.jobs.environment import ray_environment
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.progress import Follower, poll_in_thread
-from mens_pipeline.jobs.protocol import LOG, STOP, ExitCode, exit_code_of
+from mens_pipeline.jobs.protocol import FAILURE, LOG, STOP, ExitCode, exit_code_of
 from mens_pipeline.language import visible_text
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.orchestration.metadata import stop_if_canceled
@@ -195,7 +195,8 @@ def run_on_ray(
         "entrypoint": shlex.join(["python", "-P", "-m", "mens_pipeline.jobs", str(job_path), "--ray"]),
         "runtime_env": {"env_vars": variables},
     }
-    (run_dir / STOP).unlink(missing_ok=True)
+    for said_before in (STOP, FAILURE):
+        (run_dir / said_before).unlink(missing_ok=True)
     try:
         with poll_in_thread(poll, _POLL_SECONDS), warnings.catch_warnings():
             # Dagster 1.13.27 warns of a parameter of its own in every session.

@@ -97,6 +97,8 @@ class Dealer:
         while True:
             if not len(queue):
                 queue = self._pass(kind, rows)
+            if not len(queue):  # of few rows, each of a weight below one, perhaps none was drawn
+                queue = rows
             lengths = self._rows.lengths[queue[:_PIECE]].astype(np.int64)
             until = before + np.cumsum(lengths)
             num_dealt = int(np.searchsorted(until - lengths / 2, tokens, side="right"))

@@ -195,9 +195,14 @@ def check_examples(examples: Examples, min_rows: int, origins: Mapping[str, str]
     if examples.num_lost:
         raise RefusedError(f"of {examples.seen} rows some are neither shown nor left out. Report this.")
     if len(examples.train) < min_rows:
-        left_out = ", ".join(f"{count} {reason}" for reason, count in examples.dropped.items()) or "none"
-        limits = ", ".join(f"{reason.setting} ({origins[reason.setting]})" for reason in examples.dropped)
-        advice = f"Widen {limits}, or extract more data." if limits else "Extract more data."
+        counts = [f"{count} {reason}" for reason, count in examples.dropped.items()]
+        fields = [field for reason in examples.dropped for field in reason.settings]
+        if num_validation := len(examples.validation):
+            counts.append(f"{num_validation} validation")
+            fields.append("validation_split_ratio")
+        left_out = ", ".join(counts) or "none"
+        limits = ", ".join(f"{field} ({origins[field]})" for field in fields)
+        advice = f"Change {limits}, or extract more data." if limits else "Extract more data."
         raise RefusedError(f"{len(examples.train)} rows train, {min_rows} are needed (left out: {left_out}). {advice}")
 
 

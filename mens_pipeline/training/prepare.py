@@ -22,6 +22,7 @@ from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.jsonl import open_rows, write_text
 from mens_pipeline.storage.store import ArtifactStore, digest_of, key_of
 from mens_pipeline.training.examples import make_examples, plan_examples
+from mens_pipeline.training.plan import Plan
 from mens_pipeline.training.preflight import (
     check_disk,
     check_examples,
@@ -150,10 +151,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     examples = make_examples(Shards(encoding.paths(rows_path)), recipe)
     check_examples(examples, min_rows, resolved.origins)
     plan = plan_examples(rows_path, examples.columns, recipe, continues)
-    num_shown = len(examples.train) - min(plan.num_skipped)
-    if num_shown < min_rows:
-        advice = "Raise curriculum_max_difficulty, or extract more data."
-        raise RefusedError(f"the curriculum shows {num_shown} rows, {min_rows} are needed. {advice}")
+    _check_plan(plan, len(examples.train), min_rows, recipe)
     largest = int(plan.batches.padded_tokens(examples.columns.lengths).max())
     configuration, found_kernels = configuration_of(base.path), kernels_found()
     layer = layer_bytes(configuration, has_kernels=found_kernels["flash_linear_attention"])
@@ -193,6 +191,18 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     return PreparedRun(job, preflight, contract, is_done, base)
 
 
+def _check_plan(plan: Plan, num_rows: int, min_rows: int, recipe: Recipe) -> None:
+    """Refuse a plan that shows too few of its rows, or none at all."""
+    num_shown = num_rows - min(plan.num_skipped)
+    if num_shown < min_rows:
+        advice = "Raise curriculum_max_difficulty, or extract more data."
+        raise RefusedError(f"the curriculum shows {num_shown} rows, {min_rows} are needed. {advice}")
+    if not len(plan.batches):
+        shares = ", ".join(f"{kind} {share:g}" for kind, share in recipe.kind_shares.items())
+        advice = "Give a share to a kind of rows that the train set has (token_shares, infill_share)."
+        raise RefusedError(f"the shares of the kinds ({shares}) show no row. {advice}")
+
+
 def _with_quantization(
     resolved: ResolvedRecipe, base: Base, tokens_at_once: int, device: Device, layer: int
 ) -> ResolvedRecipe:
@@ -207,9 +217,9 @@ def _with_quantization(
 
 def _trained_heldout(heldout: Path, train_path: Path, rows_path: Path) -> str | None:
     """Return what `trained_heldout` finds; it reads all rows, so it is kept beside them for these two files."""
-    kept = (
-        rows_path / f"heldout-{key_of({'heldout': digest_of(heldout), 'paths': [str(heldout), str(train_path)]})}.json"
-    )
+    code = code_version("mens_pipeline.corpus.curate.overlap:trained_heldout")
+    files = {"heldout": digest_of(heldout), "paths": [str(heldout), str(train_path)]}
+    kept = rows_path / f"heldout-{key_of({**files, 'code': code})}.json"
     if not kept.is_file():
         write_text(kept, json.dumps(trained_heldout(heldout, train_path)))
     found: str | None = json.loads(kept.read_text(encoding="utf-8"))

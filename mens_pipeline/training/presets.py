@@ -73,8 +73,9 @@ def load_named(path: Path) -> dict[str, Named]:
 
 def recipe_errors(values: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with some fields of a recipe: `lora_rr: unknown, did you mean lora_r?`."""
+    values = with_new_names(values)  # errors name fields as they are called now
     try:
-        Recipe.model_validate(dict(values))
+        Recipe.model_validate(values)
     except ValidationError as error:
         found = error.errors()
     else:

@@ -85,6 +85,19 @@ def test_the_plan_of_a_run_is_kept_and_taken_up(store: ArtifactStore) -> None:
     assert sum(first.seconds_by_stage.values()) < 600, "four passes over sixty rows are all there is"
 
 
+@pytest.mark.parametrize("variable", [("MENS_TRAIN_LORA_R", "2"), ("MENS_TRAIN_SEED", "3")])
+def test_another_recipe_of_the_same_name_is_planned_again(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch, variable: tuple[str, str]
+) -> None:
+    """What a preset, a file or a variable says may have changed since."""
+    first = _plan(minutes=10, made_in=5.0)
+    monkeypatch.setenv(*variable)
+    second = _plan(minutes=10, made_in=5.0)
+
+    assert read_plans(store.root) == (first, second)
+    assert first.key != second.key
+
+
 def test_what_evaluations_took_corrects_the_next_plan(store: ArtifactStore) -> None:
     """Three times as long as was planned, of other minutes on this machine."""
     first = _plan(minutes=10, made_in=5.0)

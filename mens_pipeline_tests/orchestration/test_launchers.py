@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.jobs.protocol import LOG, ExitCode
+from mens_pipeline.jobs.protocol import FAILURE, LOG, ExitCode
 from mens_pipeline.orchestration.launchers import read_ray_job, run_on_ray
 from mens_pipeline.settings import KUBERAY, PROJECT_ROOT, Settings
 
@@ -183,6 +183,7 @@ def test_a_training_is_sent_to_kubernetes(template: Path, tmp_path: Path, monkey
     monkeypatch.setattr(client_config, "KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig"))
     ray_job = read_ray_job(template, 2, "registry/mens:1", is_cuda=True)
     codes = []
+    (tmp_path / FAILURE).write_text('{"reason": "of a run before"}', encoding="utf-8")
 
     @dg.asset
     def train(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:

@@ -33,7 +33,8 @@ from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.training.encoded import Row, batches_of
 from mens_pipeline_tests.training.small_folder import Encoder, described_base, write_folder
 
-_ORIGINS = {"max_length": "--seq-len", "min_rating": "preset tiny"}
+_SAID = {"max_length": "--seq-len", "min_rating": "preset tiny"}
+_ORIGINS = {**dict.fromkeys(Recipe.model_fields, "default"), **_SAID}
 _MEGA = 2**20
 _PROCESSOR = Device("cpu", "x86_64, 2 threads", None, has_bfloat16=False)
 
@@ -220,10 +221,12 @@ def test_too_few_rows_are_refused_with_where_the_others_went() -> None:
 
     with pytest.raises(
         RefusedError,
-        match=r"2 rows train, 3 are needed \(left out: 3 too_long, 1 low_rating\)\. Widen max_length \(--seq-len\), "
+        match=r"2 rows train, 3 are needed \(left out: 3 too_long, 1 low_rating\)\. Change max_length \(--seq-len\), "
         r"min_rating \(preset tiny\), or extract",
     ):
         check_examples(examples, 3, _ORIGINS)
+    with pytest.raises(RefusedError, match=r"1 other_difficulty\)\. Change min_difficulty \(\w+\), max_difficulty"):
+        check_examples(_examples(2, seen=3, dropped=Counter({NotShown.OTHER_DIFFICULTY: 1})), 3, _ORIGINS)
     with pytest.raises(RefusedError, match=r"0 rows train, 1 are needed \(left out: none\)"):
         check_examples(_examples(0), 1, _ORIGINS)
 

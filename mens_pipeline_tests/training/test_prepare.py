@@ -176,6 +176,12 @@ def test_a_curriculum_that_shows_nothing_is_refused(base: Path, tmp_path: Path) 
         prepared(base, tmp_path, curriculum=True, curriculum_max_difficulty="1")
 
 
+def test_shares_that_show_nothing_are_refused(base: Path, tmp_path: Path) -> None:
+    """The only kind of the train set has none."""
+    with pytest.raises(RefusedError, match=r"the shares of the kinds \(vox_codegen 0\) show no row\. Give a share"):
+        prepared(base, tmp_path, token_shares={"vox_codegen": 0.0})
+
+
 @pytest.mark.seed_row(62)
 def test_a_tokenizer_without_turns_is_refused(base: Path, tmp_path: Path) -> None:
     """Before anything of the run is written."""

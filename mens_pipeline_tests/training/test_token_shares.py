@@ -158,6 +158,18 @@ def test_easy_rows_of_every_kind_come_first_in_a_curriculum() -> None:
         assert all(before < after for before, after in pairwise(quarters))
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_the_one_easy_row_of_a_kind_is_shown_though_its_weight_is_below_one(seed: int) -> None:
+    """A pass by chance may draw nothing of a kind; then each of its rows comes once."""
+    hard = [Row(50, 9, "function", "task") for _ in range(400)]
+    rows = [*hard, Row(50, 1, "function", "task"), Row(50, 9, "actor", "task")]
+    rows += [Row(50, 1, "table", "vox_codegen") for _ in range(100)]
+    options = {"token_shares": {"task": 0.5}, "curriculum": True, "curriculum_max_difficulty": (3,)}
+    plan = plan_of(rows, Recipe(**_SIZES, **options, category_alpha=0.5, seed=seed))
+
+    assert 400 in {row for batch in plan.batches for row in batch}
+
+
 @pytest.mark.parametrize(
     ("named", "expected"),
     [

@@ -226,16 +226,16 @@ class NotShown(StrEnum):
     """Cut, it would lose its end; so it is left out as a whole."""
 
     @property
-    def setting(self) -> str:
-        """The field of the recipe that leaves such rows out."""
+    def settings(self) -> tuple[str, ...]:
+        """The fields of the recipe that leave such rows out."""
         return _SETTINGS[self]
 
 
 _SETTINGS: Final = {
-    NotShown.LOW_RATING: "min_rating",
-    NotShown.OTHER_CATEGORY: "category_filter",
-    NotShown.OTHER_DIFFICULTY: "max_difficulty",
-    NotShown.TOO_LONG: "max_length",
+    NotShown.LOW_RATING: ("min_rating",),
+    NotShown.OTHER_CATEGORY: ("category_filter",),
+    NotShown.OTHER_DIFFICULTY: ("min_difficulty", "max_difficulty"),
+    NotShown.TOO_LONG: ("max_length",),
 }
 
 

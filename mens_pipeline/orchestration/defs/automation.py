@@ -14,8 +14,8 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import grammar_fingerprint
 from mens_pipeline.orchestration.defs.extraction import ExtractionConfig
 from mens_pipeline.orchestration.defs.jobs import deliver, whole_graph
-from mens_pipeline.orchestration.defs.promotion import promoted_adapter
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, SourceWatch, VoxWorkspace
+from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.validation import Strict
 
@@ -153,20 +153,23 @@ def _grammar_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
 def _champion_sensor() -> dg.SensorDefinition:
     """Build the sensor of the champion; off until a person switches it on: a merged model is as large as its base."""
 
-    @dg.asset_sensor(
-        asset_key=promoted_adapter.key,
+    @dg.sensor(
         name="champion_changed",
         job=deliver,
+        minimum_interval_seconds=_EVERY_SECONDS,
         default_status=dg.DefaultSensorStatus.STOPPED,
         description="Merges a new champion and hands it on. Off until a person switches it on.",
     )
-    def watch_champion(context: dg.SensorEvaluationContext, event: dg.EventLogEntry) -> dg.RunRequest | dg.SkipReason:
-        materialization = event.asset_materialization
-        is_other = materialization.metadata.get("changed") if materialization is not None else None
-        if is_other is None or is_other.value is not True:
-            return dg.SkipReason("the champion is still the same")
-        context.log.info("a new champion, of %s", f"run {event.run_id}" if event.run_id else "`mens promote`")
-        return dg.RunRequest(run_key=f"champion:{event.timestamp}")  # what a person did has no run
+    def watch_champion(
+        context: dg.SensorEvaluationContext, store: ArtifactStoreResource
+    ) -> dg.SensorResult | dg.SkipReason:
+        # The pointer, not the newest event: a night that confirms a champion may hide the one that promoted it.
+        champion = champion_key(store.open())
+        if champion is None:
+            return dg.SkipReason("nothing was promoted yet")
+        if champion == context.cursor:
+            return dg.SkipReason(f"the champion is still {champion[:12]}")
+        return dg.SensorResult(run_requests=[dg.RunRequest()], cursor=champion)
 
     return watch_champion
 

@@ -56,7 +56,7 @@ def delete_run(instance: dg.DagsterInstance, run_id: str) -> None:
 
 
 def _last_words(instance: dg.DagsterInstance, run_id: str) -> Iterator[str]:
-    """Return assets that no later run has made or looked at, and checks that no later run has evaluated."""
+    """Return assets, or partitions, that no later run has made or looked at, and checks that none has evaluated."""
     kinds = {
         dg.DagsterEventType.ASSET_MATERIALIZATION,
         dg.DagsterEventType.ASSET_OBSERVATION,
@@ -74,8 +74,10 @@ def _last_words(instance: dg.DagsterInstance, run_id: str) -> Iterator[str]:
         elif event.asset_key is not None:
             is_made = event.event_type is dg.DagsterEventType.ASSET_MATERIALIZATION
             fetch = instance.fetch_materializations if is_made else instance.fetch_observations
-            latest = next((record.run_id for record in fetch(event.asset_key, limit=1).records), None)
-            name = event.asset_key.to_user_string()
+            partitions = [event.partition] if event.partition is not None else None
+            of_it = dg.AssetRecordsFilter(event.asset_key, asset_partitions=partitions)
+            latest = next((record.run_id for record in fetch(of_it, limit=1).records), None)
+            name = "/".join((event.asset_key.to_user_string(), *(partitions or ())))
         else:
             continue
         if latest == run_id:  # none where a person has wiped the asset

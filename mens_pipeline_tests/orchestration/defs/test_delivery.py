@@ -21,6 +21,7 @@ from mens_pipeline.orchestration.defs.delivery import (
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.launchers import Generator
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
+from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.orchestration.stores import failure_of, resources_of
@@ -153,18 +154,16 @@ def _assets_of(location: dg.Definitions, job: str) -> set[str]:
     return {key.to_user_string() for key in location.resolve_job_def(job).asset_layer.executable_asset_keys}
 
 
-@pytest.mark.parametrize(("changed", "starts"), [(True, True), (False, False)])
-def test_a_new_champion_starts_the_delivery(instance: dg.DagsterInstance, *, changed: bool, starts: bool) -> None:
-    """Not one that is confirmed."""
+def test_a_new_champion_starts_the_delivery(tmp_path: Path, champion: ArtifactStore) -> None:
+    """Once, whatever nights have confirmed it since; where there is none, nothing starts."""
     sensor = defs().get_repository_def().get_sensor_def("champion_changed")
+    empty, cursor, started = ArtifactStore(tmp_path / "empty"), None, []
+    for store in (empty, champion, champion):
+        with dg.build_sensor_context(cursor=cursor, resources=resources_of(store.root)) as context:
+            data = sensor.evaluate_tick(context)
+        cursor = data.cursor
+        started.append(data.skip_message or len(data.run_requests or ()))
 
-    @dg.asset
-    def promoted_adapter() -> dg.MaterializeResult[Any]:
-        return dg.MaterializeResult(metadata={"changed": changed})
-
-    dg.materialize([promoted_adapter], instance=instance)
-    context = dg.build_sensor_context(instance=instance, definitions=defs())
-    data = sensor.evaluate_tick(context)
-
+    key = champion_key(champion) or ""
     assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
-    assert bool(data.run_requests) is starts
+    assert started == ["nothing was promoted yet", 1, f"the champion is still {key[:12]}"]

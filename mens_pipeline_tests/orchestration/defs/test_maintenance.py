@@ -78,6 +78,11 @@ def _judged() -> dg.AssetCheckResult:
     return dg.AssetCheckResult(passed=True)
 
 
+@dg.asset(partitions_def=dg.StaticPartitionsDefinition(["one", "two"]))
+def _of_recipes() -> None:
+    """Made for each recipe by a run of its own."""
+
+
 @dg.asset
 def _wiped() -> dg.MaterializeResult[Any]:
     """Made once, and wiped by a person."""
@@ -105,18 +110,20 @@ def _failing() -> None:
 def _history(instance: dg.DagsterInstance) -> tuple[set[str], set[str]]:
     """Finished runs that hold no last word on anything, and those that do."""
 
-    def run(*selection: Any) -> str:
-        return dg.materialize(selection, instance=instance, raise_on_error=False).run_id
+    def run(*selection: Any, partition: str | None = None) -> str:
+        return dg.materialize(selection, instance=instance, partition_key=partition, raise_on_error=False).run_id
 
     repeated = run(_made_again, _judged)
     wiped = run(_wiped)
     instance.wipe_assets([_wiped.key])
     once = run(_kept)
+    former = run(_of_recipes, partition="one")
+    recipes = {run(_of_recipes, partition="two"), run(_of_recipes, partition="one")}
     looked = _looking.execute_in_process(instance=instance).run_id
     scored = run(_made_again, _judged)
     failed = run(_failing)
     last = run(_made_again)
-    return {repeated, wiped, failed}, {once, looked, scored, last}
+    return {repeated, wiped, former, failed}, {once, looked, scored, last} | recipes
 
 
 @pytest.mark.slow
