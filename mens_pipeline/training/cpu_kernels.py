@@ -4,13 +4,16 @@ They compute what they replace, in the same precision but in another order of op
 what each is worth.
 """
 
+from collections import Counter
 from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
+from bitsandbytes import nn as four_bits
 from bitsandbytes.functional import dequantize_4bit
 from peft.tuners.lora.bnb import Linear4bit
+from peft.tuners.tuners_utils import BaseTunerLayer
 from torch.autograd.function import once_differentiable
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRMSNorm
@@ -28,13 +31,14 @@ _CAUSAL_MODELS: Final = frozenset({"llama"})
 
 
 class _LoraProduct(torch.autograd.Function):  # type: ignore[misc]
-    """`x W' + scale (x A') B'` with gradients for `x`, `A` and `B`, without float32 copies of activations."""
+    """`x W' + b + scale (x A') B'` with gradients for `x`, `A` and `B`, without float32 copies of activations."""
 
     @staticmethod
     def forward(  # noqa: PLR0913, PLR0917 - what a layer consists of
         context: Any,
         inputs: torch.Tensor,
         weight: torch.Tensor,
+        bias: torch.Tensor | None,
         _down: torch.Tensor,
         _up: torch.Tensor,
         low_down: torch.Tensor,
@@ -44,13 +48,14 @@ class _LoraProduct(torch.autograd.Function):  # type: ignore[misc]
         """Compute the layer: (..., d_in) to (..., d_out).
 
         A, (rank, d_in), and B, (d_out, rank), are float32 and given for their gradients alone; `low_down` is A and
-        `low_up` is `scale` times B, in the precision of the frozen `weight`, (d_out, d_in).
+        `low_up` is `scale` times B, in the precision of the frozen `weight`, (d_out, d_in), and `bias`, (d_out).
         """
         flat = inputs.reshape(-1, inputs.shape[-1])
         inner = flat @ low_down.t()
         context.save_for_backward(flat, inner, weight, low_down, low_up)
         context.scale, context.shape = scale, inputs.shape
-        return (flat @ weight.t()).addmm_(inner, low_up.t()).view(*inputs.shape[:-1], weight.shape[0])
+        product = torch.nn.functional.linear(flat, weight, bias).addmm_(inner, low_up.t())
+        return product.view(*inputs.shape[:-1], weight.shape[0])
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
@@ -64,7 +69,7 @@ class _LoraProduct(torch.autograd.Function):  # type: ignore[misc]
             of_inputs = (outer @ weight).addmm_(inner_gradient, low_down).view(context.shape)
         of_down = (inner_gradient.t() @ flat).float()
         of_up = (outer.t() @ inner).float().mul_(context.scale)
-        return of_inputs, None, of_down, of_up, None, None, None
+        return of_inputs, None, None, of_down, of_up, None, None, None
 
 
 class _TokenLosses(torch.autograd.Function):  # type: ignore[misc]
@@ -164,18 +169,22 @@ class _FusedLayer:
     """The forward pass of one adapted four-bit layer, with a dense copy of its weight."""
 
     def __init__(self, layer: Any, dtype: torch.dtype) -> None:
-        quantized = layer.base_layer.weight
+        quantized, bias = layer.base_layer.weight, layer.base_layer.bias
         self._weight = dequantize_4bit(quantized.data, quantized.quant_state).to(dtype)
+        self._bias = None if bias is None else bias.detach().to(dtype)
         self._down, self._up = layer.lora_A[_ADAPTER].weight, layer.lora_B[_ADAPTER].weight
         self._scale: float = layer.scaling[_ADAPTER]
         self._versions: tuple[int, int] | None = None
         self._low: tuple[torch.Tensor, torch.Tensor] | None = None
 
-    def forward(self, _layer: Any, inputs: torch.Tensor) -> torch.Tensor:
+    def forward(self, layer: Any, inputs: torch.Tensor) -> torch.Tensor:
+        if layer.disable_adapters or layer.merged:
+            plain: torch.Tensor = type(layer).forward(layer, inputs)
+            return plain
         low_down, low_up = self._in_low_precision()
         inputs = inputs.to(self._weight.dtype)
         product: torch.Tensor = _LoraProduct.apply(
-            inputs, self._weight, self._down, self._up, low_down, low_up, self._scale
+            inputs, self._weight, self._bias, self._down, self._up, low_down, low_up, self._scale
         )
         return product
 
@@ -189,16 +198,47 @@ class _FusedLayer:
         return self._low
 
 
-def fuse_adapters(model: "PeftModel", dtype: torch.dtype) -> int:
-    """Give every adapted four-bit layer a dense copy of its weight and one fused operation; return how many there are.
+def replace_slow_parts(model: "PeftModel", dtype: torch.dtype) -> str:
+    """Replace in place what can be computed faster on a CPU; return a line that says what was, and what was not."""
+    layers, is_replaced = fuse_adapters(model, dtype), use_causal_products(model)
+    kept = ", ".join(f"{number} with {reason}" for reason, number in layers.items() if reason is not None)
+    attention = "products" if is_replaced else f"transformers ({model.get_base_model().config.model_type})"
+    fused = f"{layers[None]} of {layers.total()} adapted layers fused"
+    return f"{fused}{f', PEFT computes {kept}' if kept else ''}; attention by {attention}"
+
+
+def fuse_adapters(model: "PeftModel", dtype: torch.dtype) -> Counter[str | None]:
+    """Give every adapted four-bit layer a dense copy of its weight and one fused operation.
 
     The copy holds the values that bitsandbytes restores at every call; a layer of d_in to d_out takes
-    `d_in * d_out * itemsize` bytes more. The model has one adapter without dropout, and is changed in place.
+    `d_in * d_out * itemsize` bytes more. The model is changed in place.
+
+    Returns:
+        The number of layers that were fused, by None, and of those that the libraries still compute, by the reason.
     """
-    layers = [module for module in model.modules() if isinstance(module, Linear4bit)]
-    for layer in layers:
-        layer.forward = MethodType(_FusedLayer(layer, dtype).forward, layer)
-    return len(layers)
+    found: Counter[str | None] = Counter()
+    for layer in [module for module in model.modules() if isinstance(module, BaseTunerLayer)]:
+        reason = _reason_to_keep(layer)
+        if reason is None:
+            layer.forward = MethodType(_FusedLayer(layer, dtype).forward, layer)
+        found[reason] += 1
+    return found
+
+
+def _reason_to_keep(layer: Any) -> str | None:
+    """Return what an adapted layer has beyond a `_LoraProduct`; None for one that can be fused."""
+    base = layer.get_base_layer()
+    if type(layer) is not Linear4bit or type(base) is not four_bits.Linear4bit:
+        return type(base).__name__
+    state = base.weight.quant_state
+    found = {
+        "several adapters": [*layer.lora_A] != [_ADAPTER] or layer.active_adapters != [_ADAPTER],
+        "a variant of LoRA": bool(layer.lora_variant),
+        "dropout": type(layer.lora_dropout[_ADAPTER]) is not torch.nn.Identity,
+        "a bias that trains": layer.lora_bias[_ADAPTER] or (base.bias is not None and base.bias.requires_grad),
+        "packed weights": state is None or getattr(state, "packing_format_for_cpu", False),
+    }
+    return next((reason for reason, is_there in found.items() if is_there), None)
 
 
 def use_causal_products(model: "PeftModel") -> bool:

@@ -72,6 +72,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         self._team = team
         self._examples = examples
         self.lora_plus_ratio = 1.0
+        self.computed_by = "the libraries"
         self.scores_labels_alone = self.args.device.type == "cpu"
         self.num_parts = 0 if self.args.device.type == "cuda" else 1
 
@@ -185,20 +186,24 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         """Compute the losses of labelled positions; the library would project every position without Triton."""
         own = self.model
         if model is own:
-            return _losses(own.get_base_model(), inputs, mask, labels)
+            return labelled_losses(own.get_base_model(), inputs, mask, labels)
         # What sums the gradients of all processes must see the call, and calls `forward` of the model.
         forward = own.forward
 
         def compute_losses() -> torch.Tensor:
             own.forward = forward
-            return _losses(own.get_base_model(), inputs, mask, labels)
+            return labelled_losses(own.get_base_model(), inputs, mask, labels)
 
         own.forward = compute_losses
         losses: torch.Tensor = model()
         return losses
 
 
-def _losses(base: Any, inputs: dict[str, Any], mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def labelled_losses(base: Any, inputs: dict[str, Any], mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Compute the losses of labelled positions, float32, by their order in `mask`; with a base that has an adapter.
+
+    `inputs` is a micro-batch; `mask` and `labels`, (rows, length - 1), begin with the second token.
+    """
     # No mask: rows are padded on the right, where a causal model never looks from a labelled position.
     ids = inputs["input_ids"]
     # Not beyond the first label: the state before it is needed for each row.

@@ -38,7 +38,7 @@ from mens_pipeline.jobs.protocol import RESULT, STOP, newest_checkpoint, write_d
 from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.models.chat import format_for
 from mens_pipeline.training.common_trainer import Progress, StopRequest, common_arguments, mean_loss
-from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products
+from mens_pipeline.training.cpu_kernels import replace_slow_parts
 from mens_pipeline.training.examples import Example, ShownRows, open_examples, plan_examples
 from mens_pipeline.training.plan import Plan, step_tokens
 from mens_pipeline.training.qlora import Checksums, checksums, load_base, lora_config
@@ -167,9 +167,7 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
     trainer.begin(progress, job.continues)
     trainer.lora_plus_ratio = recipe.lora_plus_ratio
     if job.device == "cpu":
-        if recipe.lora_dropout == 0:
-            fuse_adapters(trainer.model, dtype)
-        use_causal_products(trainer.model)
+        trainer.computed_by = replace_slow_parts(trainer.model, dtype)
     return trainer
 
 
@@ -206,6 +204,7 @@ def _about(job: TrainingJob, plan: Plan, trainer: PlannedTrainer) -> dict[str, A
         "contract_digest": job.contract_digest,
         "device": job.device,
         "compute_dtype": job.compute_dtype,
+        "computed_by": trainer.computed_by,
         "planned_steps": plan.num_steps,
         "curriculum_skipped": list(plan.num_skipped),
         "n_layers": config.num_hidden_layers,

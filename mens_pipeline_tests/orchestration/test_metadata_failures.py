@@ -75,7 +75,7 @@ def test_training_that_goes_on_says_from_where() -> None:
     @dg.asset
     def adapter(context: dg.AssetExecutionContext) -> None:
         for checkpoint in (None, "checkpoint-40"):
-            payload = {"resumed_from": checkpoint, "planned_steps": 300}
+            payload = {"resumed_from": checkpoint, "planned_steps": 300, "computed_by": "the libraries"}
             watch_training(context, 0.0, lambda _event: None)({"event": "train_start", "payload": payload})
 
     with dg.DagsterInstance.ephemeral() as instance:
@@ -83,6 +83,7 @@ def test_training_that_goes_on_says_from_where() -> None:
         said = [entry.user_message for entry in instance.all_logs(result.run_id)]
 
     assert [line for line in said if "resumed" in line] == ["training resumed at step 40 of 300"]
+    assert said.count("training: the libraries") == 2
 
 
 def test_progress_has_rounded_numbers() -> None:
