@@ -36,7 +36,7 @@ Heads share keys 2 to 1, 8 to 1 and 1 to 1; heads are narrower and wider than th
 """
 
 
-def write_architecture(folder: Path, name: str, tokenizer: "Tokenizer | None" = None) -> Path:
+def write_architecture(folder: Path, name: str, tokenizer: "Tokenizer | None" = None, **more: Any) -> Path:
     """A model of the table as a Hugging Face folder; biases and norms are random too, not the 0 and 1 of libraries."""
-    fields = {**_SIZES, **ARCHITECTURES[name], "model_type": name.partition("-")[0]}
+    fields = {**_SIZES, **ARCHITECTURES[name], "model_type": name.partition("-")[0], **more}
     return write_random_base(folder, tokenizer, are_vectors_random=True, **fields)

@@ -17,6 +17,9 @@ from peft.tuners.tuners_utils import BaseTunerLayer
 from torch.autograd.function import once_differentiable
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRMSNorm
+from transformers.models.mistral.modeling_mistral import MistralAttention, MistralRMSNorm
+from transformers.models.qwen2.modeling_qwen2 import Qwen2Attention, Qwen2RMSNorm
+from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention, Qwen3RMSNorm
 
 from mens_pipeline.training.preflight import SCORED_ON_CPU
 
@@ -26,8 +29,10 @@ if TYPE_CHECKING:
 _ADAPTER: Final = "default"
 _ATTENTION: Final = "causal_products"
 _NOTHING_SHARED: Final = (0, 0)
-_CAUSAL_MODELS: Final = frozenset({"llama"})
-"""Model types whose attention is causal and nothing else: no window, no soft cap, no sinks."""
+_CAUSAL_MODELS: Final = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+"""Model types whose attention is causal and nothing else, but for a window: no soft cap, no sinks."""
+_ATTENTIONS: Final = (LlamaAttention, MistralAttention, Qwen2Attention, Qwen3Attention)
+_NORMS: Final = (LlamaRMSNorm, MistralRMSNorm, Qwen2RMSNorm, Qwen3RMSNorm)
 
 
 class _LoraProduct(torch.autograd.Function):  # type: ignore[misc]
@@ -200,9 +205,9 @@ class _FusedLayer:
 
 def replace_slow_parts(model: "PeftModel", dtype: torch.dtype) -> str:
     """Replace in place what can be computed faster on a CPU; return a line that says what was, and what was not."""
-    layers, is_replaced = fuse_adapters(model, dtype), use_causal_products(model)
+    layers, against = fuse_adapters(model, dtype), use_causal_products(model)
     kept = ", ".join(f"{number} with {reason}" for reason, number in layers.items() if reason is not None)
-    attention = "products" if is_replaced else f"transformers ({model.get_base_model().config.model_type})"
+    attention = "products" if against is None else f"transformers, for {against}"
     fused = f"{layers[None]} of {layers.total()} adapted layers fused"
     return f"{fused}{f', PEFT computes {kept}' if kept else ''}; attention by {attention}"
 
@@ -241,42 +246,51 @@ def _reason_to_keep(layer: Any) -> str | None:
     return next((reason for reason, is_there in found.items() if is_there), None)
 
 
-def use_causal_products(model: "PeftModel") -> bool:
+def use_causal_products(model: "PeftModel") -> str | None:
     """Compute attention by batched products, where nothing but causality is masked; norms and rotations in one piece.
 
     PyTorch's kernel for short rows on a CPU takes several times as long as the three products that it consists of. A
-    model is changed in place, if its type is known to be purely causal; whether it was is returned.
+    model is changed in place if nothing speaks against it; the reason is returned.
     """
     config = model.get_base_model().config
-    if config.model_type not in _CAUSAL_MODELS:
-        return False
+    found = {
+        config.model_type: config.model_type not in _CAUSAL_MODELS,
+        "a sliding window": getattr(config, "sliding_window", None) is not None,
+        "attention dropout": config.attention_dropout != 0,
+    }
+    reason = next((reason for reason, is_there in found.items() if is_there), None)
+    if reason is not None:
+        return reason
     ALL_ATTENTION_FUNCTIONS.register(_ATTENTION, _causal_attention)
     config._attn_implementation = _ATTENTION  # noqa: SLF001 - the setter reloads kernels from the Hub
     for module in model.modules():
-        if isinstance(module, LlamaRMSNorm):
+        if isinstance(module, _NORMS):
             module.forward = partial(_normalize, module)
-        elif isinstance(module, LlamaAttention):
+        elif isinstance(module, _ATTENTIONS):
             module.forward = partial(_attention_layer, module)
-    return True
+    return None
 
 
-def _normalize(module: LlamaRMSNorm, inputs: torch.Tensor) -> torch.Tensor:
+def _normalize(module: Any, inputs: torch.Tensor) -> torch.Tensor:
     normed: torch.Tensor = _RootMeanSquareNorm.apply(inputs, module.weight, module.variance_epsilon)
     return normed
 
 
 def _attention_layer(
-    module: LlamaAttention,
+    module: Any,
     hidden_states: torch.Tensor,
     position_embeddings: tuple[torch.Tensor, torch.Tensor],
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Do what `LlamaAttention.forward` does without a cache; (rows, length, width) in and out."""
+    """Do what the forward pass of one of `_ATTENTIONS` does without a cache; (rows, length, width) in and out."""
     shape = hidden_states.shape[:-1]
     query, key, value = (
-        project(hidden_states).view(*shape, -1, module.head_dim).transpose(1, 2)
+        project(hidden_states).view(*shape, -1, module.head_dim)
         for project in (module.q_proj, module.k_proj, module.v_proj)
     )
+    if isinstance(module, Qwen3Attention):
+        query, key = module.q_norm(query), module.k_norm(key)
+    query, key, value = (states.transpose(1, 2) for states in (query, key, value))
     angles = [each[:, None] for each in position_embeddings]
     query, key = (_Rotation.apply(states, *angles) for states in (query, key))
     seen, _ = _causal_attention(module, query, key, value, None, module.scaling, options.get("shared", _NOTHING_SHARED))

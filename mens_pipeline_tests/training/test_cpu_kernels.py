@@ -137,12 +137,3 @@ def test_what_rows_begin_with_is_computed_once(tiny_base: Path) -> None:
 def test_tokens_that_all_rows_begin_with(rows: list[list[int]], number: int) -> None:
     """None of one row alone; and rows that are the same in all but the last token are not taken apart."""
     assert num_shared(torch.tensor(rows)) == number
-
-
-def test_attention_that_is_not_known_to_be_causal_alone_stays(tiny_base: Path) -> None:
-    """Such as one with a window."""
-    model = adapted(tiny_base, torch.float32)
-    model.get_base_model().config.model_type = "gemma2"
-
-    assert not use_causal_products(model)
-    assert model.get_base_model().config._attn_implementation == "sdpa"  # noqa: SLF001 - where the library keeps it

@@ -1,5 +1,6 @@
 """Training on a CPU computes what PEFT and transformers compute, on each architecture that is accepted."""
 
+from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch  # noqa: TID253 - loads in test processes that train
 from torch.nn.functional import cross_entropy  # noqa: TID253 - likewise
 
 from mens_pipeline.training.common_trainer import IGNORED
-from mens_pipeline.training.cpu_kernels import replace_slow_parts
+from mens_pipeline.training.cpu_kernels import fuse_adapters, replace_slow_parts
 from mens_pipeline.training.qlora import keep_adapter_in_float32, load_base, lora_config
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline.training.sft import labelled_losses
@@ -51,6 +52,29 @@ def test_in_16_bits_a_step_is_that_of_the_libraries_to_rounding(name: str, tmp_p
 
 
 @pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        ("llama", {}, "by products"),
+        ("qwen2", {}, "by products"),
+        ("qwen3", {}, "by products"),
+        ("mistral", {}, "by products"),
+        ("mistral-windowed", {}, "by transformers, for a sliding window"),
+        ("qwen2", {"attention_dropout": 0.1}, "by transformers, for attention dropout"),
+        ("gemma3_text", {}, "by transformers, for gemma3_text"),
+        ("qwen3_5_text", {}, "by transformers, for qwen3_5_text"),
+    ],
+)
+def test_attention_that_is_more_than_causal_is_left_to_the_libraries(
+    name: str, fields: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    """A line says which, and why."""
+    model = adapted(write_architecture(tmp_path, name, **fields), torch.float32)
+
+    assert replace_slow_parts(model, torch.float32).endswith(f"; attention {said}")
+    assert (model.get_base_model().config._attn_implementation == "sdpa") == ("transformers" in said)  # noqa: SLF001 - where the library keeps it
+
+
+@pytest.mark.parametrize(
     ("options", "reason"),
     [
         ({"lora_dropout": 0.5}, "dropout"),
@@ -62,15 +86,14 @@ def test_in_16_bits_a_step_is_that_of_the_libraries_to_rounding(name: str, tmp_p
 def test_what_a_fused_layer_cannot_do_is_left_to_the_libraries(
     options: dict[str, Any], reason: str | None, tmp_path: Path
 ) -> None:
-    """It is computed as before, and a line says why."""
+    """It is computed as before, by the same random numbers where there are any."""
     plain = adapted(write_architecture(tmp_path, "qwen2"), torch.float32, **options)
     fast = deepcopy(plain)
-    said = replace_slow_parts(fast, torch.float32)
+    layers = fuse_adapters(fast, torch.float32)
     (losses, before), (found, after) = _step(plain, plain_losses), _step(fast, fast_losses)
     num_kept = 0 if reason is None else 6 if reason == "a bias that trains" else 14
 
-    assert said.startswith(f"{14 - num_kept} of 14 adapted layers fused")
-    assert (f"PEFT computes {num_kept} with {reason}" in said) == bool(num_kept)
+    assert layers == Counter({None: 14 - num_kept, reason: num_kept} if num_kept else {None: 14})
     torch.testing.assert_close(found, losses, rtol=1e-4, atol=1e-4)
     assert all(_distance(after[matrix][0], gradient) < 1e-4 for matrix, (gradient, _) in before.items())
 
