@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, GenerationConfig
 
 from mens_pipeline.inference.begun_word import BegunWord
 from mens_pipeline.inference.constraint import Constraint
-from mens_pipeline.inference.dense_llama import speed_up
+from mens_pipeline.inference.dense_model import speed_up
 from mens_pipeline.inference.engine import Engine, Slot
 from mens_pipeline.inference.foreign import ForeignPrompt, complete_prompts, start_servers
 from mens_pipeline.inference.generation import (

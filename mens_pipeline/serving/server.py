@@ -34,7 +34,7 @@ def load(served: ServedModel, max_concurrent: int) -> Loaded:
     from transformers import AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 
-    from mens_pipeline.inference.dense_llama import speed_up  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.dense_model import speed_up  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.generate import stop_tokens  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.model import load_evaluated  # noqa: PLC0415 - likewise
 

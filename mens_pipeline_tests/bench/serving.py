@@ -293,7 +293,7 @@ def _serve(folder: Path, port: int, times: Path, *, is_before: bool) -> None:
         stack.enter_context(patch.object(Sampler, "choose_each", timed(Sampler.choose_each)))
         stack.enter_context(patch.object(Constraint, "choose", timed(Constraint.choose)))
         if is_before:
-            stack.enter_context(patch("mens_pipeline.inference.dense_llama.speed_up", lambda model, _num_rows: model))
+            stack.enter_context(patch("mens_pipeline.inference.dense_model.speed_up", lambda model, _num_rows: model))
         served = merged_model(folder, resolve_device(DeviceChoice.CPU))
         defaults = Defaults(Syntax.FREE)
         server.ModelServer(served, address, server.access_to(address, None, ""), limits, defaults, print).run()

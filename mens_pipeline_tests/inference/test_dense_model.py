@@ -1,4 +1,4 @@
-"""The fast forward pass of a Llama on the CPU, and linear layers whose weights lie otherwise."""
+"""The fast forward pass of a model on the CPU, and linear layers whose weights lie otherwise."""
 
 from pathlib import Path
 from typing import Any
@@ -6,16 +6,18 @@ from typing import Any
 import pytest
 
 from mens_pipeline.cli.demo import DEMO
-from mens_pipeline.inference.dense_llama import DenseLlama, HalfLinear, PackedLinear, replace_linear, speed_up
-from mens_pipeline.inference.engine_proof import complete_plainly, complete_staggered, random_prompts, tiny_model
+from mens_pipeline.inference.dense_model import DenseModel, HalfLinear, PackedLinear, replace_linear, speed_up
+from mens_pipeline.inference.engine_proof import complete_plainly, complete_staggered, random_prompts
 from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
 from mens_pipeline.settings import load_settings
+from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
 
 _MANY, _FEW = 32, 4
+_DENSE = ("llama", "llama-biased", "qwen2", "qwen2-untied", "qwen3", "mistral")
 
 
 @pytest.mark.parametrize("rows", [(1,), (3, 1), (2, 70)])
@@ -34,71 +36,70 @@ def test_a_product_is_that_of_the_plain_layer(linear: Any, rows: tuple[int, ...]
         torch.testing.assert_close(linear(plain)(given), plain(given), rtol=off, atol=off)
 
 
-def test_a_packed_model_gives_the_logits_of_the_library_bit_for_bit(tiny_base: Path) -> None:
+@pytest.mark.parametrize("name", _DENSE)
+def test_a_packed_model_gives_the_logits_of_the_library_bit_for_bit(name: str, tmp_path: Path) -> None:
     """What is evaluated stays as it is: the library's modules with packed weights, and ours, differ in no bit."""
     import torch
 
-    packed = _loaded(tiny_base)
+    folder = write_architecture(tmp_path, name)
+    packed = _loaded(folder)
     replace_linear(packed, PackedLinear)
-    fast = speed_up(_loaded(tiny_base), _MANY)
+    fast = speed_up(_loaded(folder), _MANY)
 
-    assert isinstance(fast, DenseLlama)
+    assert isinstance(fast, DenseModel)
     assert not any(type(module) is torch.nn.Linear for module in packed.modules())
     for ours, theirs in zip(_logits(fast), _logits(packed), strict=True):
         assert torch.equal(ours, theirs)
 
 
-def test_a_model_for_few_rows_gives_the_logits_of_the_library(tiny_base: Path) -> None:
-    """Those of its weights rounded to float16, up to the rounding of float32."""
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_logits_are_those_of_the_library(name: str, tmp_path: Path) -> None:
+    """For many rows up to the rounding of float32, for few up to that of weights in float16."""
     import torch
 
-    rounded = _loaded(tiny_base)
-    for module in rounded.modules():
+    folder = write_architecture(tmp_path, name)
+    expected = _logits(_loaded(folder))
+    for num_rows, limit in ((_MANY, 1e-5), (_FEW, 2e-2)):
+        model = _loaded(folder)
+        fast = speed_up(model, num_rows)
+        assert isinstance(fast, DenseModel) == (fast is not model) == (name in _DENSE)
+        for ours, theirs in zip(_logits(fast), expected, strict=True):
+            assert (ours - theirs).norm() < limit * theirs.norm()
+    for ours, theirs in zip(_logits(speed_up(_loaded(folder), _FEW)), _logits(_rounded(folder)), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def _rounded(folder: Path) -> Any:
+    """The model with weights that were rounded to float16."""
+    import torch
+
+    model = _loaded(folder)
+    for module in model.modules():
         if isinstance(module, torch.nn.Linear):
             # The embedding may be the same tensor; it is not rounded.
             module.weight = torch.nn.Parameter(module.weight.detach().half().float())
-    for ours, theirs in zip(_logits(speed_up(_loaded(tiny_base), _FEW)), _logits(rounded), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    return model
 
 
 @pytest.mark.parametrize("num_rows", [_MANY, _FEW])
-def test_the_engine_writes_the_tokens_of_the_plain_loop(num_rows: int) -> None:
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_the_engine_writes_the_tokens_of_the_plain_loop(name: str, num_rows: int, tmp_path: Path) -> None:
     """Through its cache: completions that come and go, prompts that are read in pieces and begin alike."""
-    plain = tiny_model("llama")
+    plain = _loaded(write_architecture(tmp_path, name))
     prompts = random_prompts(plain)
     expected = [complete_plainly(plain, prompt, 16) for prompt in prompts]
 
     assert complete_staggered(speed_up(plain, num_rows), prompts, 16) == expected
 
 
-def test_another_architecture_keeps_its_own_forward_pass() -> None:
-    """Its linear layers are replaced, and nothing else."""
-    import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    config = Qwen2Config(
-        vocab_size=50, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=1,
-    )  # fmt: skip
-    model = Qwen2ForCausalLM(config).eval()
-    ids = torch.arange(12)[None]
-    with torch.inference_mode():
-        before = model(ids).logits
-        after = speed_up(model, _FEW)
-        assert after is model
-        assert isinstance(model.model.layers[0].mlp.up_proj, HalfLinear)
-        torch.testing.assert_close(model(ids).logits, before, rtol=2e-3, atol=2e-3)
-
-
-@pytest.mark.parametrize("changed", [{"hidden_act": "gelu"}, {"attention_bias": True}, {"mlp_bias": True}])
-def test_a_llama_that_computes_otherwise_keeps_its_own_forward_pass(changed: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "changed", [{"hidden_act": "gelu"}, {"rope_parameters": {"rope_type": "linear", "factor": 2.0}}]
+)
+def test_a_model_that_computes_otherwise_keeps_its_own_forward_pass(changed: dict[str, Any], tmp_path: Path) -> None:
     """Nothing is taken for granted that the configuration denies."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        vocab_size=50, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2, **changed
-    )
-    assert not isinstance(speed_up(LlamaForCausalLM(config).eval(), _FEW), DenseLlama)
+    model = _loaded(write_architecture(tmp_path, "llama", **changed))
+    assert speed_up(model, _FEW) is model
+    assert isinstance(model.model.layers[0].mlp.up_proj, HalfLinear)
 
 
 @pytest.mark.parametrize("linear", [PackedLinear, HalfLinear])

@@ -16,8 +16,9 @@ _ROWS: Final = 32
 """The number of rows that weights are packed for; others are served from the same packing."""
 _FEW: Final = 8
 """Rows up to which most of the time is that of reading the weights."""
-_PLAIN: Final = {"rope_type": "default", "hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
-"""Values of a configuration that `DenseLlama` requires."""
+_ARCHITECTURES: Final = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+_PLAIN: Final = {"rope_type": "default", "hidden_act": "silu", "sliding_window": None}
+"""Values of a configuration that `DenseModel` requires."""
 
 
 class PackedLinear(torch.nn.Module):  # type: ignore[misc]  # the library is untyped
@@ -62,8 +63,11 @@ class Output(NamedTuple):
     logits: torch.Tensor
 
 
-class DenseLlama:
-    """A model of the Llama architecture that is called as the library's own is, and can do nothing but that."""
+class DenseModel:
+    """A model of the kind of Llama that is called as the library's own is, and can do nothing but that.
+
+    Biases, heads that share keys and norms of queries and keys (Qwen3) are computed as well; a window is not.
+    """
 
     def __init__(self, model: Any, linear: _Linear) -> None:
         """Take the weights of a model in float32 on the CPU, which is of no use any more, for `linear` to multiply."""
@@ -117,6 +121,11 @@ class _Layer:
         self._num_shared = attention.num_key_value_groups
         self._num_keys = attention.k_proj.out_features // self._size
         self._num_queries = self._num_keys * self._num_shared
+        self._norms: torch.Tensor | None = None
+        if isinstance(getattr(attention, "q_norm", None), torch.nn.Module):
+            norms, numbers = (attention.q_norm, attention.k_norm), (self._num_queries, self._num_keys)
+            rows = [norm.weight.detach().expand(number, -1) for norm, number in zip(norms, numbers, strict=True)]
+            self._norms = torch.cat(rows)
         self._before = layer.input_layernorm.weight.detach()
         self._between = layer.post_attention_layernorm.weight.detach()
         self._project = linear(_join(attention.q_proj, attention.k_proj, attention.v_proj))
@@ -134,6 +143,8 @@ class _Layer:
         num_turned = self._num_queries + self._num_keys
         cosines, sines = turn
         both = states[:, :, :num_turned]
+        if self._norms is not None:
+            both = functional.rms_norm(both, (self._size,), None, self._epsilon) * self._norms
         turned = (both * cosines).add_(both.roll(self._size // 2, -1).mul_(sines)).transpose(1, 2)
         values = states[:, :, num_turned:].transpose(1, 2)
         keys, values = cache.update(turned[:, self._num_queries :], values, self._number)
@@ -171,26 +182,29 @@ def _mask(attention_mask: torch.Tensor | None, num_new: int, num_past: int) -> t
 
 
 def _join(*parts: torch.nn.Linear) -> torch.nn.Linear:
-    """Return layers without bias that multiply the same rows as one."""
+    """Return layers that multiply the same rows as one; all of them have a bias, or none."""
     together = torch.nn.Linear(1, 1, bias=False)
     together.weight = torch.nn.Parameter(torch.cat([part.weight.detach() for part in parts]), requires_grad=False)
+    biases = [part.bias.detach() for part in parts if part.bias is not None]
+    if biases:
+        together.bias = torch.nn.Parameter(torch.cat(biases), requires_grad=False)
     return together
 
 
 def speed_up(model: Any, num_rows: int) -> Any:
     """Return a model that completes as the given one does, faster where it can be; the given one is of no use any more.
 
-    Llama on the CPU in float32 is computed here; of others there every linear layer is replaced. What is not on the CPU
-    or not in float32 stays, as does all where this CPU lacks what multiplies by packed weights. The model is in
-    evaluation mode; `num_rows` completions are written at once at most. For few the weights are rounded to float16;
-    what is evaluated is written many at once, and stays in float32.
+    `_ARCHITECTURES` on the CPU in float32 are computed here; of others there every linear layer is replaced. What is
+    not on the CPU or not in float32 stays, as does all where this CPU lacks what multiplies by packed weights. The
+    model is in evaluation mode; `num_rows` completions are written at once at most. For few the weights are rounded to
+    float16; what is evaluated is written many at once, and stays in float32.
     """
     has_half = "fbgemm" in torch.backends.quantized.supported_engines
     linear: _Linear = HalfLinear if num_rows <= _FEW and has_half else PackedLinear
     if linear is PackedLinear and not torch.backends.mkldnn.is_available():
         return model
-    if _is_plain_llama(model):
-        return DenseLlama(model, linear)
+    if _is_dense(model):
+        return DenseModel(model, linear)
     replace_linear(model, linear)
     return model
 
@@ -204,11 +218,9 @@ def replace_linear(model: torch.nn.Module, linear: _Linear) -> None:
                 setattr(parent, name, linear(child))
 
 
-def _is_plain_llama(model: Any) -> bool:
-    """Check whether a model is what `DenseLlama` computes, in float32 on the CPU."""
-    from transformers import LlamaForCausalLM  # noqa: PLC0415 - takes long
-
-    if type(model) is not LlamaForCausalLM:
+def _is_dense(model: Any) -> bool:
+    """Check whether a model is what `DenseModel` computes, in float32 on the CPU."""
+    if type(model).__name__ not in _ARCHITECTURES:
         return False
     found = {name: getattr(model.config, name, None) for name in _PLAIN} | {
         "rope_type": model.config.rope_parameters["rope_type"]
