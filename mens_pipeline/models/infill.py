@@ -14,7 +14,8 @@ from typing import Final, Literal
 from mens_pipeline.models.chat import Encoded, Tokenizer, control_tokens, escape, format_for
 
 Order = Literal["suffix_first", "prefix_first"]
-"""Which side of the cursor is shown first. With the suffix first, what is typed extends what was read already."""
+"""Which side of the cursor is shown first. With the suffix first, what is typed extends what was read already; with the
+prefix first, the suffix is read again."""
 
 SUFFIX_FIRST: Final[Order] = "suffix_first"
 PREFIX_FIRST: Final[Order] = "prefix_first"
