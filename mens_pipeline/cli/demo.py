@@ -18,7 +18,7 @@ from mens_pipeline.language import Mode, grammar_fingerprint
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import Tokenizer, Turn, encode_turns
-from mens_pipeline.models.infill import encode_infill_prompt
+from mens_pipeline.models.infill import Order, encode_infill_prompt
 from mens_pipeline.settings import PROJECT_ROOT, load_settings
 from mens_pipeline.storage.store import key_of
 from mens_pipeline.storage.validation import Strict
@@ -53,10 +53,10 @@ class DemoContract(Strict):
     language_sha256: str
 
 
-def contract_with(base_sha256: str, tokenizer: Tokenizer) -> DemoContract:
-    """Return the contract of this code with a base."""
+def contract_with(base_sha256: str, tokenizer: Tokenizer, order: Order) -> DemoContract:
+    """Return the contract of this code with a base, and an adapter that is shown cursors in such an order."""
     turns = encode_turns(tokenizer, (Turn("system", SYSTEM_PROMPT), Turn("user", "Write a table.")))
-    shown = {"prompt": turns, "cursor": encode_infill_prompt(tokenizer, *_EXAMPLE, 64)}
+    shown = {"prompt": turns, "cursor": encode_infill_prompt(tokenizer, *_EXAMPLE, 64, order)}
     return DemoContract(base_sha256=base_sha256, prompt_sha256=key_of(shown), language_sha256=grammar_fingerprint())
 
 
@@ -91,7 +91,7 @@ def demo(options: DemoOptions) -> None:
     adapter = Adapter.open(DEMO)
     wanted = adapter.manifest.base_model
     base = find_base_model(wanted.name, wanted.revision, settings.cache_root / "base_models", log_line)
-    refuse_stale(DEMO, contract_with(base.sha256, FileTokenizer(base.path)))
+    refuse_stale(DEMO, contract_with(base.sha256, FileTokenizer(base.path), adapter.manifest.infill_order))
     device = choose_device(options.device, settings)
     pairs = [*read_pairs(DEMO / TASKS)]
     with TemporaryDirectory(prefix="mens-demo-") as work, interruptible("run the same command again"):

@@ -147,7 +147,9 @@ class _Generation:
             return encode_prompt(self.tokenizer, self.job.system_prompt, request.prompt)
         if request.suffix is None:
             return encode_prefix(self.tokenizer, request.prompt, request.window)
-        return encode_infill_prompt(self.tokenizer, request.prompt, request.suffix, request.window)
+        assert self.job.infill_order is not None, "a job with a suffix says it"  # noqa: S101 - our own impossibility
+        around = (request.prompt, request.suffix, request.window)
+        return encode_infill_prompt(self.tokenizer, *around, self.job.infill_order)
 
     def _constraint(self, request: Request, stop: frozenset[int]) -> Constraint | InsertConstraint:
         if request.suffix is not None:

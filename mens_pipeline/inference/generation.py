@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from mens_pipeline.jobs.protocol import Job
 from mens_pipeline.language import Mode, analyze, tokenize
+from mens_pipeline.models.infill import Order
 from mens_pipeline.storage.validation import Strict
 
 LORA_MODULES: Final = "{lora_modules}"
@@ -181,6 +182,9 @@ class GenerationJob(EvaluatedModel, Job):
     system_prompt: str
     decoding: Decoding
     requests: tuple[Request, ...]
+    infill_order: Order | None = Field(
+        default=None, description="Which side of a cursor is shown first; null where no request has a suffix."
+    )
     devices: int = Field(default=1, ge=1, description="GPUs, or processes on a CPU, that share the requests.")
     engine: ForeignEngine | None = Field(
         default=None, description="What writes free completions; None for our own loop."
@@ -188,6 +192,12 @@ class GenerationJob(EvaluatedModel, Job):
     then: tuple[Path, ...] = Field(
         default=(), description="Jobs done next: of the same model, without loading it again, or by the same servers."
     )
+
+    @model_validator(mode="after")
+    def _says_an_order(self) -> "GenerationJob":
+        if self.infill_order is None and any(request.suffix is not None for request in self.requests):
+            raise ValueError("requests have a suffix, and infill_order does not say which side is shown first")
+        return self
 
 
 def progress_of(completion: dict[str, Any]) -> str:

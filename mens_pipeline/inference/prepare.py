@@ -31,6 +31,7 @@ from mens_pipeline.jobs.local import refuse_failure
 from mens_pipeline.jobs.protocol import JOB
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.base import Base, base_folder, configuration_of, find_recorded_base, read_tokenizer
+from mens_pipeline.models.infill import Order
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
@@ -57,6 +58,7 @@ class GenerationInputs(Strict):
     quantization: tuple[str, bool, Dtype, Held]
     system_prompt: str
     requests: tuple[Request, ...]
+    infill_order: Order | None = Field(exclude_if=lambda order: order is None)
     decoding: dict[str, Any]
     computed_on: tuple[str, Dtype]
     libraries: dict[str, str]
@@ -115,6 +117,8 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
     batch_tokens = max(conditions.decoding.batch_tokens, fitting)
     decoding = conditions.decoding.model_copy(update={"batch_tokens": batch_tokens})
     requests = tuple(requests)
+    is_at_cursor = any(request.suffix is not None for request in requests)
+    infill_order = adapter.manifest.infill_order if is_at_cursor else None
     devices = _devices_of(conditions, adapter.manifest.recipe.devices)
     system_prompt = adapter.manifest.system_prompt if system_prompt is None else system_prompt
     inputs = GenerationInputs(
@@ -123,6 +127,7 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
         quantization=(evaluated.quantization, evaluated.double_quant, evaluated.trained_in, evaluated.held),
         system_prompt=system_prompt,
         requests=requests,
+        infill_order=infill_order,
         # On a GPU, kernels and so the order of sums depend on how many rows there are together.
         decoding=decoding.model_dump(exclude={"batch_tokens"} if evaluated.device == "cpu" else None),
         computed_on=(evaluated.device, evaluated.compute_dtype),
@@ -138,6 +143,7 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
         system_prompt=system_prompt,
         decoding=decoding,
         requests=requests,
+        infill_order=infill_order,
         devices=devices,
         run_dir=run_dir.resolve(),
         engine=conditions.engine,

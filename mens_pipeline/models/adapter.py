@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.base import Base, Count, Digest, Recorded, RecordedPath, Word, read_object, shapes_in
+from mens_pipeline.models.infill import SUFFIX_FIRST, Order
 from mens_pipeline.storage.files import is_out_of_place
 from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.storage.validation import errors_in, list_errors, newer_format
@@ -28,7 +29,7 @@ CARD: Final = "README.md"
 WEIGHTS: Final = "adapter_model.safetensors"
 CONFIGURATION: Final = "adapter_config.json"
 METHOD: Final = "qlora"
-SCHEMA_VERSION: Final = 7
+SCHEMA_VERSION: Final = 8
 """Of the manifest."""
 
 _MOST_BYTES: Final = 16 * 2**20
@@ -112,6 +113,10 @@ class TrainingManifest(Recorded):
     heldout_sha256: Digest | None
     system_prompt: str
     chat_template: str | None = Field(default=None, description="None in runs before bases that think had a form.")
+    infill_order: Order = Field(
+        default=SUFFIX_FIRST,
+        description="Side of a cursor that it is shown first; the suffix in runs that do not say.",
+    )
     libraries: dict[Word, Word] = Field(default={}, description="Versions of those that decide what training gives.")
     result: TrainingResult
 

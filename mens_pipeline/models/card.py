@@ -16,7 +16,7 @@ from mens_pipeline.language import visible_text
 from mens_pipeline.models.adapter import ShownKind, TrainingManifest
 from mens_pipeline.models.base import Base, FileTokenizer
 from mens_pipeline.models.chat import format_of
-from mens_pipeline.models.infill import marks_of
+from mens_pipeline.models.infill import PREFIX_FIRST, marks_of
 from mens_pipeline.storage.store import digest_of
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ def model_card(  # noqa: PLR0913 - the parts of a card
         auto_class="AutoModelForImageTextToText" if sees and standing is not None else "AutoModelForCausalLM",
         # Manifests of adapters that were trained before bases that think were asked in their own form say nothing.
         chat=format_of(manifest.chat_template),
+        is_prefix_first=manifest.infill_order == PREFIX_FIRST,
         marks=marks_of(FileTokenizer(tokenizer_in)) if is_taught and tokenizer_in is not None else None,
     )
 

@@ -22,6 +22,7 @@ from mens_pipeline.models.base import (
     template_in,
 )
 from mens_pipeline.models.chat import format_of, system_of
+from mens_pipeline.models.infill import Order
 from mens_pipeline.promotion.history import adapter_sha256_of, champion_of
 from mens_pipeline.promotion.policy import GateStatus
 from mens_pipeline.promotion.receipt import KIND as GATE
@@ -56,6 +57,7 @@ class ServedModel:
             evaluation says one.
         gguf: The folder of its GGUF file, where llama.cpp computes it; None for our own engine.
         infill_window: Tokens around a cursor that it is shown; None for a model that was not taught to complete there.
+        infill_order: Which side of a cursor it is shown first, as in its training; None with the window.
     """
 
     name: str
@@ -68,6 +70,7 @@ class ServedModel:
     num_parameters: int
     candidate: str | None = None
     infill_window: int | None = None
+    infill_order: Order | None = None
     infill_threshold: float | None = None
     gguf: Path | None = None
 
@@ -134,6 +137,7 @@ def adapter_model(adapter: Adapter, device: Device, evaluation: Path | None = No
     evaluated = evaluated_model("adapter", adapter, device)
     read_adapter_config(adapter.folder)
     check_tokenizer(FileTokenizer(evaluated.base_path), evaluated.base_path)
+    is_taught = INFILL in (manifest.result.kinds or {})
     return ServedModel(
         name=manifest.name,
         sha256=adapter.digest,
@@ -143,7 +147,8 @@ def adapter_model(adapter: Adapter, device: Device, evaluation: Path | None = No
         max_context=_max_context(evaluated.base_path),
         architecture=base.architecture,
         num_parameters=base.num_parameters,
-        infill_window=manifest.recipe.infill_window if INFILL in (manifest.result.kinds or {}) else None,
+        infill_window=manifest.recipe.infill_window if is_taught else None,
+        infill_order=manifest.infill_order if is_taught else None,
         infill_threshold=_threshold_in(evaluation or adapter.path, adapter.digest),
     )
 

@@ -167,7 +167,7 @@ def _count(columns: Columns, pieces: Iterable[slice | Rows]) -> tuple[Counter[st
 def open_examples(job: TrainingJob) -> Examples:
     """Open the rows of a job, which were encoded when it was prepared."""
     recipe = job.recipe
-    encoding = Encoding(job.train_path, job.base_path, job.system_prompt, recipe.infill_window)
+    encoding = Encoding(job.train_path, job.base_path, job.system_prompt, recipe.infill_window, job.infill_order)
     return make_examples(Shards(encoding.paths(job.rows_path)), recipe)
 
 

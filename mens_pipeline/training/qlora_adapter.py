@@ -122,6 +122,7 @@ def training_manifest(
         "heldout_sha256": digest_of(heldout) if heldout.is_file() else None,
         "system_prompt": run.job.system_prompt,
         "chat_template": format_of(template_in(base.path)).template(),
+        "infill_order": run.job.infill_order,
         "n_layers": result["n_layers"],
         "n_heads": result["n_heads"],
         "libraries": library_versions(),
@@ -143,6 +144,7 @@ def continue_from(run: Path) -> Continued:
         num_batches=sum(each.num_batches or 0 for each in runs),
         num_steps=sum(each.num_steps for each in runs),
         seconds=sum(each.seconds for each in runs),
+        infill_order=manifest.infill_order,
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.protocol import Job
+from mens_pipeline.models.infill import Order
 from mens_pipeline.storage.validation import Strict
 
 MAX_DIFFICULTY: Final = 10
@@ -251,6 +252,7 @@ class Continued(Strict):
     num_batches: int = Field(ge=0, description="Micro-batches that were shown.")
     num_steps: int = Field(ge=0, description="Optimizer steps that were made.")
     seconds: float = Field(ge=0, description="Of training.")
+    infill_order: Order = Field(description="Which side of a cursor it was shown first.")
 
 
 class TrainingJob(Job):
@@ -266,5 +268,6 @@ class TrainingJob(Job):
     device: str = Field(description="cuda, mps or cpu.")
     compute_dtype: str = Field(description="float32 or bfloat16: what is computed in.")
     system_prompt: str = Field(description="What the model is told before every prompt.")
+    infill_order: Order = Field(description="Which side of a cursor the model is shown first.")
     contract_digest: str = Field(description="What the run is, as a hash.")
     continues: Continued | None = Field(default=None, description="The run that this one goes on from, if any.")

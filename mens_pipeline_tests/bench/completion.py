@@ -116,8 +116,9 @@ def _ask(server: Server, pause: Pause, found: Measured, shared: float) -> None:
 
 def _shared_with_last(run: Path, pauses: list[Pause], window: int) -> list[float]:
     """Return which share of each prompt stands at the beginning of the one before it, which our engines keep."""
-    tokenizer = FileTokenizer(find_recorded_base(Adapter.open(run).manifest.base_model))
-    prompts = [encode_infill_prompt(tokenizer, pause.prefix, pause.suffix, window) for pause in pauses]
+    manifest = Adapter.open(run).manifest
+    tokenizer, order = FileTokenizer(find_recorded_base(manifest.base_model)), manifest.infill_order
+    prompts = [encode_infill_prompt(tokenizer, pause.prefix, pause.suffix, window, order) for pause in pauses]
     pairs = zip([(), *prompts], prompts, strict=False)
     return [
         sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*both, strict=False))) / len(both[1])

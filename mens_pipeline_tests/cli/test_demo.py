@@ -81,7 +81,7 @@ def test_five_prompts_and_five_lines_are_asked() -> None:
 def test_the_first_completions_come_without_a_network(tmp_path: Path, offline: list[str]) -> None:
     """Once the base lies here; each is shown with its verdict, and the next two commands are named."""
     base = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models")
-    refuse_stale(DEMO, contract_with(base.sha256, FileTokenizer(base.path)))
+    refuse_stale(DEMO, contract_with(base.sha256, FileTokenizer(base.path), Adapter.open(DEMO).manifest.infill_order))
     if not offline:
         pytest.skip("this machine gives no network namespaces")
     command = [*offline, sys.executable, "-m", "mens_pipeline.cli", "demo"]

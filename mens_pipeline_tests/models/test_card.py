@@ -176,4 +176,8 @@ def test_it_says_how_to_ask_at_a_cursor(run: PreparedRun) -> None:
     assert "<suffix>WHAT STANDS BEHIND<prefix>WHAT STANDS BEFORE<middle>" in model_card(
         taught, tokenizer_in=run.job.base_path
     )
+    assert "llama-server --spm-infill" in model_card(taught, tokenizer_in=run.job.base_path)
+    turned = model_card(taught.model_copy(update={"infill_order": "prefix_first"}), tokenizer_in=run.job.base_path)
+    assert "<prefix>WHAT STANDS BEFORE<suffix>WHAT STANDS BEHIND<middle>\n```" in turned
+    assert "--spm-infill" not in turned
     assert "At a cursor" not in model_card(_manifest(run), tokenizer_in=run.job.base_path)
