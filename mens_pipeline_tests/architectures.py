@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from mens_pipeline_tests.training.tiny_base import TINY_HYBRID, write_random_base
+from mens_pipeline_tests.training.tiny_base import write_random_base
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -24,15 +24,31 @@ ARCHITECTURES: Final[dict[str, dict[str, Any]]] = {
     "llama-biased": {"attention_bias": True, "mlp_bias": True, "num_key_value_heads": 4},
     "qwen2": {"num_attention_heads": 8, "num_key_value_heads": 1, "tie_word_embeddings": True},
     "qwen2-untied": {},
-    "qwen3": {"head_dim": 32, "tie_word_embeddings": True},
-    "qwen3_5_text": {**TINY_HYBRID, "tie_word_embeddings": True, "initializer_range": 0.05},
+    "qwen3": {"head_dim": 128, "tie_word_embeddings": True},
+    "qwen3_5_text": {
+        "num_hidden_layers": 4,
+        "head_dim": 64,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 32,
+        "linear_value_head_dim": 32,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "partial_rotary_factor": 0.25,
+            "mrope_section": [3, 3, 2],
+        },
+        "tie_word_embeddings": True,
+        "initializer_range": 0.05,
+    },
     "gemma3_text": {"head_dim": 32, "sliding_window": 8, "tie_word_embeddings": True},
     "mistral": {"head_dim": 16, "sliding_window": None},
     "mistral-windowed": {"head_dim": 16, "sliding_window": 8},
 }
 """Name -> fields of its configuration beyond `_SIZES`; a name begins with the type of the model.
 
-Heads share keys 2 to 1, 8 to 1 and 1 to 1; heads are narrower and wider than their share of the width.
+Heads share keys 2 to 1, 8 to 1 and 1 to 1, and are as wide as their share of the width, or wider. Three layers of
+linear attention come before one of full attention; value heads of the former are twice its key heads.
 """
 
 

@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch.nn import functional
 
+from mens_pipeline.errors import RefusedError
+
 _ROWS: Final = 32
 """The number of rows that weights are packed for; others are served from the same packing."""
 _FEW: Final = 8
@@ -55,6 +57,13 @@ class HalfLinear(torch.nn.Module):  # type: ignore[misc]  # the library is untyp
 
 
 _Linear = Callable[[torch.nn.Linear], Callable[[torch.Tensor], torch.Tensor]]
+_SAMPLED: Final = 8
+"""Tokens whose logits are compared with those of the library when a model is loaded."""
+_MOST_ROUNDED: Final[dict[Any, float]] = {PackedLinear: 1e-3, HalfLinear: 0.02}
+"""Kind of linear layers -> how far logits may be from those of the library, as a share of their norm.
+
+Rounding takes 0.00001 and 0.001 of SmolLM2 and Qwen2.5-Coder-0.5B; what is computed otherwise, about all.
+"""
 
 
 class Output(NamedTuple):
@@ -198,15 +207,40 @@ def speed_up(model: Any, num_rows: int) -> Any:
     not on the CPU or not in float32 stays, as does all where this CPU lacks what multiplies by packed weights. The
     model is in evaluation mode; `num_rows` completions are written at once at most. For few the weights are rounded to
     float16; what is evaluated is written many at once, and stays in float32.
+
+    Raises:
+        RefusedError: The faster model computes something else.
     """
     has_half = "fbgemm" in torch.backends.quantized.supported_engines
     linear: _Linear = HalfLinear if num_rows <= _FEW and has_half else PackedLinear
-    if linear is PackedLinear and not torch.backends.mkldnn.is_available():
+    if model.device.type != "cpu" or (linear is PackedLinear and not torch.backends.mkldnn.is_available()):
         return model
+    name, expected = model.name_or_path, _sample_logits(model, [_SAMPLED])
     if _is_dense(model):
-        return DenseModel(model, linear)
-    replace_linear(model, linear)
+        model = DenseModel(model, linear)
+    else:
+        replace_linear(model, linear)
+    _refuse_difference(name, _sample_logits(model, [_SAMPLED - 1, 1]), expected, _MOST_ROUNDED[linear])
     return model
+
+
+def _sample_logits(model: Any, lengths: list[int]) -> torch.Tensor:
+    """Compute the logits of a few tokens of the vocabulary, which are read in parts of some lengths, around 0."""
+    from transformers import DynamicCache  # noqa: PLC0415 - takes long
+
+    ids = torch.linspace(0, model.config.get_text_config().vocab_size - 1, _SAMPLED, dtype=torch.long)[None]
+    cache = DynamicCache(config=model.config)
+    with torch.inference_mode():
+        parts = [model(input_ids=part, past_key_values=cache, use_cache=True).logits for part in ids.split(lengths, 1)]
+    logits = torch.cat(parts, 1)
+    return logits - logits.mean(-1, keepdim=True)
+
+
+def _refuse_difference(name: str, found: torch.Tensor, expected: torch.Tensor, limit: float) -> None:
+    share = float((found - expected).norm() / expected.norm())
+    if not share <= limit:
+        off = f"its fast forward pass gives logits that are {share:.2%} off those of transformers"
+        raise RefusedError(f"{name}: {off}, expected are {limit:.2%} at most. Report this with its config.json.")
 
 
 def replace_linear(model: torch.nn.Module, linear: _Linear) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from mens_pipeline.cli.demo import DEMO
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.inference import dense_model
 from mens_pipeline.inference.dense_model import DenseModel, HalfLinear, PackedLinear, replace_linear, speed_up
 from mens_pipeline.inference.engine_proof import complete_plainly, complete_staggered, random_prompts
 from mens_pipeline.inference.model import load_evaluated
@@ -100,6 +102,31 @@ def test_a_model_that_computes_otherwise_keeps_its_own_forward_pass(changed: dic
     model = _loaded(write_architecture(tmp_path, "llama", **changed))
     assert speed_up(model, _FEW) is model
     assert isinstance(model.model.layers[0].mlp.up_proj, HalfLinear)
+
+
+@pytest.mark.parametrize(("name", "biased"), [("qwen2", "q_proj"), ("mistral-windowed", "down_proj")])
+def test_a_forward_pass_that_computes_something_else_is_refused(
+    name: str, biased: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is ours or the library's with other layers: before anything is written with it."""
+    import torch
+
+    class Unbiased(PackedLinear):
+        def __init__(self, linear: torch.nn.Linear) -> None:
+            super().__init__(linear)
+            self._bias = None
+
+    folder = write_architecture(tmp_path, name)
+    model = _loaded(folder)
+    for layer, module in model.named_modules():
+        if layer.endswith(biased):
+            module.bias = torch.nn.Parameter(torch.randn(module.out_features))
+    monkeypatch.setattr(dense_model, "PackedLinear", Unbiased)
+    monkeypatch.setitem(dense_model._MOST_ROUNDED, Unbiased, dense_model._MOST_ROUNDED[PackedLinear])  # noqa: SLF001 - its limit
+    found = r"its fast forward pass gives logits that are \d+\.\d+% off those of transformers, expected are 0\.10%"
+
+    with pytest.raises(RefusedError, match=f"^{folder}: {found} at most. Report this"):
+        speed_up(model, _MANY)
 
 
 @pytest.mark.parametrize("linear", [PackedLinear, HalfLinear])

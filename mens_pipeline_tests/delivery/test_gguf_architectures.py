@@ -1,4 +1,4 @@
-"""Qwen2, Qwen3 and Qwen3.5 as GGUF: llama.cpp computes what the merged model computes, from the same tokens."""
+"""Each architecture as GGUF: llama.cpp computes what the merged model does, from the same tokens, or it is refused."""
 
 import json
 from pathlib import Path
@@ -16,67 +16,65 @@ from mens_pipeline.inference.generation import Decoding, GenerationJob, Request
 from mens_pipeline.inference.llama_cpp import open_gguf
 from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
 from mens_pipeline_tests.inference.llama_server import llama_server
 from mens_pipeline_tests.training.small_folder import Encoder
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 
-_SIZES: dict[str, Any] = {
-    "vocab_size": 321, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.2,
-}  # fmt: skip
-_KINDS: dict[str, dict[str, Any]] = {
-    "qwen2": {"tie_word_embeddings": True},
-    "qwen3": {"head_dim": 32, "tie_word_embeddings": True},
-    "qwen3_5_text": {
-        "head_dim": 64, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 32,
-        "linear_value_head_dim": 32,
-        "rope_parameters": {
-            "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25, "mrope_section": [3, 3, 2],
-        },
-    },
-}  # fmt: skip
-"""Value heads of linear attention are twice its key heads: their order is not the same to both."""
+_WRITTEN = ("llama", "qwen2", "qwen2-untied", "qwen3", "qwen3_5_text")
+_REFUSED = {
+    "llama-biased": "attention_bias, mlp_bias",
+    "gemma3_text": "Gemma3ForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "mistral-windowed": "MistralForCausalLM",
+}
 _TEXT = "fn add(a: int, b: int) to int {\n    return a + 12\n}\n"
 
 
-def _write_model(folder: Path, kind: str) -> Path:
-    """A merged model of random weights, norms among them, and a tokenizer as Qwen has it."""
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, Qwen2Tokenizer
+def _write_model(folder: Path, name: str) -> Path:
+    """A merged model of random weights, norms and biases among them, and a tokenizer as its family has it."""
+    from transformers import Qwen2Tokenizer
     from transformers.models.qwen3_5.tokenization_qwen3_5 import Qwen3_5Tokenizer
 
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **_SIZES, **_KINDS[kind]))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim == 1:
-                parameter.add_(0.1 * torch.randn_like(parameter))
-    of_bytes = json.loads(Encoder().inner.to_str())["model"]
-    tokenizer = (Qwen3_5Tokenizer if kind == "qwen3_5_text" else Qwen2Tokenizer)(
-        vocab=of_bytes["vocab"], merges=[tuple(merge) for merge in of_bytes["merges"]], eos_token=IM_END
-    )
-    tokenizer.add_special_tokens({"additional_special_tokens": [IM_START]})
-    tokenizer.chat_template = "{{ messages }}"
-    model.generation_config.eos_token_id = tokenizer.eos_token_id
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    encoder = Encoder().inner
+    write_architecture(folder, name, encoder, vocab_size=321)
+    if name.startswith("qwen"):
+        of_bytes = json.loads(encoder.to_str())["model"]
+        tokenizer = (Qwen3_5Tokenizer if name == "qwen3_5_text" else Qwen2Tokenizer)(
+            vocab=of_bytes["vocab"], merges=[tuple(merge) for merge in of_bytes["merges"]], eos_token=IM_END
+        )
+        tokenizer.add_special_tokens({"additional_special_tokens": [IM_START]})
+        tokenizer.chat_template = "{{ messages }}"
+        tokenizer.save_pretrained(folder)
     return folder
 
 
-@pytest.mark.parametrize("kind", _KINDS)
-def test_llama_cpp_computes_what_the_model_computes(kind: str, tmp_path: Path) -> None:
+def test_every_architecture_is_written_or_refused() -> None:
+    """The two lists hold the table."""
+    assert sorted((*_WRITTEN, *_REFUSED)) == sorted(ARCHITECTURES)
+
+
+@pytest.mark.parametrize(("name", "found"), _REFUSED.items())
+def test_what_is_not_written_is_refused_by_name(name: str, found: str, tmp_path: Path) -> None:
+    """Before anything is written."""
+    with pytest.raises(RefusedError, match=rf"{found} is not written as GGUF.* convert_hf_to_gguf\.py"):
+        refuse_unsupported(_write_model(tmp_path / "model", name))
+
+
+@pytest.mark.parametrize("name", _WRITTEN)
+def test_llama_cpp_computes_what_the_model_computes(name: str, tmp_path: Path) -> None:
     """At every place of a text, to the precision of its cache, which keeps 16 bits."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    folder = _write_model(tmp_path / "model", kind)
+    folder = _write_model(tmp_path / "model", name)
     refuse_unsupported(folder)
-    write_gguf(folder, tmp_path / "model.gguf", "f32", kind, None)
+    write_gguf(folder, tmp_path / "model.gguf", "f32", name, None)
     ids = AutoTokenizer.from_pretrained(folder)(_TEXT)["input_ids"]
     with torch.inference_mode():
         expected = AutoModelForCausalLM.from_pretrained(folder)(torch.tensor([ids])).logits[0].log_softmax(-1)
-    found = open_gguf(tmp_path / "model.gguf", _SIZES["vocab_size"], 0, num_slots=1, context=128)
+    found = open_gguf(tmp_path / "model.gguf", expected.shape[-1], 0, num_slots=1, context=128)
 
     assert len(ids) > 10
     for place in range(len(ids)):
@@ -99,9 +97,10 @@ def test_llama_cpp_reads_the_same_tokens(kind: str, splitter: str, tmp_path: Pat
     assert read == [tokenizer(text)["input_ids"] for text in texts]
 
 
-def test_a_hybrid_is_read_back_by_llama_cpp(tmp_path: Path) -> None:
-    """The library that reads the others knows none; completions and teacher-forced tokens are the same."""
-    folder = _write_model(tmp_path / "model", "qwen3_5_text")
+@pytest.mark.parametrize("name", _WRITTEN)
+def test_what_is_read_back_is_the_model(name: str, tmp_path: Path) -> None:
+    """By transformers, or of a hybrid by llama.cpp; completions and teacher-forced tokens are the same."""
+    folder = _write_model(tmp_path / "model", name)
     shared: dict[str, Any] = {"run_dir": tmp_path / "run", "lock_path": tmp_path / "lock"}
     requests = tuple(Request(task=str(number), prompt=f"Add {number}.") for number in range(3))
     reference = GenerationJob(
@@ -122,7 +121,8 @@ def test_a_hybrid_is_read_back_by_llama_cpp(tmp_path: Path) -> None:
     assert [one.candidate for one in found] == [one.reference for one in found]
     assert sum(one.num_led for one in found) == sum(len(one.reference.tokens) for one in found) > 3
     assert figures["num_tokens_changed"] == 0
-    assert 0 < figures["largest_logit_difference"] < 0.05
+    assert figures["largest_logit_difference"] < 0.05
+    assert (figures["largest_logit_difference"] > 0) == (name == "qwen3_5_text")
 
 
 def test_a_hybrid_needs_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,16 +135,23 @@ def test_a_hybrid_needs_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("name", "change", "words"),
     [
-        ({"layer_types": ["full_attention", "linear_attention"] * 2}, "layer_types out of turn"),
-        ({"use_sliding_window": True}, "use_sliding_window"),
-        ({"linear_value_head_dim": 16}, "linear_key_head_dim beside another linear_value_head_dim"),
+        ("qwen3", {"head_dim": 64}, "head_dim 64"),
+        ("qwen3_5_text", {"layer_types": ["full_attention", "linear_attention"] * 2}, "layer_types out of turn"),
+        ("qwen3_5_text", {"use_sliding_window": True}, "use_sliding_window"),
+        (
+            "qwen3_5_text",
+            {"linear_value_head_dim": 16},
+            "linear_key_head_dim beside another linear_value_head_dim",
+        ),
     ],
 )
-def test_what_llama_cpp_would_compute_otherwise_is_refused(change: dict[str, Any], words: str, tmp_path: Path) -> None:
-    """Layers in another order than each so many-th, windows, heads of two sizes."""
-    folder = _write_model(tmp_path / "model", "qwen3_5_text")
+def test_what_llama_cpp_would_compute_otherwise_is_refused(
+    name: str, change: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    """Layers in another order than each so many-th, windows, heads of two sizes, and of one that nobody reads back."""
+    folder = _write_model(tmp_path / "model", name)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, **change}))
 
