@@ -51,13 +51,15 @@ def summary_of(results: "EvalResults", page: Path) -> str:
 
 
 def trial_summary_of(trial: "Trial", completions: Path) -> str:
-    """Format the figures of a model that completed a benchmark alone."""
+    """Format the figures of a model that completed a benchmark alone, and of what is served of it."""
     from mens_pipeline.promotion.report.table import Column, table_of
 
-    lines = table_of([Column("model", trial.scores, best_of=trial.best_of)]).lines_by_suite()
+    columns = [Column("model", trial.scores, best_of=trial.best_of if trial.served is None else None)]
+    columns += [Column("as served", trial.served, best_of=trial.best_of)] if trial.served is not None else []
+    lines = table_of(columns).lines_by_suite()
     if trial.scores.overall.test_rate.denominator:
-        num_errors = trial.scores.overall.execution_errors.get(ErrorClass.RUNTIME, 0)
-        lines.append(("", "run-time errors", str(num_errors)))
+        errors = (column.scores.overall.execution_errors.get(ErrorClass.RUNTIME, 0) for column in columns)
+        lines.append(("", "run-time errors", *map(str, errors)))
     return "\n".join([*align_columns(lines), f"completions {completions}", "a trial: no verdict rests on it"])
 
 
@@ -233,7 +235,8 @@ def _show(tried: "Trial", completions: Path, *, as_json: bool) -> None:
 
     write_jsonl(completions, tried.completions)
     chosen = {} if tried.best_of is None else {"best_of": tried.best_of.model_dump(mode="json")}
-    document = json.dumps({**tried.scores.overall.model_dump(mode="json"), **chosen}, indent=2)
+    served = {} if tried.served is None else {"served": tried.served.overall.model_dump(mode="json")}
+    document = json.dumps({**tried.scores.overall.model_dump(mode="json"), **served, **chosen}, indent=2)
     _print(document if as_json else None, trial_summary_of(tried, completions))
 
 
