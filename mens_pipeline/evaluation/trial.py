@@ -34,9 +34,9 @@ TRIAL: Final = "trial_answers.jsonl"
 class Trial:
     """Scores and completions of a trial.
 
-    `scores` are of what the model wrote by itself; `served`, `best_of` and the completions of what is served, with second
-    tries that the parser steered. `served` is None without second tries, `best_of` with one completion of each prompt;
-    `num_too_long` counts tasks that were not asked because not even their reference fits into a completion.
+    `scores` are of what the model wrote by itself; `served`, `best_of` and the completions are of what is served, with
+    second tries that the parser steered. `served` is None without second tries, `best_of` with one completion of each
+    prompt; `num_too_long` counts tasks that were not asked because not even their reference fits into a completion.
     """
 
     scores: ModelScores
