@@ -164,7 +164,8 @@ class Settings(BaseSettings):
     eval_strict: bool = Field(
         default=False,
         validation_alias="VOX_EVAL_STRICT",
-        description="Let a failing gate fail the run; otherwise it warns. Nothing is promoted either way.",
+        description="Let a failing gate fail the run; otherwise it warns. Nothing is promoted either way. "
+        "`1`, as VOX_BENCHMARK=1 and a pass rate, has `mens train` evaluate and gate what it trained.",
     )
     eval_min_parse_rate: float | None = Field(
         default=None,
@@ -249,6 +250,12 @@ class Settings(BaseSettings):
         validation_alias="DAGSTER_HOME",
         description="Where Dagster keeps runs and events; gets a link to dagster.yaml.",
     )
+
+    @property
+    def asks_to_evaluate(self) -> bool:
+        """Whether a variable that was set asks `mens train` to evaluate what it trained; by default none does."""
+        is_asked = "benchmark" in self.model_fields_set and self.benchmark
+        return self.eval_strict or is_asked or bool(self.benchmark_min_pass_rate)
 
     @field_validator("signing_key")
     @classmethod

@@ -10,18 +10,16 @@ import typer
 
 from mens_pipeline.cli.options import REQUIRED, argument, declare_options, option, switch
 from mens_pipeline.cli.synthesis import evol
-from mens_pipeline.cli.terminal import log_line, print_line, show, write_report
+from mens_pipeline.cli.terminal import REFUSED, log_line, print_line, show, write_report
 from mens_pipeline.cli.upstream import CorpusGroup
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit, most_frequent, share_text
 from mens_pipeline.corpus.schema.reasons import DropReason, NoBehaviour
 from mens_pipeline.corpus.schema.records import read_records
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, load_settings
+from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.jsonl import open_rows, write_digest, write_jsonl, write_lines, write_text
 
 if TYPE_CHECKING:
-    from mens_pipeline.corpus.curate.heldout_split import SplitReport
-    from mens_pipeline.corpus.curate.mix import MixReport
     from mens_pipeline.corpus.infill.rows import InfillRows
     from mens_pipeline.corpus.telemetry.redaction import SensitiveKind
 
@@ -253,13 +251,8 @@ def mix(
 
     Exit code 0: the train set is written. 1: a source that is not optional gives nothing. 2: the command was misused.
     """
-    from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-    from mens_pipeline.corpus.curate.heldout_split import ASIDE, FAMILIES, HELDOUT, family_pairs, split_pairs
-    from mens_pipeline.corpus.curate.mix import load_mix_config, mix_sources
-    from mens_pipeline.corpus.curate.mixed_train_set import add_infill_rows, read_sources, write_mix
-    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-    from mens_pipeline.corpus.curate.validate import Repetition
-    from mens_pipeline.evaluation.benchmark import protected_pairs
+    from mens_pipeline.cli.train_set import write_train_set
+    from mens_pipeline.corpus.curate.mix import load_mix_config
 
     config_path = config or MIX_CONFIG
     wanted = load_mix_config(config_path)
@@ -267,37 +260,10 @@ def mix(
         optional = tuple(source.model_copy(update={"optional": True}) for source in wanted.sources)
         wanted = wanted.model_copy(update={"sources": optional})
     wanted = wanted.with_infill_share(infill_share)
-    policy = load_pipeline_config(PIPELINE_CONFIG)
-    sources = read_sources(wanted, data_dir, policy.redaction)
-    used = [source.path for source in wanted.sources if source.weight > 0]  # others must not shadow their rows
-    present = {path: pairs for path in used if (pairs := sources[path].pairs) is not None}
-    protected = protected_pairs(load_settings().benchmark_dir)
-    with BehaviourWorkers() as workers:
-        split = split_pairs(present, Repetition(policy.validate_), policy.split, workers, protected)
-    for path, pairs in split.train.items():
-        sources[path].pairs = pairs
-    infill = add_infill_rows(sources, split.heldout, wanted)
-    mixed = mix_sources(wanted, sources)
-    output = data_dir / wanted.output
-    about = {"config_path": str(config_path), "output_path": str(output), "config": wanted.model_dump(mode="json")}
-    report = write_mix(mixed, output, {**about, "infill": infill, "split": split.report().model_dump()})
-    write_jsonl(output.with_name(HELDOUT), split.heldout)
-    write_jsonl(output.with_name(FAMILIES), family_pairs(policy.split))
-    write_jsonl(output.with_name(ASIDE), split.aside)
-    if split.shortfall and not as_json:
-        log_line(split.shortfall)
-    show(report, _mix_lines(split.report(), mixed.report(), output), as_json=as_json)
-
-
-def _mix_lines(split: "SplitReport", report: "MixReport", output: Path) -> Iterator[str]:
-    yield f"held out {share_text(split.num_heldout_groups, split.num_groups)} source files"
-    yield f"held out {split.heldout} pairs; set aside:"
-    yield from (f"{count:>6}  {reason}" for reason, count in split.aside.items() if count)
-    for source in report.sources:
-        shares = f"share {source.share_of_output:.3f} of {source.requested_share:.3f} requested"
-        note = f"  {source.skipped_reason}" if source.skipped_reason else ""
-        yield f"{source.path:<20} {source.distinct_lines:>6} distinct, {shares}{note}"
-    yield f"{report.total_emitted} rows in {output}, {report.total_distinct} of them distinct"
+    report, lines, shortfall = write_train_set(wanted, data_dir, {"config_path": str(config_path)})
+    if shortfall and not as_json:
+        log_line(shortfall)
+    show(report, lines, as_json=as_json)
 
 
 app.command()(evol)
@@ -343,20 +309,36 @@ def evaluate(
 ) -> None:
     """Measure training data: parse rate by lane, and coverage by lane of the constructs that the parser can produce.
 
-    These are figures of the data, not of what a model writes.
+    These are figures of the data, not of what a model writes. Both are compared with what config/gates.yaml requires of
+    data, or VOX_EVAL_MIN_PARSE_RATE and VOX_EVAL_MIN_COVERAGE do.
 
-    Exit code 0: the figures are written. 2: the command was misused.
+    Exit code 0: the figures are written. 1: they are, and with VOX_EVAL_STRICT=1 they do not suffice. 2: the command
+    was misused.
     """
     from mens_pipeline.corpus.curate.figures import evaluate_data
+    from mens_pipeline.promotion.policy import load_gate_policy
 
+    settings, policy = load_settings(), load_gate_policy(GATE_POLICY)
+    rate, coverage = (
+        default if given is None else given
+        for given, default in (
+            (settings.eval_min_parse_rate, policy.min_source_parse_rate),
+            (settings.eval_min_coverage, policy.min_corpus_coverage),
+        )
+    )
     with open_rows(rows) as lines:
-        figures = evaluate_data(lines)
+        figures = evaluate_data(lines).compare(rate, coverage)
     write_text(output, figures.model_dump_json(indent=2, by_alias=True) + "\n")
     if print_summary:
         print_line(f"measured: {figures.measured}")
         for name, counts in {"parse rate": figures, **figures.lanes}.items():
             indent = "" if counts is figures else "  "
-            coverage = share_text(len(counts.constructs), figures.construct_total)
-            print_line(f"{indent}{name} {share_text(counts.num_parsed, counts.num_code_rows)}, coverage {coverage}")
+            shown = share_text(len(counts.constructs), figures.construct_total)
+            print_line(f"{indent}{name} {share_text(counts.num_parsed, counts.num_code_rows)}, coverage {shown}")
         print_line(f"missing {', '.join(figures.missing_constructs) or 'none'}")
         print_line(f"prose rows {figures.num_prose_rows}, unreadable rows {figures.num_unreadable_rows}")
+    measured = f"parse rate {100 * (figures.vox_parse_rate or 0):.1f} %, required {100 * rate:g} %"
+    covered = f"coverage {100 * figures.construct_coverage:.1f} %, required {100 * coverage:g} %"
+    print_line(f"{'passed' if figures.gate_passed else 'FAILED'}  {measured}; {covered}; figures in {output}")
+    if settings.eval_strict and not figures.gate_passed:
+        raise typer.Exit(REFUSED)

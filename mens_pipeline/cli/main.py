@@ -15,6 +15,7 @@ from mens_pipeline.cli.delivery import lineage, merge, push
 from mens_pipeline.cli.demo import demo
 from mens_pipeline.cli.eval_local import eval_local
 from mens_pipeline.cli.export import export_tasks, grammar, score
+from mens_pipeline.cli.generate import generate
 from mens_pipeline.cli.plan import plan
 from mens_pipeline.cli.promote import gate, override, promote
 from mens_pipeline.cli.replay import replay
@@ -87,7 +88,7 @@ _BY_USE: Final[Mapping[str, Mapping[str, Callable[..., Any] | typer.Typer]]] = {
         "score": score,
         "export-tasks": export_tasks,
     },
-    "Use": {"promote": promote, "serve": serve, "merge": merge, "push": push},
+    "Use": {"promote": promote, "serve": serve, "generate": generate, "merge": merge, "push": push},
     "Look into": {"lineage": lineage, "store": store.app, "grammar": grammar},
     "From scratch, the side branch": {
         "scratch": scratch.app,

@@ -62,7 +62,7 @@ def summary_of(figures: Figures, *, is_good: bool, command: str, options: str = 
         if figure in _FIGURES:
             yield f"{suite:<11} {figure} {value}"
     if results:
-        yield f"missing     {results['missing_constructs']}"
+        yield f"coverage    {results['coverage']}, missing {results['missing_constructs']}"
     if gate:
         word = {"passed": "passed", "failed": "refused", "undecided": "undecided, not promoted"}[gate["status"]]
         yield f"verdict     {word}, policy {gate['policy']}, {gate['attempt']}{_note_reuse(gate)}"

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,17 +54,8 @@ def generate_data(
         with open_rows(corpus) as lines:
             records = list(read_records(lines, corpus))
     policy = load_pipeline_config(PIPELINE_CONFIG).synthesize.model_copy(update={"limit": limit, "seed": seed})
-
-    begun = shown = time.monotonic()
-
-    def progress(number: int) -> None:
-        nonlocal shown
-        now = time.monotonic()
-        if now - shown >= _EVERY_SECONDS:
-            shown, rate = now, number / (now - begun)
-            log_line(f"{number} of {limit} pairs, {rate:.0f} a second, {(limit - number) / rate / 60:.1f} min to go")
-
-    account = write_synthetic(output, records, policy, workers=load_settings().num_workers, progress=progress)
+    workers, progress = load_settings().num_workers, show_pairs(limit, time.monotonic)
+    account = write_synthetic(output, records, policy, workers=workers, progress=progress)
     write_report(report, account)
     if as_json:
         print_json(account)
@@ -78,6 +70,26 @@ def generate_data(
         if account[reason]:
             log_line(f"{sum(account[reason].values())} more were not kept: {details}")
     print_line(f"{account['num_pairs']} pairs in {output}")
+
+
+def show_pairs(limit: int, clock: Callable[[], float]) -> Callable[[int], None]:
+    """Return a callback that prints how many pairs there are, every few seconds, and when all will be there.
+
+    What is prepared before the first pair says nothing about the speed of the others; neither do the first few seconds.
+    """
+    first = shown = clock()
+
+    def progress(number: int) -> None:
+        nonlocal first, shown
+        now = clock()
+        first = now if number == 1 else first
+        if now - shown >= _EVERY_SECONDS:
+            shown, rate = now, (number - 1) / max(now - first, 1e-9)
+            is_known = rate and now - first >= _EVERY_SECONDS
+            forecast = f", {rate:.0f} a second, {(limit - number) / rate / 60:.1f} min to go" if is_known else ""
+            log_line(f"{number} of {limit} pairs{forecast}")
+
+    return progress
 
 
 _CLOSED: Final = (

@@ -34,14 +34,16 @@ TRIAL: Final = "trial_answers.jsonl"
 class Trial:
     """Scores and completions of a trial.
 
-    `best_of` is None with one completion of each prompt; `num_too_long` counts tasks that were not asked because not
-    even their reference fits into a completion.
+    `scores` are of what the model wrote by itself; `served`, `best_of` and the completions are of what is served, with
+    second tries that the parser steered. `served` is None without second tries, `best_of` with one completion of each
+    prompt; `num_too_long` counts tasks that were not asked because not even their reference fits into a completion.
     """
 
     scores: ModelScores
     best_of: BestOf | None
     completions: tuple[ScoredCompletion, ...]
     num_too_long: int
+    served: ModelScores | None = None
 
 
 def try_adapter(  # noqa: PLR0913 - what a trial is made from
@@ -66,8 +68,8 @@ def try_adapter(  # noqa: PLR0913 - what a trial is made from
         raise RefusedError(f"{benchmark.folder}: no reference completion fits the limit. Raise --max-tokens.")
     work = store.root / KIND / f".work-{time.time_ns()}-trial"
     prepared = prepare_generation("adapter", adapter, [task.request for task in tasks], conditions, work)
-    served = as_served(completions_of([generate_once(prepared, store, launch)[0]]))
-    return _trial(tasks, served, num_too_long=len(every) - len(tasks))
+    completions = completions_of([generate_once(prepared, store, launch)[0]])
+    return _trial(tasks, completions, num_too_long=len(every) - len(tasks))
 
 
 def try_generator(generator: Generator, benchmark: Benchmark, system: str, decoding: Decoding, ledger: Ledger) -> Trial:
@@ -114,13 +116,18 @@ def generate_completions(
 
 
 def _trial(tasks: Sequence[Task], completions: Sequence[Completion], *, num_too_long: int) -> Trial:
-    evaluated = score_completions(tasks, completions)
+    final = as_served(completions)
+    evaluated = score_completions(tasks, final)
+    first = {(one.task, one.sample): one for one in reversed(completions)}
+    replaced = [first[one.task, one.sample] for one in final if first[one.task, one.sample] is not one]
+    own = {(score.task, score.sample): score for score in (*evaluated, *score_completions(tasks, replaced))}
     by_id = {task.id: task for task in tasks}
     return Trial(
-        scores=scores_of_model(tasks, evaluated),
-        best_of=best_of(tasks, completions, evaluated),
+        scores=scores_of_model(tasks, tuple(own.values())),
+        best_of=best_of(tasks, final, evaluated),
         completions=tuple(scored_completion("adapter", by_id[score.task], score) for score in evaluated),
         num_too_long=num_too_long,
+        served=scores_of_model(tasks, evaluated) if replaced else None,
     )
 
 

@@ -52,6 +52,12 @@ class TrainedRecipe(Recorded):
     devices: Count = Field(default=1, description="Not said in runs before there were several.")
     infill_window: Count | None = Field(default=None, description="None in runs before there were rows at a cursor.")
 
+    @property
+    def method(self) -> str:
+        """How the base was held, in words."""
+        double = " with double quantisation" if self.bnb_4bit_use_double_quant else ""
+        return "LoRA: base in bfloat16" if self.quantization == "bf16" else f"QLoRA: NF4{double}"
+
 
 class ShownKind(Recorded):
     """What training showed of one kind of rows."""
@@ -96,7 +102,10 @@ class TrainingManifest(Recorded):
     """`training_manifest.json`: what an adapter was made from, how, and what training came to."""
 
     manifest_schema_version: Count | None = None
-    backend: Literal["qlora"]
+    backend: Literal["qlora"] = Field(description="The trainer, as `--backend` names it.")
+    adapter_method: Literal["qlora", "lora"] | None = Field(
+        default=None, description="Whether the base was in four bits, or in bfloat16; none in earlier runs."
+    )
     tokenizer: Word = "hf"
     name: str = Field(pattern="^[0-9A-Za-z._-]{1,128}$")
     vcs_sha: Word | None

@@ -83,7 +83,6 @@ def model_card(  # noqa: PLR0913 - the parts of a card
     """
     base, recipe, result = manifest.base_model, manifest.recipe, manifest.result
     layers = recipe.target_modules if isinstance(recipe.target_modules, str) else ", ".join(recipe.target_modules)
-    double = " with double quantisation" if recipe.bnb_4bit_use_double_quant else ""
     is_taught = INFILL in (result.kinds or {})
     sees = base.architecture.endswith("ForConditionalGeneration")
     rows = (
@@ -91,7 +90,7 @@ def model_card(  # noqa: PLR0913 - the parts of a card
         ("revision of the base", plain(base.revision or _UNKNOWN)),
         ("licence of the base", plain(base.licence or _UNKNOWN)),
         ("licence of the data", plain(data_licence or _UNKNOWN)),
-        ("method", "LoRA: base in bfloat16" if recipe.quantization == "bf16" else f"QLoRA: NF4{double}"),
+        ("method", recipe.method),
         ("adapter", f"rank {recipe.lora_r}, alpha {recipe.lora_alpha}, on {plain(layers)}"),
         ("rows", f"{result.num_train} of {result.num_rows}, longest {result.longest} tokens"),
         ("steps", f"{result.num_steps}, {result.trained_tokens} tokens in {result.seconds:.0f} s"),

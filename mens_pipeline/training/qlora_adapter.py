@@ -106,9 +106,17 @@ def training_manifest(
     """Build the manifest of an adapter."""
     base, continues = run.base, run.job.continues
     heldout = run.job.train_path.with_name(HELDOUT)
+    recipe = run.job.recipe
+    is_packed = recipe.quantization != "bf16"
     document = {
         "manifest_schema_version": SCHEMA_VERSION,
         "backend": METHOD,
+        "adapter_method": "qlora" if is_packed else "lora",
+        # As upstream's adapter manifest has it.
+        "quant": {
+            "base_quant": "nf4" if is_packed else "none",
+            "double_quant": is_packed and recipe.bnb_4bit_use_double_quant,
+        },
         "tokenizer": "hf",
         "name": f"lora-adapter-{vcs_sha}" if vcs_sha else "lora-adapter",
         "vcs_sha": vcs_sha,

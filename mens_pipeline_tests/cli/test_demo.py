@@ -14,8 +14,8 @@ from mens_pipeline.cli.demo import (
     REMAKE,
     TASKS,
     DemoContract,
-    _describe_score,
     contract_with,
+    describe_score,
     refuse_stale,
 )
 from mens_pipeline.corpus.schema.records import read_pairs
@@ -63,8 +63,8 @@ def test_places_count_from_one() -> None:
     """As in `mens check`."""
     (unknown, broken) = (judge(task(), completion(text)) for text in ("fn add() to int { return c }", BROKEN))
 
-    assert "1:26: unknown-name: " in _describe_score(unknown)
-    assert "does not parse: 2:15: expected-expression: " in _describe_score(broken)
+    assert "1:26: unknown-name: " in describe_score(unknown)
+    assert "does not parse: 2:15: expected-expression: " in describe_score(broken)
 
 
 def test_five_prompts_and_five_lines_are_asked() -> None:

@@ -26,6 +26,7 @@ _RESULTS = {
     "heldout: parse rate": "80/112 (71.4 %), base 0/112 (0.0 %)",
     "heldout: resolve rate": "46/112 (41.1 %), base 0/112 (0.0 %)",
     "unknown_task: hidden tests": "2/24 (8.3 %)",
+    "coverage": "29/30 (96.7 %) of the constructs",
     "missing_constructs": "form",
 }
 _GATE = {
@@ -69,7 +70,8 @@ def test_a_refusal_shows_reasons_and_report() -> None:
     assert (
         "heldout     parse rate 80/112 (71.4 %), base 0/112 (0.0 %)\n"
         "heldout     resolve rate 46/112 (41.1 %), base 0/112 (0.0 %)\n"
-        "unknown_task hidden tests 2/24 (8.3 %)\n" in text
+        "unknown_task hidden tests 2/24 (8.3 %)\n"
+        "coverage    29/30 (96.7 %) of the constructs, missing form\n" in text
     )
     verdict = "refused, policy ci, second evaluation on this eval suite"
     assert (

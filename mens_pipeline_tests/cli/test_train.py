@@ -40,7 +40,16 @@ def test_what_is_not_offered_names_what_is(options: tuple[str, ...], message: st
 def _dry_run(base: Path, folder: Path, *options: str, number: int = 60) -> Result:
     write_jsonl(folder / "train.jsonl", pairs(number))
     options = ("--model", str(base), "--device", "cpu", "--preset", "tiny", "--seq-len", "200", *options)
-    arguments = ["train", "--dry-run", "--data-dir", str(folder), "--output-dir", str(folder / "run"), *options]
+    arguments = [
+        "train",
+        "--dry-run",
+        "--fast-corpus",
+        "--data-dir",
+        str(folder),
+        "--output-dir",
+        str(folder / "run"),
+        *options,
+    ]
     return CliRunner().invoke(app, arguments, env={"MENS_CACHE_ROOT": str(folder / "cache")})
 
 

@@ -54,12 +54,13 @@ def _manifest(run: PreparedRun, vcs_sha: str | None = None, **result: Any) -> di
     return training_manifest(run, {**RESULT, **result}, vcs_sha).as_json()
 
 
-@pytest.mark.seed_row(13, 15, 58)
+@pytest.mark.seed_row(13, 15, 56, 58)
 def test_the_manifest_says_all_that_made_the_adapter(run: PreparedRun) -> None:
     """Recipe and where it came from, base, train set, versions, result."""
     manifest = _manifest(run)
 
     assert (manifest["manifest_schema_version"], manifest["backend"], manifest["tokenizer"]) == (8, "qlora", "hf")
+    assert (manifest["adapter_method"], manifest["quant"]) == ("qlora", {"base_quant": "nf4", "double_quant": True})
     assert manifest["recipe"]["lora_r"] == 4
     assert (manifest["recipe_origins"]["lora_r"], manifest["recipe_origins"]["seed"]) == ("flag", "default")
     assert (manifest["preset"], manifest["domain"]) == (None, None)

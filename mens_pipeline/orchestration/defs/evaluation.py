@@ -11,6 +11,7 @@ from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
+from mens_pipeline.corpus.schema.account import share_text
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import STAGE
@@ -164,14 +165,16 @@ def completes_lines(eval_results: ArtifactRef, store: ArtifactStoreResource) -> 
 def figures_of(results: EvalResults) -> dict[str, Any]:
     """Return the figures that are plotted over time, and read at a glance."""
     adapter, base = results.adapter, results.base
+    shown, missing = adapter.overall.coverage.present, adapter.overall.coverage.missing
     figures: dict[str, Any] = {
         "eval/parse_rate": results.vox_parse_rate,
         "eval/coverage": adapter.overall.coverage.share,
+        "coverage": f"{share_text(len(shown), len(shown) + len(missing))} of the constructs",
         "eval/stop_rate": adapter.overall.stop_rate.value,
         "num_too_long": results.num_too_long,
         "attempt": results.progress.attempt,
         "round": f"{results.progress.round} of {results.progress.num_rounds}",
-        "missing_constructs": ", ".join(adapter.overall.coverage.missing) or "none",
+        "missing_constructs": ", ".join(missing) or "none",
     }
     labels = {"parse_rate": "parse rate", "resolve_rate": "resolve rate", "test_rate": "hidden tests"}
     for suite, scores in adapter.suites.items():
