@@ -1,8 +1,8 @@
 """Count what the package consists of, from its own code.
 
 `python -m mens_pipeline_tests.bench.structure`; `--list NAME` prints what a count is made of: `participles`, `wide`,
-`look-ups`, `single`, `repeated`, `named`, `renamed`, `joined`, `road`, `walk`. `--write` writes `weight.tsv`, the table that
-a test compares the code with.
+`look-ups`, `single`, `repeated`, `named`, `renamed`, `joined`, `road`, `walk`. `--write` writes `weight.tsv`, the table
+that a test compares the code with.
 """
 
 import argparse
