@@ -19,11 +19,12 @@ import pytest
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.jobs.environment import own_environment
-from mens_pipeline.settings import show_side_branches
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
-show_side_branches("feedback,scratch")  # before a test loads the code location: all of it is tested
+pytest.MonkeyPatch().setenv(
+    "MENS_SIDE_BRANCHES", "scratch"
+)  # before a test loads the code location: all of it is tested
 pytest_plugins = ("mens_pipeline_tests.durations", "mens_pipeline_tests.gpu_page", "mens_pipeline_tests.object_storage")
 _PASSWORD: Final = "hunter2hunter2"  # noqa: S105 - of a server that lives as long as the tests
 _UNPRIVILEGED: Final = ("postgres", "nobody")

@@ -19,7 +19,6 @@ from mens_pipeline.cli.plan import finish_plan, lines_of, settings_with
 from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, log_line, print_json, print_line
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.language import visible_text
-from mens_pipeline.settings import load_settings, show_side_branches
 
 if TYPE_CHECKING:
     from mens_pipeline.orchestration.headless import GraphOutcome
@@ -341,48 +340,3 @@ def show_progress(logger_name: str) -> None:
     logger.setLevel(logging.INFO)
     logger.propagate = False
     logger.handlers = [handler]
-
-
-@declare_options
-def improve(
-    *,
-    rounds: int = option(1, "How many, one after the other.", metavar="N", ge=1),
-    minutes: float | None = option(
-        None, "Sampling and training of a round [default: config/feedback.yaml].", metavar="M", ge=0.01
-    ),
-    control: bool = switch("Beside each round: as many minutes on rows of the train set alone."),
-    seed: int | None = option(None, "Of prompts, draws and order [default: config/feedback.yaml].", metavar="N", ge=0),
-    as_json: bool = switch("Print the rounds as one JSON document.", "--json"),
-) -> None:
-    """Let the newest adapter complete prompts of its train set, train it on what passes, and evaluate what comes of it.
-
-    Each round asks other prompts, several completions to each; parser, names and hidden tests say what they are worth.
-    What is trained on them is evaluated, gated and promoted as any adapter. A round that is worse than the one before,
-    by the paired test and the p value of config/gates.yaml, is not taken: the next one begins where it began. A round
-    that is done is not run again, and what was interrupted goes on.
-
-    Exit code 0: what the last round made is taken. 1: it is not, or something was refused. 2: the command was misused.
-    130: interrupted; run the same command to go on.
-    """
-    show_side_branches("feedback")  # before the code location is loaded
-    from mens_pipeline.definitions import defs
-    from mens_pipeline.feedback.rounds import lines_of
-    from mens_pipeline.orchestration.headless import PROGRESS_LOGGER
-    from mens_pipeline.orchestration.improve import InterruptedRoundError, Plan
-    from mens_pipeline.orchestration.improve import improve as run_rounds
-
-    show_progress(PROGRESS_LOGGER)
-    done = []
-    try:
-        for found, is_kept in run_rounds(defs(), load_settings(), Plan(rounds, minutes, control, seed)):
-            done.append(found)
-            for line in () if as_json else lines_of(found):
-                print_line(line)
-            if is_kept and not as_json:
-                print_line("  it was run before")
-    except InterruptedRoundError:
-        log_line(_GO_ON)
-        raise typer.Exit(INTERRUPTED) from None
-    if as_json:
-        print_json([found.model_dump(mode="json") for found in done])
-    raise typer.Exit(0 if done[-1].worse is None else REFUSED)

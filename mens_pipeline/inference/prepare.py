@@ -1,21 +1,17 @@
 """From an adapter and some tasks to generation jobs, and to completions that are kept."""
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from mens_pipeline.corpus.evolution.requests import Reply
-from mens_pipeline.corpus.evolution.requests import Request as Asking
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import (
     COMPLETIONS,
-    Completion,
     Decoding,
     Dtype,
     EvaluatedModel,
@@ -31,7 +27,6 @@ from mens_pipeline.jobs.local import refuse_failure
 from mens_pipeline.jobs.protocol import JOB
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.base import Base, base_folder, configuration_of, find_recorded_base, read_tokenizer
-from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.storage.validation import Strict
@@ -303,57 +298,3 @@ def completion_fits(base: Base, decoding: Decoding) -> Callable[[str], bool]:
         raise RefusedError(f"{path}: the base model of this adapter is gone. Restore it, or train again.")
     tokenizer = read_tokenizer(path)
     return lambda text: len(tokenizer.encode(text.rstrip("\n")).ids) < decoding.max_new_tokens
-
-
-@dataclass(frozen=True)
-class LocalGenerator:
-    """A generator in a process of its own, which takes all requests of a call as one batch.
-
-    `launch` runs the process of a job and returns its exit code.
-    """
-
-    adapter: Adapter
-    conditions: Conditions
-    work: Path
-    launch: Callable[[PreparedGeneration], int]
-
-    @property
-    def name(self) -> str:
-        """The base model, and that the adapter is with it."""
-        return f"{self.adapter.manifest.base_model.name} with adapter"
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the adapter."""
-        return self.adapter.digest
-
-    @property
-    def decoding(self) -> Mapping[str, Any]:
-        """Decoding options in JSON types."""
-        is_batch_felt = self.conditions.device.kind != "cpu"
-        return self.conditions.decoding.model_dump(mode="json", exclude=None if is_batch_felt else {"batch_tokens"})
-
-    @property
-    def max_new_tokens(self) -> int:
-        """Tokens of a reply at most."""
-        return self.conditions.decoding.max_new_tokens
-
-    def complete(
-        self, requests: Sequence[Asking], record: Callable[[Reply], None], time_left: Callable[[], float]
-    ) -> None:
-        """Complete requests, with one process for each run of them that share a system prompt."""
-        for system, group in groupby(requests, key=lambda request: request.system):
-            if time_left() > 0:
-                self._completion_batch(system, list(group), record)
-
-    def _completion_batch(self, system: str, requests: list[Asking], record: Callable[[Reply], None]) -> None:
-        asked = [Request(task=request.key, prompt=request.prompt) for request in requests]
-        prepared = prepare_generation("adapter", self.adapter, asked, self.conditions, self.work, system_prompt=system)
-        refuse_failure(self.work, self.launch(prepared), "generation")
-        num_bytes = {request.key: request.num_bytes for request in requests}
-        for completion in read_models(self.work / COMPLETIONS, Completion):
-            # The process counts what it writes; of what it was given no more is known than its length.
-            num_tokens, num_written = num_bytes[completion.task] + completion.num_tokens, completion.num_tokens
-            reply = {"text": completion.text, "stopped": completion.stopped, "num_written": num_written}
-            record(Reply(key=completion.task, num_tokens=num_tokens, **reply))
-        shutil.rmtree(self.work, ignore_errors=True)

@@ -10,7 +10,6 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import dagster as dg
-from dagster._core.storage.tags import PARENT_RUN_ID_TAG
 
 from mens_pipeline.configured import open_store
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
@@ -255,17 +254,6 @@ def made_by(instance: dg.DagsterInstance, run_id: str, asset: dg.AssetKey) -> li
     """Return what a run made of an asset, the newest last."""
     logs = instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
     return [made for entry in logs if (made := entry.asset_materialization) and made.asset_key == asset]
-
-
-def made_in_run(context: dg.AssetExecutionContext, name: str) -> ArtifactRef | None:
-    """Return what a run made of an asset, or a run that this one goes on from; None where neither made it."""
-    run: dg.DagsterRun | None = context.run
-    while run is not None:
-        if own := made_by(context.instance, run.run_id, dg.AssetKey(name)):
-            return artifact_of(own[-1])
-        before = run.tags.get(PARENT_RUN_ID_TAG)
-        run = context.instance.get_run_by_id(before) if before is not None else None
-    return None
 
 
 def artifact_of(materialization: dg.AssetMaterialization) -> ArtifactRef:

@@ -34,7 +34,7 @@ def chosen_executor(default: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
 _DELIVERED: Final = dg.AssetSelection.assets("merged_model", "serving_handoff")
 """What follows a promotion: as large as the base, and of use only to whom it is handed."""
 
-_ASIDE: Final = _DELIVERED | dg.AssetSelection.groups("feedback", "scratch", "experiments", "replay")
+_ASIDE: Final = _DELIVERED | dg.AssetSelection.groups("scratch", "experiments", "replay")
 
 _ONE_PROCESS: Final = chosen_executor(dg.in_process_executor)
 """Steps run one after the other in the process of the run: with a process for each, most of the time of an unchanged
