@@ -119,22 +119,6 @@ class Settings(BaseSettings):
         validation_alias="MENS_NUM_WORKERS",
         description="Processes that work on a corpus at once; the result does not depend on it. Default: all CPUs.",
     )
-    engine: str | None = Field(
-        default=None,
-        pattern=r"\{folder\}.*\{port\}|\{port\}.*\{folder\}",
-        validation_alias="MENS_ENGINE",
-        description="A command that serves the model in {folder} at {port}, such as vLLM; it writes free completions. "
-        "With {lora_modules}, one of a base takes its adapters by options of vLLM.",
-    )
-    num_engines: int = Field(
-        default=1,
-        ge=1,
-        validation_alias="MENS_NUM_ENGINES",
-        description="Servers that share the requests; the command may hold {index}, which counts them from 0.",
-    )
-    engine_requests: int = Field(
-        default=16, ge=1, validation_alias="MENS_ENGINE_REQUESTS", description="Requests on their way to each server."
-    )
     trackers: SecretStr = Field(
         default=SecretStr(""),
         validation_alias="MENS_TRACKERS",

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from mens_pipeline.cli.options import Options, option, switch, take_options, values_of
 from mens_pipeline.cli.progress import choose_device, run_and_show, show_completions
 from mens_pipeline.cli.terminal import align_columns, interruptible, log_line, print_line
-from mens_pipeline.configured import engine_of, open_store, thresholds_of
+from mens_pipeline.configured import open_store, thresholds_of
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import EvaluationConfig, Syntax
@@ -135,7 +135,7 @@ def eval_local(options: EvalOptions) -> None:
         return
     device = choose_device(options.device, settings)
     lock_path = device.lock_in(settings.cache_root)
-    conditions = Conditions(config.decoding, device, lock_path, engine_of(settings), options.devices)
+    conditions = Conditions(config.decoding, device, lock_path, options.devices)
     if options.trial:
         _try(options, _asked_alone(benchmark), conditions)
     else:

@@ -15,7 +15,6 @@ from mens_pipeline.inference.generation import (
     Decoding,
     Dtype,
     EvaluatedModel,
-    ForeignEngine,
     GenerationJob,
     Held,
     Request,
@@ -55,7 +54,6 @@ class GenerationInputs(Strict):
     decoding: dict[str, Any]
     computed_on: tuple[str, Dtype]
     libraries: dict[str, str]
-    engine: ForeignEngine | None = Field(exclude_if=lambda engine: engine is None)
     devices: int = Field(exclude_if=lambda devices: devices == 1)
 
 
@@ -78,7 +76,7 @@ class PreparedGeneration:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Decoding options, device, lock and engine of a generation; without a foreign engine it is our own.
+    """Decoding options, device and lock of a generation.
 
     Without a number of `devices` it takes as many as the adapter was trained on, where they are there.
     """
@@ -86,7 +84,6 @@ class Conditions:
     decoding: Decoding
     device: Device
     lock_path: Path
-    engine: ForeignEngine | None = None
     devices: int | None = None
 
 
@@ -122,7 +119,6 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
         decoding=decoding.model_dump(exclude={"batch_tokens"} if evaluated.device == "cpu" else None),
         computed_on=(evaluated.device, evaluated.compute_dtype),
         libraries=library_versions(),
-        engine=conditions.engine,
         devices=1 if evaluated.device == "cpu" else devices,
     )
     shutil.rmtree(run_dir, ignore_errors=True)
@@ -135,7 +131,6 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
         requests=requests,
         devices=devices,
         run_dir=run_dir.resolve(),
-        engine=conditions.engine,
         lock_path=conditions.lock_path.resolve(),
     )
     job_path = run_dir.resolve() / JOB
@@ -144,10 +139,8 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
 
 
 def _devices_of(conditions: Conditions, trained_on: int) -> int:
-    """Return how many processes write, one a device; servers of a foreign engine share the devices themselves."""
+    """Return how many processes write, one a device."""
     device, asked = conditions.device, conditions.devices
-    if conditions.engine is not None:
-        return 1
     if asked is not None:
         refuse_missing_devices(device, asked)
         return asked
@@ -214,7 +207,7 @@ def computed_in(device: Device) -> Dtype:
 def generate_all(
     asked: Mapping[str, PreparedGeneration], store: ArtifactStore, launch: Callable[[PreparedGeneration], int]
 ) -> dict[str, Artifact]:
-    """Run several generations as `generate_once` does; those of the same model, or of servers, share a process."""
+    """Run several generations as `generate_once` does; those of the same model share a process."""
     waiting = {
         name: prepared
         for name, prepared in asked.items()
@@ -229,14 +222,9 @@ def generate_all(
 
 
 def _with(prepared: PreparedGeneration, others: Iterable[PreparedGeneration]) -> PreparedGeneration:
-    """Return a generation whose process does others next that have no completions yet: of its model, or its servers."""
+    """Return a generation whose process does others of its model next that have no completions yet."""
     job = prepared.job
-
-    def goes_along(other: GenerationJob) -> bool:
-        is_same = other.evaluated == job.evaluated if job.engine is None else other.base_path == job.base_path
-        return is_same and other.engine == job.engine
-
-    same = [other for other in others if goes_along(other.job) and other is not prepared]
+    same = [other for other in others if other.job.evaluated == job.evaluated and other is not prepared]
     left = tuple(other.job_path for other in same if not (other.job.run_dir / COMPLETIONS).is_file())
     job = job.model_copy(update={"then": left})
     prepared.job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")

@@ -94,8 +94,7 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
                 f"{adapter.path}: another adapter was promoted while this one was asked. Evaluate again."
             )
         own = {name: one for name, one in asked[-1].items() if one.model == "adapter" and "champion" not in name}
-        # Servers of a base write for all of its models before they end.
-        generate_all(own if conditions.engine is None else asked[-1], store, launch)
+        generate_all(own, store, launch)
         tried = _try_of(asked[0]["adapter"], suite, demands.thresholds)
         counted = record_try(store, tried, now=now)
         reserve = [task for later in rounds[number:] for task in later]
@@ -216,7 +215,6 @@ def _try_of(adapter: PreparedGeneration, eval_suite: Examination, thresholds: Th
         files=tuple(sorted({task.file for task in heldout})),
         rows_sha256=key_of({"rows": sorted([task.prompt, task.reference, task.tests or ""] for task in heldout)}),
         device=f"{job.device} {job.compute_dtype} {job.held}",
-        engine=job.engine,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field, ValidationError
 
-from mens_pipeline.configured import engine_of, thresholds_of
+from mens_pipeline.configured import thresholds_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.errors import RefusedError
@@ -89,7 +89,7 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
         few_shot=FEW_SHOT,
         part=None if size is None else (size.heldout_tasks, size.benchmark_tasks),
     )
-    conditions = Conditions(asked.decoding, device, device.lock_in(settings.cache_root), engine_of(settings))
+    conditions = Conditions(asked.decoding, device, device.lock_in(settings.cache_root))
     evaluation, reused = evaluate_in_rounds(
         adapter,
         whole_suite,

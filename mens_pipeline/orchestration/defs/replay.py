@@ -5,7 +5,6 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.configured import engine_of
 from mens_pipeline.evaluation.replay import SHOWN_MODELS
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions
@@ -59,7 +58,7 @@ def history_replay(  # noqa: PLR0913, PLR0917 - what Dagster injects
         since=config.since,
         number=config.limit,
         config=evaluation,
-        conditions=Conditions(evaluation.decoding, device, device.lock_in(settings.cache_root), engine_of(settings)),
+        conditions=Conditions(evaluation.decoding, device, device.lock_in(settings.cache_root)),
         launch=lambda prepared: generator.run(context, prepared.job_path, prepared.job.devices),
         work=context.run.run_id,
     )
