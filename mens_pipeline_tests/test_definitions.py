@@ -37,7 +37,6 @@ _DECIDED_BY: Final = {
     "qlora_adapter": {"recipes.yaml", "presets.yaml", "domains.yaml"},
     "eval_results": {"evaluation.yaml", "few_shot.md", "gates.yaml"},
     "benchmark_gate": {"gates.yaml"},
-    "history_replay": {"evaluation.yaml"},
 }
 """Asset -> the files of config/ that decide it; what rests on it is stale with it."""
 
@@ -91,7 +90,6 @@ _PARENTS = {
     "eval_results": {"heldout_split", "qlora_adapter"},
     "extracted_corpus": {"workspace_snapshot"},
     "heldout_split": {"validated_pairs"},
-    "history_replay": {"promoted_adapter"},
     "merged_model": {"promoted_adapter"},
     "mixed_train_set": {"heldout_split"},
     "promoted_adapter": {"benchmark_gate"},
@@ -118,7 +116,6 @@ _JOBS = {
     "experiments": {"base_model", "benchmark_gate", "eval_results", "qlora_adapter", "recipe_scores"},
     "maintenance": set(),
     "promote_best": {"promoted_adapter"},
-    "replay": {"history_replay"},
     "scratch": {"scratch_model"},
     "train_set": _TRAIN_SET,
     "whole_graph": _TRAIN_SET | {"base_model", "benchmark_gate", "eval_results", "promoted_adapter", "qlora_adapter"},
@@ -141,7 +138,6 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
         "extracted_corpus:everything_accounted_for",
         "heldout_split:no_overlap",
         "heldout_split:pairs_accounted_for",
-        "history_replay:keeps_up_with_the_history",
         "merged_model:writes_what_was_evaluated",
         "mixed_train_set:enough_pairs",
         "mixed_train_set:mixed_rows_accounted_for",
@@ -197,7 +193,7 @@ def test_the_nightly_run_is_one_process(location: dg.Definitions) -> None:
     jobs = {job.name: job.executor_def.name for job in location.resolve_all_job_defs()}
 
     assert {name for name, executor in jobs.items() if executor == "in_process"} == {
-        *("promote_best", "replay", "train_set", "whole_graph"),
+        *("promote_best", "train_set", "whole_graph"),
     }
     assert {executor for executor in jobs.values() if executor != "in_process"} == {"forking_executor"}
 
@@ -293,6 +289,5 @@ def test_assets_lead_to_their_pages_where_this_session_serves_them(monkeypatch: 
         "benchmark_gate": "http://127.0.0.1:8077/benchmark_gate/",
         "recipe_scores": "http://127.0.0.1:8077/benchmark_gate/",
         "promoted_adapter": "http://127.0.0.1:8077/promoted_adapter/",
-        "history_replay": "http://127.0.0.1:8077/history_replay/",
     }
     assert set(other) == {None}

@@ -52,7 +52,6 @@ def replay(
         return
     from mens_pipeline.inference.generation import EvaluationConfig
     from mens_pipeline.inference.prepare import Conditions
-    from mens_pipeline.promotion.receipt import PAGE
     from mens_pipeline.promotion.replay import replay_history, replay_in
     from mens_pipeline.storage.yaml_file import load_model
 
@@ -77,7 +76,7 @@ def replay(
         return
     for line in _summary(results):
         print_line(line)
-    print_line(f"report {made.path / PAGE}")
+    print_line(f"results {made.path}")
 
 
 def _count(folder: Path, since: str | None, limit: int, *, as_json: bool) -> None:

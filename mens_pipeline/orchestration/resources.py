@@ -16,7 +16,6 @@ from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.extract.sources import shown_name, vox_files
 from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 from mens_pipeline.errors import SourceNotFoundError
-from mens_pipeline.evaluation.replay import KIND as REPLAY
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import ADAPTER, CARD
 from mens_pipeline.orchestration.metadata import FILES, fold_paths, table
@@ -114,7 +113,7 @@ def page_links(served: str) -> dict[dg.AssetKey, dict[str, dg.MetadataValue[str]
     Args:
         served: Where a web server shows the store.
     """
-    kinds = {"benchmark_gate": GATE, "recipe_scores": GATE, "promoted_adapter": PROMOTED, "history_replay": REPLAY}
+    kinds = {"benchmark_gate": GATE, "recipe_scores": GATE, "promoted_adapter": PROMOTED}
     return {
         dg.AssetKey(asset): {"report_pages": dg.MetadataValue.url(f"{served.rstrip('/')}/{kind}/")}
         for asset, kind in kinds.items()
