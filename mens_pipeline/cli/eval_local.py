@@ -204,19 +204,18 @@ def _try(options: EvalOptions, benchmark: "Benchmark", conditions: "Conditions")
 
 
 def _try_endpoint(options: EvalOptions, url: str, benchmark: "Benchmark", config: EvaluationConfig) -> None:
-    from mens_pipeline.corpus.evolution.requests import Ledger
     from mens_pipeline.evaluation.baselines import describe_language
     from mens_pipeline.evaluation.trial import TRIAL, try_generator
-    from mens_pipeline.inference.endpoint import Endpoint
+    from mens_pipeline.inference.endpoint import Endpoint, Ledger
 
     name, key = str(options.run_dir), load_settings().evol_api_key
-    generator = Endpoint(url, name, key, max_new_tokens=config.max_new_tokens, temperature=config.temperature)
     folder = Path("build") / "endpoint" / re.sub(r"[^\w.-]+", "_", name)
     folder.mkdir(parents=True, exist_ok=True)
+    ledger, limits = Ledger(folder / "replies.jsonl"), config.model_dump(include={"max_new_tokens", "temperature"})
+    generator = Endpoint(url, name, ledger, key, **limits)
     system = describe_language(FEW_SHOT) if options.describe else SYSTEM_PROMPT
     with interruptible(_KEPT):
-        ledger = Ledger(folder / "replies.jsonl")
-        tried = try_generator(generator, benchmark, system, config, ledger)
+        tried = try_generator(generator, benchmark, system, config)
     _show(tried, folder / TRIAL, as_json=options.as_json)
 
 
