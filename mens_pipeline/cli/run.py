@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from mens_pipeline.cli.options import declare_options, option, switch
-from mens_pipeline.cli.plan import finish_plan, lines_of, settings_with
+from mens_pipeline.cli.plan import lines_of, settings_with
 from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, log_line, print_json, print_line
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.language import visible_text
@@ -187,8 +187,7 @@ def run(
     `mens compare` lays side by side.
 
     With --minutes a few steps and completions are measured first, and what fits is planned: see `mens plan`. The plan
-    is printed before anything is trained, and at the end beside what each stage took. The same command on the same data
-    keeps its plan.
+    is printed before anything is trained. The same command on the same data keeps its plan.
 
     Of several recipes each is trained and evaluated, in a run of its own; then the best by pass@1 of those that passed
     is promoted.
@@ -220,9 +219,11 @@ def run(
     # Without a share there are no such rows; any other is a matter of what is shown of them.
     mixing = {"mixed_train_set": {"infill_share": 0.0}} if infill_share == 0 else {}
     launch = partial(_launch, partial(run_graph, defs(), settings), mixing)
-    made_in = _make_train_set(launch) if minutes is not None else None
-    planner = Planner(settings, Compute().resolve(), run_job, log_line, chosen[0], overrides, minutes, began, made_in)
-    planned = planner.plan()[0] if minutes is not None else None
+    planned = None
+    if minutes is not None:
+        _make_train_set(launch)
+        planner = Planner(settings, Compute().resolve(), run_job, log_line, chosen[0], overrides, minutes, began)
+        planned, _ = planner.plan(is_kept=True)
     for line in () if planned is None else lines_of(planned):
         log_line(line)
     training = {"force_train": force_train, "more_minutes": more_minutes, "overrides": overrides}
@@ -233,9 +234,8 @@ def run(
     options += "" if minutes is None else f" --minutes {minutes:g}"
     options += "".join(f" --more {text}" for text in more or ())
     outcomes, verdicts = _follow(runs, where, options, as_json=as_json)
-    took = {} if planned is None else finish_plan(settings.store_root, planned, made_in, outcomes[-1], as_json=as_json)
     if as_json:
-        details = [{**asdict(outcome), **took} for outcome in outcomes]
+        details = [asdict(outcome) for outcome in outcomes]
         print_json(details if len(chosen) > 1 else details[0])
     raise typer.Exit(0 if verdicts[-1] or (any(verdicts) and not with_promotion) else REFUSED)
 
@@ -257,14 +257,13 @@ def _follow(
     return outcomes, verdicts
 
 
-def _make_train_set(launch: Launch) -> float:
-    """Make the train set, without which nothing can be planned; return the seconds that it took."""
+def _make_train_set(launch: Launch) -> None:
+    """Make the train set, without which nothing can be planned."""
     log_line("the train set first: what it holds decides the plan of the rest")
     outcome = launch("train_set")
     if not outcome.success:
         _show(outcome, "", is_good=False)
         raise typer.Exit(INTERRUPTED if outcome.is_interrupted else REFUSED)
-    return outcome.seconds
 
 
 def _launch(
