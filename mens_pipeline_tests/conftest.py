@@ -136,7 +136,7 @@ def _one_pool_of_workers(workers: BehaviourWorkers, monkeypatch: pytest.MonkeyPa
     """Lend these processes to whatever would start such ones, which takes longer than what tests have them do."""
 
     def settings(pool: BehaviourWorkers) -> tuple[object, ...]:
-        return pool.num_workers, pool.limits, pool._command, pool._seconds  # noqa: SLF001 - what makes pools equal
+        return pool.num_workers, pool.limits, pool.launch, pool._command, pool._seconds  # noqa: SLF001 - what makes pools equal
 
     def enter(pool: BehaviourWorkers) -> BehaviourWorkers:
         return workers if settings(pool) == settings(workers) else pool

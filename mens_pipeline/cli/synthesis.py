@@ -46,6 +46,7 @@ def generate_data(
     Exit code 0: exactly N pairs are written. 1: there are not as many different ones. 2: the command was misused.
     """
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+    from mens_pipeline.corpus.extract.batches import Pool
     from mens_pipeline.corpus.synthesis.synthetic_corpus import write_synthetic
 
     records = []
@@ -63,7 +64,7 @@ def generate_data(
             shown, rate = now, number / (now - begun)
             log_line(f"{number} of {limit} pairs, {rate:.0f} a second, {(limit - number) / rate / 60:.1f} min to go")
 
-    account = write_synthetic(output, records, policy, workers=load_settings().num_workers, progress=progress)
+    account = write_synthetic(output, records, policy, pool=Pool(load_settings().num_workers), progress=progress)
     write_report(report, account)
     if as_json:
         print_json(account)

@@ -12,10 +12,13 @@ from urllib.parse import urlsplit
 import dagster as dg
 
 from mens_pipeline.configured import open_store
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.extract.sources import shown_name, vox_files
 from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 from mens_pipeline.errors import SourceNotFoundError
+from mens_pipeline.jobs.cluster import CorpusPools, join_cluster
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import ADAPTER, CARD
 from mens_pipeline.orchestration.metadata import FILES, fold_paths, table
@@ -92,6 +95,18 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
         what = "gone" if found is None else f"changed since it was written: {', '.join(found.find_changed())}"
         found_out = f"{store.root}: {ref.kind} {ref.key[:12]} is {what}"
         raise dg.Failure(f"{found_out}. Materialise {ref.kind} again.", allow_retries=False)
+
+
+def find_pools() -> CorpusPools:
+    """Return where the corpus is worked on: on this machine, or on the nodes of the Ray cluster that is named.
+
+    Raises:
+        ConfigurationError: The cluster cannot be joined.
+    """
+    settings = load_settings()
+    if settings.launcher == "ray" and settings.ray_address:
+        return join_cluster(settings.ray_address)
+    return CorpusPools(Pool(settings.num_workers), BehaviourWorkers)
 
 
 def linked_page(store: ArtifactStore, artifact: Artifact, name: str) -> dict[str, dg.MetadataValue[str]]:
