@@ -104,7 +104,7 @@ def test_what_is_not_read_to_its_end_is_ended_by_any_thread() -> None:
             wrong.append(error)
         is_closed.set()
 
-    results.gi_frame.f_locals["pool"].submit(time.sleep, 1).add_done_callback(close)
+    results.gi_frame.f_locals["executor"].submit(time.sleep, 1).add_done_callback(close)
 
     assert is_closed.wait(30)
     assert wrong == []
