@@ -22,7 +22,6 @@ from mens_pipeline.jobs.cluster import CorpusPools, join_cluster
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import ADAPTER, CARD
 from mens_pipeline.orchestration.metadata import FILES, fold_paths, table
-from mens_pipeline.promotion.bill import BILL_PAGE
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.history import history_of
 from mens_pipeline.promotion.promote import Promotion
@@ -136,17 +135,14 @@ def page_links(served: str) -> dict[dg.AssetKey, dict[str, dg.MetadataValue[str]
 
 
 def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, Any]:
-    """Return card, bill of materials, report and history of the champion."""
+    """Return card, report and history of the champion."""
     champion = promotion.champion
-    bill = champion.path / BILL_PAGE
-    of_bill = {"bill_of_materials": dg.MetadataValue.md(bill.read_text(encoding="utf-8"))} if bill.is_file() else {}
     metadata = {
         **linked_page(store, champion, PAGE),
         "changed": promotion.changed,
         "champion": dg.MetadataValue.path(champion.path),
         "previous": promotion.previous or "none",
         "card": dg.MetadataValue.md((champion.path / ADAPTER / CARD).read_text(encoding="utf-8")),
-        **of_bill,
         "history": table(
             {
                 "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(event.timestamp_unix)),
