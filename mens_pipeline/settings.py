@@ -29,7 +29,6 @@ MIX_CONFIG: Final = _CONFIG / "mix.yaml"
 GATE_POLICY: Final = _CONFIG / "gates.yaml"
 EVALUATION: Final = _CONFIG / "evaluation.yaml"
 FEW_SHOT: Final = _CONFIG / "few_shot.md"
-FEEDBACK: Final = _CONFIG / "feedback.yaml"
 RETENTION: Final = _CONFIG / "retention.yaml"
 KUBERAY: Final = _CONFIG / "kuberay.yaml"
 
@@ -120,22 +119,6 @@ class Settings(BaseSettings):
         validation_alias="MENS_NUM_WORKERS",
         description="Processes that work on a corpus at once; the result does not depend on it. Default: all CPUs.",
     )
-    engine: str | None = Field(
-        default=None,
-        pattern=r"\{folder\}.*\{port\}|\{port\}.*\{folder\}",
-        validation_alias="MENS_ENGINE",
-        description="A command that serves the model in {folder} at {port}, such as vLLM; it writes free completions. "
-        "With {lora_modules}, one of a base takes its adapters by options of vLLM.",
-    )
-    num_engines: int = Field(
-        default=1,
-        ge=1,
-        validation_alias="MENS_NUM_ENGINES",
-        description="Servers that share the requests; the command may hold {index}, which counts them from 0.",
-    )
-    engine_requests: int = Field(
-        default=16, ge=1, validation_alias="MENS_ENGINE_REQUESTS", description="Requests on their way to each server."
-    )
     trackers: SecretStr = Field(
         default=SecretStr(""),
         validation_alias="MENS_TRACKERS",
@@ -192,11 +175,10 @@ class Settings(BaseSettings):
         validation_alias="VOX_BENCHMARK_DIR",
         description="The folder of the held-out benchmark.",
     )
-    side_branches: str = Field(
+    side_branches: Literal["", "scratch"] = Field(
         default="",
-        pattern="^((feedback|scratch)(,(feedback|scratch))*)?$",
         validation_alias="MENS_SIDE_BRANCHES",
-        description="`feedback`, `scratch`, or both with a comma: what the UI shows beside the graph, with its jobs.",
+        description="`scratch`: the UI shows the model from scratch next to the graph, with its job.",
     )
     environment: Literal["dev", "prod"] = Field(
         default="dev",
@@ -270,17 +252,6 @@ class Settings(BaseSettings):
         if url is not None and not url.get_secret_value().startswith(("http://", "https://")):
             raise ValueError("not an address of http or https")
         return url
-
-
-def has_side_branch(name: str) -> bool:
-    """Whether the code location holds a side branch; else its assets stand grey in the graph, night after night."""
-    return name in load_settings().side_branches.split(",")
-
-
-def show_side_branches(names: str) -> None:
-    """Have this process and those that it starts define side branches, beside those that are named already."""
-    named = {*load_settings().side_branches.split(","), *names.split(",")} - {""}
-    os.environ["MENS_SIDE_BRANCHES"] = ",".join(sorted(named))
 
 
 def load_settings() -> Settings:

@@ -102,7 +102,7 @@ def test_a_step_gets_a_gpu_where_it_uses_one() -> None:
     assert executor == f"dagster_k8s:{k8s_job_executor.name}_job_executor"
     assert "limits" not in launcher["resources"]
     assert {name for name, asked in limits.items() if asked == {"nvidia.com/gpu": "1"}} == {
-        *("qlora_adapter", "eval_results", "history_replay", "feedback_samples", "feedback_adapter"),
+        *("qlora_adapter", "eval_results"),
         *("scratch_model", "merged_model"),
     }
     assert {name for name, asked in limits.items() if asked is None} >= {

@@ -46,6 +46,7 @@ def extract(
     Exit code 0: the records are written. 1: the file holds a row that is no record. 2: the command was misused.
     """
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+    from mens_pipeline.corpus.extract.batches import Pool
     from mens_pipeline.corpus.extract.sources import commit_of, find_source_roots
     from mens_pipeline.corpus.extract.workspace import (
         CarriedRecords,
@@ -60,7 +61,7 @@ def extract(
     policy = load_pipeline_config(PIPELINE_CONFIG)
     roots = find_source_roots(folder)
     workspace = roots.workspace or folder
-    workers = load_settings().num_workers
+    pool = Pool(load_settings().num_workers)
     carried = CarriedRecords()
     if roots.workspace:
         carried = carried_records(output, folder, workspace, roots, policy.licences)
@@ -70,7 +71,7 @@ def extract(
         outcomes = extract_workspace(
             folder,
             commit_of(folder),
-            workers=workers,
+            pool=pool,
             workspace=workspace,
             redaction=policy.redaction,
             policy=policy.licences,

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from mens_pipeline.cli.options import Options, option, switch, take_options, values_of
 from mens_pipeline.cli.progress import choose_device, run_and_show, show_completions
 from mens_pipeline.cli.terminal import align_columns, interruptible, log_line, print_line
-from mens_pipeline.configured import engine_of, open_store, thresholds_of
+from mens_pipeline.configured import open_store, thresholds_of
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import EvaluationConfig, Syntax
@@ -149,9 +149,7 @@ def _conditions(options: EvalOptions, config: EvaluationConfig) -> "Conditions":
 
     settings = load_settings()
     device = choose_device(options.device, settings)
-    return Conditions(
-        config.decoding, device, device.lock_in(settings.cache_root), engine_of(settings), options.devices
-    )
+    return Conditions(config.decoding, device, device.lock_in(settings.cache_root), options.devices)
 
 
 def _asked_alone(options: EvalOptions) -> "Benchmark":
@@ -215,19 +213,18 @@ def _try(options: EvalOptions, benchmark: "Benchmark", conditions: "Conditions")
 
 
 def _try_endpoint(options: EvalOptions, url: str, benchmark: "Benchmark", config: EvaluationConfig) -> None:
-    from mens_pipeline.corpus.evolution.requests import Ledger
     from mens_pipeline.evaluation.baselines import describe_language
     from mens_pipeline.evaluation.trial import TRIAL, try_generator
-    from mens_pipeline.inference.endpoint import Endpoint
+    from mens_pipeline.inference.endpoint import Endpoint, Ledger
 
     name, key = str(options.run_dir), load_settings().evol_api_key
-    generator = Endpoint(url, name, key, max_new_tokens=config.max_new_tokens, temperature=config.temperature)
     folder = Path("build") / "endpoint" / re.sub(r"[^\w.-]+", "_", name)
     folder.mkdir(parents=True, exist_ok=True)
+    ledger, limits = Ledger(folder / "replies.jsonl"), config.model_dump(include={"max_new_tokens", "temperature"})
+    generator = Endpoint(url, name, ledger, key, **limits)
     system = describe_language(FEW_SHOT) if options.describe else SYSTEM_PROMPT
     with interruptible(_KEPT):
-        ledger = Ledger(folder / "replies.jsonl")
-        tried = try_generator(generator, benchmark, system, config, ledger)
+        tried = try_generator(generator, benchmark, system, config)
     _show(tried, folder / TRIAL, as_json=options.as_json)
 
 

@@ -19,7 +19,7 @@ from mens_pipeline.cli.generate import generate
 from mens_pipeline.cli.plan import plan
 from mens_pipeline.cli.promote import gate, override, promote
 from mens_pipeline.cli.replay import replay
-from mens_pipeline.cli.run import improve, run
+from mens_pipeline.cli.run import run
 from mens_pipeline.cli.serve import serve
 from mens_pipeline.cli.synthesis import generate_data
 from mens_pipeline.cli.terminal import MISUSE, REFUSED, log_line
@@ -74,7 +74,6 @@ _BY_USE: Final[Mapping[str, Mapping[str, Callable[..., Any] | typer.Typer]]] = {
         "run": run,
         "plan": plan,
         "train": train,
-        "improve": improve,
         "generate-data": generate_data,
         "corpus": corpus.app,
         "telemetry": telemetry.app,

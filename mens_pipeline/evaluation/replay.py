@@ -92,12 +92,6 @@ class ReplayResults(ReplayFacts):
     )
     drift: Drift
 
-    @property
-    def kept_by_week(self) -> dict[int, float]:
-        """Per cent of the characters that the adapter keeps, by week."""
-        weeks = {int(name): some["adapter"].kept for name, some in self.parts.items() if name.isdecimal()}
-        return {week: 100 * (kept.value or 0.0) for week, kept in weeks.items()}
-
 
 def replay_suite(
     history: History, train: Path, manifest: TrainingManifest, config: EvaluationConfig, fits: Callable[[str], bool]

@@ -36,7 +36,7 @@ class Suite(StrEnum):
     UNKNOWN_TASK = records.UNKNOWN_TASK
     """Synthetic tasks of families that never train."""
     TRAINING = "training"
-    """A row of the train set, where a model may learn from its own completions; never part of an eval suite."""
+    """A row of the train set, for trainers that take a reward; never part of an eval suite."""
 
 
 FAMILIES: Final = (Suite.NEW_CONSTANTS, Suite.UNKNOWN_TASK)

@@ -10,8 +10,8 @@ from typing import Final
 
 from pydantic import Field
 
-from mens_pipeline.corpus.evolution.requests import Generator, Ledger
-from mens_pipeline.corpus.evolution.requests import Request as Asking
+from mens_pipeline.corpus.evolution.operators import Generator
+from mens_pipeline.corpus.evolution.operators import Request as Asking
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.best_of import best_of
@@ -72,28 +72,15 @@ def try_adapter(  # noqa: PLR0913 - what a trial is made from
     return _trial(tasks, completions, num_too_long=len(every) - len(tasks))
 
 
-def try_generator(generator: Generator, benchmark: Benchmark, system: str, decoding: Decoding, ledger: Ledger) -> Trial:
-    """Let a model that is not ours complete a benchmark; what the ledger holds already is not asked again.
+def try_generator(generator: Generator, benchmark: Benchmark, system: str, decoding: Decoding) -> Trial:
+    """Let a model that is not ours complete a benchmark; what it was asked before it is not asked again.
 
-    Another seed in `decoding` asks again.
+    Another seed in `decoding` asks again. All samples of a task stand together.
 
     Raises:
         RefusedError: It does not respond.
     """
     tasks = benchmark_tasks(benchmark)
-    return _trial(tasks, generate_completions(generator, tasks, system, decoding, ledger), num_too_long=0)
-
-
-def generate_completions(
-    generator: Generator, tasks: Sequence[Task], system: str, decoding: Decoding, ledger: Ledger
-) -> tuple[Completion, ...]:
-    """Let a generator complete tasks; what the ledger holds already is not asked again.
-
-    No two tasks have the same prompt; another seed in `decoding` asks again. All samples of a task stand together.
-
-    Raises:
-        RefusedError: It does not respond.
-    """
     decides = {"by": [generator.name, generator.digest, dict(generator.decoding)], "seed": decoding.seed}
 
     def asking(task: Task, sample: int) -> Asking:
@@ -101,18 +88,16 @@ def generate_completions(
         return Asking(key, system, task.prompt)
 
     asked = {(task.id, sample): asking(task, sample) for task in tasks for sample in range(decoding.num_samples)}
-    open_keys = {request.key: request for request in asked.values() if ledger.find(request.key) is None}
-    generator.complete(list(open_keys.values()), ledger.add, lambda: inf)
+    replies = generator.ask([*{request.key: request for request in asked.values()}.values()], lambda: inf)
     completions = []
     for (task_id, sample), request in asked.items():
-        reply = ledger.find(request.key)
-        assert reply is not None, "a generator with time for all completes all"  # noqa: S101 - our own impossibility
+        reply = replies[request.key]
         num_tokens = reply.num_tokens if reply.num_written is None else reply.num_written
         completion = Completion(
             task=task_id, sample=sample, text=reply.text, num_tokens=num_tokens, stopped=reply.stopped
         )
         completions.append(completion)
-    return tuple(completions)
+    return _trial(tasks, completions, num_too_long=0)
 
 
 def _trial(tasks: Sequence[Task], completions: Sequence[Completion], *, num_too_long: int) -> Trial:

@@ -150,7 +150,7 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
     # accelerate asks of a base in four bits that it lies on the very GPU of its process.
     device = team.local_rank if job.device == "cuda" and team.size > 1 else job.device
     model = load_base(job.base_path, recipe, device, dtype)
-    rows = [{"input_ids": [0], "labels": [0]}]  # the plan decides what is shown; the library asks for a dataset
+    rows = [{"input_ids": [0], "labels": [0]}]  # SFTTrainer starts with no less; the plan decides what is shown
     trainer = PlannedTrainer(
         model=model,
         args=SFTConfig(**arguments_of(job, plan, team)),

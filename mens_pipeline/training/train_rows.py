@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from mens_pipeline.corpus.curate.heldout_split import group_of
-from mens_pipeline.corpus.extract.batches import in_batches
+from mens_pipeline.corpus.extract.batches import Pool, in_batches
 from mens_pipeline.corpus.schema.records import TrainingPair, parse_pairs, read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.base import FileTokenizer, template_in
@@ -127,7 +127,9 @@ def encode_train_set(
         if why is not None and path.exists():
             log_line(f"{path}: {why}. It is made again.")
     jobs = [(encoding, path, number) for number, path in enumerate(paths) if found[number] is not None]
-    done = in_batches(((job, None, 1) for job in jobs), _write_shards, workers or os.cpu_count() or 1, batch_bytes=1)
+    done = in_batches(
+        ((job, None, 1) for job in jobs), _write_shards, Pool(workers or os.cpu_count() or 1), batch_bytes=1
+    )
     for count, _ in enumerate(done, start=1):
         if len(jobs) > 1:
             log_line(f"{count} of {len(jobs)} shards of the train set encoded")

@@ -96,8 +96,15 @@ def test_a_base_is_shown_the_order_of_its_pretraining(tmp_path: Path) -> None:
 
     def run_after(before: Continued | None, name: str) -> PreparedRun:
         recipe, cpu = resolved(base), resolve_device(DeviceChoice.CPU)
-        folders = {"folder": tmp_path / name, "cache": tmp_path / "cache"}
-        return prepare_run(recipe, tmp_path / "train.jsonl", device=cpu, min_rows=1, continues=before, **folders)
+        return prepare_run(
+            recipe,
+            tmp_path / "train.jsonl",
+            device=cpu,
+            min_rows=1,
+            continues=before,
+            folder=tmp_path / name,
+            cache=tmp_path / "cache",
+        )
 
     prefix, suffix = (Encoder((IM_START, IM_END, *FIM_MARKS)).id_of(mark) for mark in FIM_MARKS[:2])
     older = Continued(

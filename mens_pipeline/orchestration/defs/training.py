@@ -114,12 +114,7 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
 @dg.asset_check(asset=qlora_adapter, blocking=True)
 def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that the base is unchanged bit for bit, and that every matrix of the adapter has changed."""
-    return changes_of(qlora_adapter, store)
-
-
-def changes_of(adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Whether training changed every matrix of an adapter; that it changed nothing of the base it saw to itself."""
-    result = TrainingManifest.read(store.artifact(adapter).path / MANIFEST).result
+    result = TrainingManifest.read(store.artifact(qlora_adapter).path / MANIFEST).result
     matrices, changed = result.num_adapter_matrices, result.num_changed_matrices
     return dg.AssetCheckResult(
         passed=0 < matrices == changed,

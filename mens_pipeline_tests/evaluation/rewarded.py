@@ -2,8 +2,8 @@
 
 from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.evaluation.evaluate import score_completions
+from mens_pipeline.evaluation.reward import Reward, reward_of
 from mens_pipeline.evaluation.tasks import Task, training_tasks
-from mens_pipeline.feedback.reward import Reward, reward_of
 from mens_pipeline.inference.generation import Completion
 
 PROMPT = (

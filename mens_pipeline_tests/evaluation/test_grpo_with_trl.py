@@ -9,7 +9,7 @@ import pytest
 
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline_tests.feedback.asked import pair
+from mens_pipeline_tests.evaluation.rewarded import pair
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
 _SCRIPT = PROJECT_ROOT / "docs" / "grpo_with_trl.py"

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from mens_pipeline.feedback.reward import Tier, is_telling, num_given_away
-from mens_pipeline_tests.feedback.asked import RIGHT, TESTS, pair, rewarded, task
+from mens_pipeline.evaluation.reward import Tier, is_telling, num_given_away
+from mens_pipeline_tests.evaluation.rewarded import RIGHT, TESTS, pair, rewarded, task
 
 _HEAD = "fn twice_or_zero(n: int) to int "
 _LADDER = f"{_HEAD}{{\n    if n is 3 {{\n        return 6\n    }}\n    if n is -4 {{\n        return 0\n    }}\n"
