@@ -14,7 +14,8 @@ from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
+from mens_pipeline.models.base_wheels import SMOLLM2
+from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.settings import load_settings
 from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
 
@@ -147,7 +148,7 @@ def test_a_served_model_is_the_one_that_was_evaluated() -> None:
     import torch
     from transformers import AutoTokenizer, DynamicCache
 
-    find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models")
+    find_base_model(SMOLLM2, None, load_settings().cache_root / "base_models")
     evaluated = evaluated_model("adapter", Adapter.open(DEMO), resolve_device(DeviceChoice.CPU))
     tokenizer = AutoTokenizer.from_pretrained(evaluated.base_path)
     texts = [path.read_text(encoding="utf-8") for path in sorted(Path("data/golden").rglob("*.vox"))[::40]]

