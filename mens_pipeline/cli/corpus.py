@@ -11,7 +11,7 @@ import typer
 from mens_pipeline.cli.options import REQUIRED, argument, declare_options, option, switch
 from mens_pipeline.cli.synthesis import evol
 from mens_pipeline.cli.terminal import REFUSED, log_line, print_line, show, write_report
-from mens_pipeline.cli.upstream import CorpusGroup
+from mens_pipeline.cli.upstream import AdvisingGroup
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit, most_frequent, share_text
 from mens_pipeline.corpus.schema.reasons import DropReason, NoBehaviour
 from mens_pipeline.corpus.schema.records import read_records
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mens_pipeline.corpus.infill.rows import InfillRows
     from mens_pipeline.corpus.telemetry.redaction import SensitiveKind
 
-app = typer.Typer(name="corpus", cls=CorpusGroup, help="From a Vox workspace to training data.", no_args_is_help=True)
+app = typer.Typer(name="corpus", cls=AdvisingGroup, help="From a Vox workspace to training data.", no_args_is_help=True)
 
 
 @app.command()

@@ -25,7 +25,7 @@ from mens_pipeline.cli.synthesis import generate_data
 from mens_pipeline.cli.terminal import MISUSE, REFUSED, log_line
 from mens_pipeline.cli.test import run_files
 from mens_pipeline.cli.train import train
-from mens_pipeline.cli.upstream import AdvisingGroup, TrainCommand
+from mens_pipeline.cli.upstream import AdvisingGroup
 from mens_pipeline.configured import pipeline_commit
 from mens_pipeline.errors import DiskError, MensError, RefusedError, how_to_install
 from mens_pipeline.jobs.environment import keep_current_folder_out
@@ -101,8 +101,7 @@ for _heading, _commands in _BY_USE.items():
         if isinstance(_command, typer.Typer):
             app.add_typer(_command, name=_name, rich_help_panel=_heading)
         else:
-            kind = TrainCommand if _command is train else None
-            app.command(name=_name, cls=kind, rich_help_panel=_heading)(_command)
+            app.command(name=_name, rich_help_panel=_heading)(_command)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer's form of an option callback

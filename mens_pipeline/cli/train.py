@@ -32,12 +32,6 @@ LATEST: Final = Path("runs/latest")
 """Names the run that was begun last, where no other folder was named."""
 
 _GRACE_SECONDS: Final = 120.0
-_PARTIAL: Final = (
-    "All targeted layers are always trained: the loss passes through every one of them, so there is no partial stack "
-    "to allow. Name layers with --target-modules to train fewer."
-)
-
-
 Resume = Literal["auto", "never"]
 """Whether an interrupted run goes on."""
 
@@ -59,8 +53,8 @@ class TrainOptions(Options):
         None, "Base model: a folder or a name on the Hub.", metavar="NAME", field="model_name_or_path"
     )
     revision: str | None = option(None, "Which state of it.", metavar="REV", field="model_revision")
-    backend: str = option("qlora", "qlora is the only one.")
-    tokenizer: str = option("hf", "hf: the tokenizer of the base model.")
+    backend: Literal["qlora"] = option("qlora", "The only one.")
+    tokenizer: Literal["hf"] = option("hf", "That of the base model.")
     rank: int | None = option(None, "lora_r.", field="lora_r")
     alpha: int | None = option(None, "lora_alpha.", field="lora_alpha")
     target_modules: str | None = option(None, "Layers, with commas.", metavar="NAMES", field="target_modules")
@@ -95,9 +89,6 @@ class TrainOptions(Options):
     as_json: bool = switch("Print the manifest as one JSON document; of a dry run, what was looked at.", "--json")
     provider: str | None = option(None, hidden=True)
     native: bool = switch(hidden=True)
-    qlora_allow_partial_proxy_stack: bool = switch(hidden=True)
-    qlora_lm_head_only: bool = switch(hidden=True)
-    qlora_proxy_max_layers: int | None = option(None, hidden=True)
 
     @property
     def recipe_flags(self) -> dict[str, tuple[str, Any]]:
@@ -128,7 +119,6 @@ def train(options: TrainOptions) -> None:
     pass. 2: the command was misused. 130: interrupted; run the same command to go on.
     """
     _refuse_old_spellings(options)
-    _refuse_what_is_not_offered(options)
     settings = load_settings()
     run = _prepare(options)
     is_evaluated = settings.asks_to_evaluate
@@ -158,20 +148,6 @@ def _refuse_old_spellings(options: TrainOptions) -> None:
     if provider is not None:
         advice = f"Train here: mens train {folders} --preset auto"
         raise RefusedError(f"--provider {provider}: no data leaves this machine, so no remote service trains. {advice}")
-    if (
-        options.qlora_allow_partial_proxy_stack
-        or options.qlora_lm_head_only
-        or options.qlora_proxy_max_layers is not None
-    ):
-        raise RefusedError(_PARTIAL)
-
-
-def _refuse_what_is_not_offered(options: TrainOptions) -> None:
-    if options.backend != "qlora":
-        raise RefusedError(f"--backend {options.backend} is not offered. Write --backend qlora, or leave it out.")
-    if options.tokenizer != "hf":
-        advice = "The scratch lane has the other one: mens scratch train."
-        raise RefusedError(f"--tokenizer {options.tokenizer} does not train adapters. Write --tokenizer hf. {advice}")
 
 
 def _prepare(options: TrainOptions) -> "PreparedRun":
