@@ -95,16 +95,9 @@ def test_a_base_is_shown_the_order_of_its_pretraining(tmp_path: Path) -> None:
         return training_manifest(run, RESULT, None).infill_order, {row.prompt[0] for row in rows}
 
     def run_after(before: Continued | None, name: str) -> PreparedRun:
-        recipe, cpu = resolved(base), resolve_device(DeviceChoice.CPU)
-        return prepare_run(
-            recipe,
-            tmp_path / "train.jsonl",
-            device=cpu,
-            min_rows=1,
-            continues=before,
-            folder=tmp_path / name,
-            cache=tmp_path / "cache",
-        )
+        cpu, cache = resolve_device(DeviceChoice.CPU), tmp_path / "cache"
+        train, folder = tmp_path / "train.jsonl", tmp_path / name
+        return prepare_run(resolved(base), train, folder, cpu, cache=cache, min_rows=1, continues=before)
 
     prefix, suffix = (Encoder((IM_START, IM_END, *FIM_MARKS)).id_of(mark) for mark in FIM_MARKS[:2])
     older = Continued(
