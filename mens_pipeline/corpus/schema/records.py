@@ -6,17 +6,28 @@ response; rows are read from files of JSON lines.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from mens_pipeline.errors import did_you_mean
-from mens_pipeline.language import CONSTRUCTS, Construct, Mode, SourceText, construct_of, mode_of
+from mens_pipeline.corpus.schema.upstream_rows import OTHER_NAMES, is_upstream_record, pair_fields, stated_constructs
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language import CONSTRUCTS, DEFAULT_DIFFICULTY, Construct, Mode, SourceText, construct_of, mode_of
 from mens_pipeline.language.ast import Declaration
 from mens_pipeline.storage.jsonl import MAX_OWN_LINE_BYTES, model_in, models_in, open_rows
 from mens_pipeline.storage.validation import Strict
@@ -71,10 +82,12 @@ class Lane(StrEnum):
     TRAJECTORY_REPAIR = "vox_trajectory_repair"
     RETRIEVAL_GROUNDED = "vox_retrieval_grounded"
     LANG_TIER_B = "vox_lang_tier_b"
+    LOGIC_COMPOSITION = "vox_logic_composition"
     RUST_EXPERT_CROSS = "vox_rust_expert_cross"
     RUST_CONTEXT = "rust_context"
     RESEARCH_EXPERT = "vox_research_expert"
     DOGFOOD_AGENT = "vox_dogfood_agent"
+    DOGFOOD_FLYWHEEL = "vox_dogfood_flywheel"
 
 
 class Source(Strict):
@@ -116,6 +129,29 @@ class ExtractedRecord(Strict):
     difficulty: int = Field(ge=1, le=10)
     weight: float = Field(gt=0, description="`training_weight` of the source.")
     metadata: dict[str, JsonValue] = Field(description="The frontmatter of the source, as it stands.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_upstream(cls, content: Any) -> Any:
+        """Take a record of upstream's `validated.jsonl`, a whole file as `code`, for one of ours."""
+        if not is_upstream_record(content):
+            return content
+        code, constructs = content["code"], stated_constructs(content)
+        known = [(CONSTRUCTS[name].difficulty, name) for name in constructs if name in CONSTRUCTS]
+        difficulty, category = max(known, default=(DEFAULT_DIFFICULTY, "general"))
+        return {
+            **dict.fromkeys(("prompt", "context", "name")),
+            "source": Source.of_text(_path(content.get("source", "unknown")), code, SourceKind.VOX_FILE),
+            "lane": Lane.CODEGEN,
+            "text": code,
+            "text_sha256": hashlib.sha256(code.encode()).hexdigest(),
+            "verdict": "accepted",
+            "category": category,
+            "constructs": Counter(constructs),
+            "difficulty": difficulty,
+            "weight": 1.0,
+            "metadata": {},
+        }
 
 
 @dataclass(frozen=True)
@@ -197,31 +233,17 @@ TASKS: Final = (
 """Categories of rows that do not show one construct."""
 
 CATEGORIES: Final = frozenset((*CONSTRUCTS, *TASKS))
-OTHER_NAMES: Final = {
-    "const_decl": "const",
-    "docs": "documentation",
-    "endpoint": "server",
-    "enum": "type",
-    "fn": "function",
-    "func": "function",
-    "search_index": "index",
-    "server_fn": "server",
-    "struct": "type",
-    "type_def": "type",
-    "vector_index": "index",
-}
-"""Category in the data of other toolchains -> our name of it."""
+"""The known ones; a row may have any other, which is counted."""
 
-
-def unknown_category(name: str) -> str | None:
-    """Describe what is wrong with a category; None for one of the table."""
-    if name in CATEGORIES:
-        return None
-    near = did_you_mean(name, CATEGORIES)
-    return f"category {name!r} is none{f'. {near}' if near else ''}"
-
+_OF_PAGES: Final = (SourceKind.DOC_BLOCK, SourceKind.DOC_SECTION)
+"""Kinds of source of code and of prose on a page."""
 
 SCHEMA_VERSION: Final = "vox_dogfood_v1"
+
+
+def _path(path: object) -> str:
+    """Return the path of a file with forward slashes, as upstream does not write it on Windows."""
+    return str(path).replace("\\", "/")
 
 
 def pair_digest(prompt: str, response: str) -> bytes:
@@ -284,7 +306,7 @@ class TrainingPair(BaseModel):
     response: str = Field(
         min_length=1,
         max_length=MAX_TEXT,
-        validation_alias=AliasChoices("response", "output"),
+        validation_alias=AliasChoices("response", "output", "completion"),
         description="Completion.",
     )
     category: Annotated[str, AfterValidator(lambda name: OTHER_NAMES.get(name, name))] = Field(
@@ -315,6 +337,23 @@ class TrainingPair(BaseModel):
         default=None, exclude_if=lambda lineage: lineage is None, description="Of a row that a model wrote."
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_upstream(cls, content: Any) -> Any:
+        return pair_fields(content) if isinstance(content, Mapping) else content
+
+    @field_validator("source", mode="before")
+    @classmethod
+    def _from_path(cls, source: Any, info: ValidationInfo) -> Any:
+        """Take the path of a program or page for the source; any other text, such as `tool_trace:7`, names no file."""
+        if not isinstance(source, str):
+            return source
+        if not source.endswith((".vox", ".vox.ui", ".md")):
+            return None
+        is_prose = info.data.get("response_mode") == "prose_only"
+        kind = SourceKind.VOX_FILE if not source.endswith(".md") else _OF_PAGES[is_prose]
+        return Source.of_text(_path(source), info.data.get("response", ""), kind)
+
     @property
     def digest(self) -> bytes:
         """SHA-256 of what makes it the same as another: prompt and response."""
@@ -333,6 +372,8 @@ def read_record_lines(path: Path) -> Iterator[tuple[str, ExtractedRecord]]:
             if line.strip():
                 advice = "Take the row out, or name another file to write."
                 record = model_in(line, f"{path}:{number}", ExtractedRecord, "extracted record", advice)
+                if b'"text_sha256"' not in line:  # its paths may begin elsewhere, and it would leave as gone
+                    raise RefusedError(f"{path}:{number}: a record of another toolchain. {advice}")
                 yield line.decode().rstrip("\n"), record
 
 
