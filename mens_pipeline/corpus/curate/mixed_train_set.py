@@ -152,7 +152,7 @@ def _read(source: MixSource, folder: Path, redaction: RedactionPolicy) -> Source
             sensitive += pair is None
             if pair is not None:
                 pairs.append(pair)
-    return SourceRows(pairs, unreadable, sensitive, digest_of(path))
+    return SourceRows(pairs, unreadable, sensitive, sha256=digest_of(path))
 
 
 def add_infill_rows(
@@ -168,7 +168,7 @@ def add_infill_rows(
     for path, rows in sources.items():
         if rows.pairs is not None:
             stay = [pair for pair in rows.pairs if pair.infill is None or pair.lane not in config.lanes]
-            sources[path] = replace(rows, pairs=stay)
+            sources[path] = replace(rows, pairs=stay, moved=len(rows.pairs) - len(stay))
     accepted = [pair for pair in trains if pair.infill is not None]
     cut = cut_rows(trains, heldout, config.infill, accepted)
     sources[ROWS] = SourceRows(cut.rows)

@@ -11,23 +11,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    BaseModel,
-    ConfigDict,
-    Field,
-    JsonValue,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
 
-from mens_pipeline.corpus.schema.upstream_rows import OTHER_NAMES, is_upstream_record, pair_fields, stated_constructs
+from mens_pipeline.corpus.schema.upstream_rows import is_upstream_record, pair_fields
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.language import CONSTRUCTS, DEFAULT_DIFFICULTY, Construct, Mode, SourceText, construct_of, mode_of
+from mens_pipeline.language import CONSTRUCTS, Construct, Mode, SourceText, analyze, construct_of, mode_of
 from mens_pipeline.language.ast import Declaration
 from mens_pipeline.storage.jsonl import MAX_OWN_LINE_BYTES, model_in, models_in, open_rows
 from mens_pipeline.storage.validation import Strict
@@ -136,22 +126,12 @@ class ExtractedRecord(Strict):
         """Take a record of upstream's `validated.jsonl`, a whole file as `code`, for one of ours."""
         if not is_upstream_record(content):
             return content
-        code, constructs = content["code"], stated_constructs(content)
-        known = [(CONSTRUCTS[name].difficulty, name) for name in constructs if name in CONSTRUCTS]
-        difficulty, category = max(known, default=(DEFAULT_DIFFICULTY, "general"))
-        return {
-            **dict.fromkeys(("prompt", "context", "name")),
-            "source": Source.of_text(_path(content.get("source", "unknown")), code, SourceKind.VOX_FILE),
-            "lane": Lane.CODEGEN,
-            "text": code,
-            "text_sha256": hashlib.sha256(code.encode()).hexdigest(),
-            "verdict": "accepted",
-            "category": category,
-            "constructs": Counter(constructs),
-            "difficulty": difficulty,
-            "weight": 1.0,
-            "metadata": {},
-        }
+        source = Source.of_text(_slashed(content.get("source")), content["code"], SourceKind.VOX_FILE)
+        analysis = analyze(content["code"], mode_of(source.path))
+        if analysis.module is None or not analysis.module.declarations:
+            problem = analysis.errors[0].message if analysis.errors else "nothing is declared"
+            raise ValueError(f"code: the front end does not accept it ({problem})")
+        return dict(code_record(content["code"], analysis.module.declarations, source, weight=1.0, metadata={}))
 
 
 @dataclass(frozen=True)
@@ -235,15 +215,11 @@ TASKS: Final = (
 CATEGORIES: Final = frozenset((*CONSTRUCTS, *TASKS))
 """The known ones; a row may have any other, which is counted."""
 
-_OF_PAGES: Final = (SourceKind.DOC_BLOCK, SourceKind.DOC_SECTION)
-"""Kinds of source of code and of prose on a page."""
-
 SCHEMA_VERSION: Final = "vox_dogfood_v1"
 
 
-def _path(path: object) -> str:
-    """Return the path of a file with forward slashes, as upstream does not write it on Windows."""
-    return str(path).replace("\\", "/")
+def _slashed(path: object) -> str:
+    return str(path or "unknown").replace("\\", "/")
 
 
 def pair_digest(prompt: str, response: str) -> bytes:
@@ -295,22 +271,12 @@ class InfillContext(BaseModel):
 class TrainingPair(BaseModel):
     """A prompt and its response; canonical names on write, aliases accepted on read, unknown keys passed over."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
-    prompt: str = Field(
-        min_length=1,
-        max_length=MAX_TEXT,
-        validation_alias=AliasChoices("prompt", "instruction"),
-        description="Request.",
-    )
-    response: str = Field(
-        min_length=1,
-        max_length=MAX_TEXT,
-        validation_alias=AliasChoices("response", "output", "completion"),
-        description="Completion.",
-    )
-    category: Annotated[str, AfterValidator(lambda name: OTHER_NAMES.get(name, name))] = Field(
-        default="general", min_length=1, description="Its construct, `documentation`, or a task; see `categories`."
+    prompt: str = Field(min_length=1, max_length=MAX_TEXT, description="Request.")
+    response: str = Field(min_length=1, max_length=MAX_TEXT, description="Completion.")
+    category: str = Field(
+        default="general", min_length=1, description="Its construct, `documentation`, or a task; free text elsewhere."
     )
     rating: int = Field(default=3, ge=1, le=5, strict=True, description="5 is ground truth.")
     schema_version: Literal["vox_dogfood_v1"] = SCHEMA_VERSION
@@ -350,9 +316,8 @@ class TrainingPair(BaseModel):
             return source
         if not source.endswith((".vox", ".vox.ui", ".md")):
             return None
-        is_prose = info.data.get("response_mode") == "prose_only"
-        kind = SourceKind.VOX_FILE if not source.endswith(".md") else _OF_PAGES[is_prose]
-        return Source.of_text(_path(source), info.data.get("response", ""), kind)
+        kind = SourceKind.DOC_BLOCK if source.endswith(".md") else SourceKind.VOX_FILE
+        return Source.of_text(_slashed(source), info.data.get("response", ""), kind)
 
     @property
     def digest(self) -> bytes:

@@ -24,6 +24,7 @@ OTHER_NAMES: Final = {
 }
 """Category in the data of other toolchains -> our name of it."""
 
+_ALIASES: Final = {"instruction": "prompt", "output": "response", "completion": "response"}
 _CODE: Final = "vox_codegen"
 _LANES: Final = {
     "tool_trace": "vox_tooling",
@@ -36,21 +37,22 @@ _LANES: Final = {
 _FAMILIES: Final = {"vox_docs_qa": "docs_qa", "vox_tooling": "tool_trace", "vox_speech": "speech_to_code"}
 """Lane -> the `task_family` of a row that names none; that of all others is vox_codegen."""
 
-_HOLD_CODE: Final = frozenset(
+LANES_OF_CODE: Final = frozenset(
     (_CODE, "vox_lang_tier_b", "vox_logic_composition", "vox_speech", "vox_trajectory_repair")
 )
-"""Lanes whose responses are Vox, where a row does not say; upstream takes all but vox_docs_qa for code."""
+"""Lanes whose responses are Vox unless a row says otherwise; upstream takes all but vox_docs_qa for that."""
 
-_STRUCTURED: Final = "structured"
-"""The `response_mode` of upstream's answers from evidence, which are no Vox."""
-
-_VERSION: Final = re.compile(r"(?:vox_dogfood_)?v?([0-9]{1,9})")
-_NEWEST: Final = 1
+_VERSION: Final = re.compile(r"(?:vox_dogfood_)?v?[01]")
 
 
 def without_nulls(row: Any) -> Any:
     """Return a row without the fields that are null; upstream writes what it does not know in this way."""
     return {name: value for name, value in row.items() if value is not None} if isinstance(row, Mapping) else row
+
+
+def is_upstream_record(row: Any) -> bool:
+    """Return whether a row is a record of upstream: a program, and the constructs that it shows."""
+    return isinstance(row, Mapping) and "text" not in row and "constructs" in row and isinstance(row.get("code"), str)
 
 
 def pair_fields(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,29 +64,27 @@ def pair_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: It is of a newer `schema_version`, or a conversation without a completion.
     """
-    fields = without_nulls(row)
+    fields: dict[str, Any] = without_nulls(row)
     fields |= _conversation(fields)
-    if "prompt" not in fields and isinstance(fields.get("input"), str) and isinstance(fields.get("instruction"), str):
-        fields["prompt"] = "\n\n".join(filter(None, (fields["instruction"], fields["input"])))
+    asked = fields.get("instruction"), fields.get("input")
+    if "prompt" not in fields and all(isinstance(text, str) for text in asked):
+        fields["prompt"] = "\n\n".join(filter(None, asked))
+    fields |= {name: fields[other] for other, name in _ALIASES.items() if other in fields and name not in fields}
     category = str(fields.get("category", "")).lower()
     lane = str(fields.setdefault("lane", next((_LANES[part] for part in _LANES if part in category), _CODE)))
     fields.setdefault("task_family", _FAMILIES.get(lane, _CODE))
-    is_code = lane in _HOLD_CODE and "asr_refine" not in category
-    if fields.setdefault("response_mode", "code_only" if is_code else "prose_only") == _STRUCTURED:
+    is_code = lane in LANES_OF_CODE and "asr_refine" not in category
+    if fields.setdefault("response_mode", "code_only" if is_code else "prose_only") == "structured":
         fields["response_mode"] = "prose_only"
+    if category in OTHER_NAMES:
+        fields["category"] = OTHER_NAMES[category]
     if isinstance(difficulty := fields.get("difficulty"), float) and math.isfinite(difficulty):
         # Between 0 and 1 it is a share of the scale, which ends at 10.
         fields["difficulty"] = max(1, round(10 * difficulty)) if 0 <= difficulty < 1 else round(difficulty)
-    if "schema_version" in fields:
-        _refuse_newer(fields.pop("schema_version"))
-    return fields
-
-
-def _refuse_newer(version: object) -> None:
-    known = _VERSION.fullmatch(str(version))
-    if known is None or int(known[1]) > _NEWEST:
-        expected = f"vox_dogfood_v{_NEWEST} and what came before it are read"
+    if not _VERSION.fullmatch(str(version := fields.pop("schema_version", 1))):
+        expected = "vox_dogfood_v1 and what came before it are read"
         raise ValueError(f"schema_version {version!r}: {expected}. Take it out to have the row read by its fields")
+    return fields
 
 
 def _conversation(fields: dict[str, Any]) -> dict[str, str]:
@@ -93,7 +93,7 @@ def _conversation(fields: dict[str, Any]) -> dict[str, str]:
     if not found:
         return {}
     turns = found[0] if isinstance(found[0], list) else [found[0]]
-    if any(not isinstance(turn, Mapping) or not _has_texts(turn) for turn in turns):
+    if not all(isinstance(turn, Mapping) and _has_texts(turn) for turn in turns):
         raise ValueError("messages: expected a list of turns, each with the texts `role` and `content`")
     said = [(turn["role"], turn["content"]) for turn in turns]
     if said[-1][0] != "assistant":
@@ -108,14 +108,3 @@ def _conversation(fields: dict[str, Any]) -> dict[str, str]:
 
 def _has_texts(turn: Mapping[str, Any]) -> bool:
     return isinstance(turn.get("role"), str) and isinstance(turn.get("content"), str)
-
-
-def is_upstream_record(row: Any) -> bool:
-    """Return whether a row is a record of upstream: a program, and the constructs that it shows."""
-    return isinstance(row, Mapping) and "text" not in row and "constructs" in row and isinstance(row.get("code"), str)
-
-
-def stated_constructs(record: Mapping[str, Any]) -> list[str]:
-    """Return the constructs that a record of upstream lists, by our names."""
-    named = record.get("constructs")
-    return [OTHER_NAMES.get(name, name) for name in named if isinstance(name, str)] if isinstance(named, list) else []

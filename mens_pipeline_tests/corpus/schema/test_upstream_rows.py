@@ -23,7 +23,7 @@ from mens_pipeline.errors import RefusedError
 
 _ROW: dict[str, Any] = {"prompt": "p", "response": "fn f() { }"}
 _RECORD = {"source": "examples\\golden\\a.vox", "code": "fn f() { }\n@table type T { a: int }\n", "ast_hash": "1f"}
-_RECORD |= {"constructs": ["fn", "table", "made_up"], "difficulty": 3, "compiler_version": "0.4.0"}
+_RECORD |= {"constructs": ["fn", "made_up"], "difficulty": 3, "compiler_version": "0.4.0"}
 
 
 def _turns(*roles: str) -> list[dict[str, str]]:
@@ -148,7 +148,6 @@ def test_a_conversation_becomes_its_last_completion(fields: dict[str, Any], prom
         ({"source": "C:\\vox\\examples\\a.vox"}, "C:/vox/examples/a.vox", SourceKind.VOX_FILE),
         ({"source": "a.vox.ui"}, "a.vox.ui", SourceKind.VOX_FILE),
         ({"source": "docs/a.md"}, "docs/a.md", SourceKind.DOC_BLOCK),
-        ({"source": "docs/a.md", "category": "documentation"}, "docs/a.md", SourceKind.DOC_SECTION),
     ],
 )
 def test_the_path_of_a_file_is_a_source(fields: dict[str, Any], path: str, kind: SourceKind) -> None:
@@ -180,7 +179,7 @@ def test_nulls_in_rows_of_other_formats_are_left_out(record_format: RecordFormat
 
 @pytest.mark.seed_row(36)
 def test_a_record_of_upstream_is_one_of_ours() -> None:
-    """A whole file; its category is that of the hardest construct that is known."""
+    """A whole file, whose constructs are those that the front end finds."""
     line = json.dumps(_RECORD).encode()
     (record,) = read_records([line], Path("validated.jsonl"))
 
@@ -188,16 +187,32 @@ def test_a_record_of_upstream_is_one_of_ours() -> None:
     assert read_row(line, 1) == record
     assert (record.text, record.lane, record.source.path) == (_RECORD["code"], Lane.CODEGEN, "examples/golden/a.vox")
     assert (record.category, record.difficulty) == ("table", 3)
-    assert record.constructs == {"function": 1, "table": 1, "made_up": 1}
+    assert record.constructs == {"function": 1, "table": 1}
     assert list(read_records([record.model_dump_json().encode()], Path("ours.jsonl"))) == [record]
 
 
-@pytest.mark.parametrize("constructs", [[], [7], "fn"])
-def test_a_record_without_known_constructs_is_general(constructs: object) -> None:
-    """What it declares is seen when it is checked."""
-    (record,) = read_records([json.dumps(_RECORD | {"constructs": constructs}).encode()], Path("validated.jsonl"))
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"code": "fn ("}, "code: the front end does not accept it (expected a function name"),
+        ({"code": "// nothing"}, "code: the front end does not accept it (nothing is declared)"),
+        ({"code": 7}, "source: Input should be an object"),
+    ],
+)
+def test_a_record_of_upstream_that_is_no_program_is_named(fields: dict[str, Any], problem: str) -> None:
+    """Its constructs are not what they seem."""
+    line = json.dumps(_RECORD | fields).encode()
 
-    assert (record.category, record.difficulty, record.constructs) == ("general", 5, {})
+    with pytest.raises(RefusedError) as refused:
+        list(read_records([line], Path("validated.jsonl")))
+    assert problem in str(refused.value)
+
+
+def test_a_record_without_a_place_is_of_an_unknown_file() -> None:
+    """As upstream takes it."""
+    (record,) = read_records([json.dumps(_RECORD | {"source": None}).encode()], Path("validated.jsonl"))
+
+    assert record.source.path == "unknown"
 
 
 def test_an_extraction_carries_no_record_of_upstream(tmp_path: Path) -> None:
