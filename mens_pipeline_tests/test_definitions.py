@@ -142,6 +142,7 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
         "mixed_train_set:enough_pairs",
         "mixed_train_set:mixed_rows_accounted_for",
         "mixed_train_set:shares_as_asked",
+        "qlora_adapter:every_kind_shown",
         "qlora_adapter:loss_fell",
         "qlora_adapter:only_the_adapter_changed",
         "scratch_model:scratch_loss_fell",

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from pydantic import BaseModel
 
 from mens_pipeline.cli.options import REQUIRED, argument, declare_options, option, switch
 from mens_pipeline.cli.synthesis import evol
 from mens_pipeline.cli.terminal import REFUSED, log_line, print_line, show, write_report
 from mens_pipeline.cli.upstream import AdvisingGroup
-from mens_pipeline.corpus.schema.account import Account, Drop, Unit, most_frequent, share_text
+from mens_pipeline.corpus.schema.account import Account, Drop, Unit, at_least_one, most_frequent, share_text
 from mens_pipeline.corpus.schema.reasons import DropReason, NoBehaviour
 from mens_pipeline.corpus.schema.records import read_records
 from mens_pipeline.errors import RefusedError
@@ -132,7 +133,9 @@ def validate(
     and so does its digest. With VOX_MENS_TRAIN_JSONL_STRICT=1 the first row that is not kept ends the command, and
     nothing is written.
 
-    Exit code 0: the good rows are written. 1: strict, and a row is not kept. 2: the command was misused.
+    Rows may be upstream's: what a row does not say is filled in, and a conversation becomes its last completion.
+
+    Exit code 0: the good rows are written. 1: no row is kept, or, strict, one is not. 2: the command was misused.
     """
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
     from mens_pipeline.corpus.curate.validate import Quarantined, Repetition, ValidationReport, validate_rows
@@ -148,11 +151,16 @@ def validate(
             raise RefusedError(f"{rows}:{row.line}: {row.reason}: {row.detail}. {advice}")
         refused.append(row)
 
-    with open_rows(rows) as raw:
-        write_jsonl(output, validate_rows(raw, counts, refuse, repetition))
-    counts.check()
     beside = quarantine or output.with_suffix(f".quarantine{output.suffix}")
-    write_jsonl(beside, refused)
+
+    def kept(raw: Iterator[bytes]) -> Iterator[BaseModel]:
+        yield from validate_rows(raw, counts, refuse, repetition)
+        write_jsonl(beside, refused)
+
+    with open_rows(rows) as raw:
+        advice = f"{output} is left as it was; the rows with their reasons are in {beside}."
+        write_jsonl(output, at_least_one(kept(raw), counts, rows, advice))
+    counts.check()
     document = {**counts.as_json(), "quarantine": str(beside), "output_sha256": write_digest(output)}
     write_report(report, document)
     lines = [f"kept {share_text(counts.kept, counts.seen)}, recheck {'on' if recheck else 'off'}"]
@@ -174,7 +182,7 @@ def pairs(
 
     A function that can be run is observed: its prompt gives examples of what it does, and its pair has hidden tests.
 
-    Exit code 0: the pairs are written. 1: IN holds a row that is no record. 2: the command was misused.
+    Exit code 0: the pairs are written. 1: IN holds a row that is no record, or none. 2: the command was misused.
     """
     from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
@@ -186,6 +194,8 @@ def pairs(
     known = {record.source.blob for record in extracted}
     policy = load_pipeline_config(PIPELINE_CONFIG)
     extracted += page_records(docs or [], known, policy.redaction, policy.licences)
+    if not extracted:
+        raise RefusedError(f"{records}: there is no record. Extract some first; {output} is left as it was.")
     account = Account[NoBehaviour]()
     with BehaviourWorkers() as workers:
         written = write_jsonl(output, make_pairs(extracted, workers, account))

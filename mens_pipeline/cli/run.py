@@ -103,6 +103,8 @@ def _training(adapter: Mapping[str, Any]) -> Iterator[str]:
     losses = f"loss {adapter['first_loss']:.3f} at first, {adapter['last_loss']:.3f} at last"
     yield f"training    {_updates(adapter)}, {losses}{_note_reuse(adapter)}"
     yield f"shown       {adapter['shown']}"
+    if adapter.get("never_shown"):
+        yield f"not shown   {adapter['never_shown']}"
 
 
 def _updates(adapter: Mapping[str, Any]) -> str:
@@ -307,7 +309,7 @@ def _train_recipes(
 
 def _show(outcome: "GraphOutcome", options: str, *, is_good: bool) -> None:
     for check in outcome.checks:
-        print_line(f"{'passed ' if check.passed else 'FAILED ' if check.blocks else 'warning'}  {check.name}")
+        print_line(f"{'passed ' if check.passed else 'FAILED ' if check.is_error else 'warning'}  {check.name}")
         for key, value in check.figures.items() if not check.passed else ():
             print_line(f"         {key}: {value}")
     for line in summary_of(outcome.figures, is_good=is_good, command=called_as(), options=options):

@@ -244,7 +244,8 @@ def _table(preflight: dict[str, Any]) -> Iterator[str]:
     yield f"{'device':<28} {device['kind']}, {device['name']}"
     yield f"{'base model':<28} {preflight['base_model']['name']}"
     yield f"{'rows that train':<28} {data['num_train']} of {data['num_rows']}"
-    yield from (f"{'  ' + reason:<28} {count}" for reason, count in data["not_shown"].items() if count)
+    others = {**data["not_shown"], "measure the loss": data["num_validation"]}
+    yield from (f"{'  ' + reason:<28} {count}" for reason, count in others.items() if count)
     yield f"{'tokens':<28} {data['num_tokens']}, {data['num_supervised_tokens']} of them carry the loss"
     yield f"{'steps':<28} {preflight['num_steps']} of {preflight['num_micro_batches']} micro-batches"
     yield f"{'memory':<28} about {memory['total']:.0f} MB"
@@ -293,14 +294,17 @@ def _both(first: _Listener, second: _Listener) -> _Listener:
 
 
 def _summary(manifest: TrainingManifest, run_dir: Path) -> str:
-    from mens_pipeline.models.card import format_kinds
+    from mens_pipeline.models.card import format_kinds, format_never_shown
 
     result = manifest.result
+    left = format_never_shown(result.kinds or {})
     tokens = f"{result.trained_tokens} tokens in {result.seconds / 60:.1f} min"
     rate = result.trained_tokens / result.seconds
-    return (
-        f"{result.num_steps} steps, {tokens} ({rate:.0f} tokens/s), loss {result.train_loss:.3f}\n"
-        f"shown: {format_kinds(result.kinds or {})}\n"
-        f"{result.num_changed_matrices}/{result.num_adapter_matrices} adapter matrices changed, base unchanged\n"
-        f"adapter in {run_dir / 'adapter'} ({manifest.recipe.method})"
+    lines = (
+        f"{result.num_steps} steps, {tokens} ({rate:.0f} tokens/s), loss {result.train_loss:.3f}",
+        f"shown: {format_kinds(result.kinds or {})}",
+        *((f"warning: no row was shown of {left}",) if left else ()),
+        f"{result.num_changed_matrices}/{result.num_adapter_matrices} adapter matrices changed, base unchanged",
+        f"adapter in {run_dir / 'adapter'} ({manifest.recipe.method})",
     )
+    return "\n".join(lines)

@@ -90,4 +90,5 @@ def _mix_lines(split: SplitReport, report: MixReport, output: Path) -> Iterator[
         shares = f"share {source.share_of_output:.3f} of {source.requested_share:.3f} requested"
         note = f"  {source.skipped_reason}" if source.skipped_reason else ""
         yield f"{source.path:<20} {source.distinct_lines:>6} distinct, {shares}{note}"
+        yield from (f"{count:>6}  {reason}" for reason, count in source.dropped.items() if count)
     yield f"{report.total_emitted} rows in {output}, {report.total_distinct} of them distinct"

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from mens_pipeline.corpus.infill.rows import ACCEPTED, INFILL
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.base import Base, Count, Digest, Recorded, RecordedPath, Word, read_object, shapes_in
 from mens_pipeline.models.infill import SUFFIX_FIRST, Order
@@ -65,6 +66,8 @@ class ShownKind(Recorded):
     tokens_shown: Count
     share: float
     epochs: float
+    rows: Count = 0
+    rows_too_long: Count = 0
 
 
 class TrainingResult(Recorded):
@@ -128,6 +131,12 @@ class TrainingManifest(Recorded):
     )
     libraries: dict[Word, Word] = Field(default={}, description="Versions of those that decide what training gives.")
     result: TrainingResult
+
+    @property
+    def is_taught(self) -> bool:
+        """Whether the adapter was shown holes at a cursor when it trained."""
+        shown = [kind for name, kind in (self.result.kinds or {}).items() if name in {INFILL, ACCEPTED}]
+        return self.recipe.infill_window is not None and any(kind.tokens_shown for kind in shown)
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mens_pipeline.corpus.curate.mixed_train_set import report_beside
-from mens_pipeline.corpus.infill.rows import INFILL
 from mens_pipeline.language import visible_text
 from mens_pipeline.models.adapter import ShownKind, TrainingManifest
 from mens_pipeline.models.base import Base, FileTokenizer
@@ -83,7 +82,6 @@ def model_card(  # noqa: PLR0913 - the parts of a card
     """
     base, recipe, result = manifest.base_model, manifest.recipe, manifest.result
     layers = recipe.target_modules if isinstance(recipe.target_modules, str) else ", ".join(recipe.target_modules)
-    is_taught = INFILL in (result.kinds or {})
     sees = base.architecture.endswith("ForConditionalGeneration")
     rows = (
         ("base model", f"{plain(base_name(base))}, {plain(base.architecture)}, SHA-256 `{base.sha256[:12]}`"),
@@ -125,7 +123,7 @@ def model_card(  # noqa: PLR0913 - the parts of a card
         # Manifests of adapters that were trained before bases that think were asked in their own form say nothing.
         chat=format_of(manifest.chat_template),
         is_prefix_first=manifest.infill_order == PREFIX_FIRST,
-        marks=marks_of(FileTokenizer(tokenizer_in)) if is_taught and tokenizer_in is not None else None,
+        marks=marks_of(FileTokenizer(tokenizer_in)) if manifest.is_taught and tokenizer_in is not None else None,
     )
 
 
@@ -150,6 +148,17 @@ def format_kinds(kinds: Mapping[str, ShownKind]) -> str:
         f"{name} {100 * kind.share:.0f} % ({kind.tokens_shown:,} tokens, {kind.epochs:.1f} epochs)"
         for name, kind in sorted(kinds.items(), key=lambda item: (-item[1].tokens_shown, item[0]))
     )
+
+
+def never_shown(kinds: Mapping[str, ShownKind]) -> dict[str, int]:
+    """Return the rows of each kind that has some, and of which none is shown."""
+    there = {name: kind.rows + kind.rows_too_long for name, kind in kinds.items() if not kind.tokens_shown}
+    return {name: rows for name, rows in sorted(there.items()) if rows}
+
+
+def format_never_shown(kinds: Mapping[str, ShownKind]) -> str:
+    """Format the kinds of which no row was shown: `telemetry (372 rows), ...`; empty where there is none."""
+    return ", ".join(f"{name} ({rows} rows)" for name, rows in never_shown(kinds).items())
 
 
 def _head(manifest: TrainingManifest, form: Form, standing: Standing | None) -> "ModelCardData":

@@ -125,13 +125,13 @@ class CheckOutcome:
     """One asset check of a run.
 
     Attributes:
-        blocks: Whether a failure stops what comes after it.
+        is_error: Whether a failure is one, and no warning.
         figures: Its numbers and texts, in order; tables are left to the UI.
     """
 
     name: str
     passed: bool
-    blocks: bool
+    is_error: bool
     figures: dict[str, str]
 
 
@@ -231,5 +231,4 @@ def _outcome(evaluation: dg.AssetCheckEvaluation) -> CheckOutcome:
         if isinstance(value, dg.TextMetadataValue | dg.IntMetadataValue | dg.FloatMetadataValue)
     }
     name = f"{evaluation.asset_key.to_user_string()}/{evaluation.check_name}"
-    blocks = evaluation.blocking is True and evaluation.severity is dg.AssetCheckSeverity.ERROR
-    return CheckOutcome(name, evaluation.passed, blocks, figures)
+    return CheckOutcome(name, evaluation.passed, evaluation.severity is dg.AssetCheckSeverity.ERROR, figures)

@@ -31,7 +31,6 @@ from mens_pipeline.scratch.merge import is_scratch_model
 from mens_pipeline.storage.signing import PRIVATE, explain_unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.preflight import check_tokenizer, fits_dense
-from mens_pipeline.training.recipe import INFILL
 
 ALIAS: Final = "mens"
 """A name of every model that is served, so that clients need not change when another adapter is promoted."""
@@ -137,7 +136,6 @@ def adapter_model(adapter: Adapter, device: Device, evaluation: Path | None = No
     evaluated = evaluated_model("adapter", adapter, device)
     read_adapter_config(adapter.folder)
     check_tokenizer(FileTokenizer(evaluated.base_path), evaluated.base_path)
-    is_taught = INFILL in (manifest.result.kinds or {})
     return ServedModel(
         name=manifest.name,
         sha256=adapter.digest,
@@ -147,8 +145,8 @@ def adapter_model(adapter: Adapter, device: Device, evaluation: Path | None = No
         max_context=_max_context(evaluated.base_path),
         architecture=base.architecture,
         num_parameters=base.num_parameters,
-        infill_window=manifest.recipe.infill_window if is_taught else None,
-        infill_order=manifest.infill_order if is_taught else None,
+        infill_window=manifest.recipe.infill_window if manifest.is_taught else None,
+        infill_order=manifest.infill_order if manifest.is_taught else None,
         infill_threshold=_threshold_in(evaluation or adapter.path, adapter.digest),
     )
 

@@ -55,6 +55,16 @@ def test_a_train_set_alone_leads_to_the_adapter() -> None:
     )
 
 
+def test_what_was_never_shown_stands_below_what_was() -> None:
+    """By kind, and no line where there is none."""
+    left = "telemetry (372 rows)"
+    lines = _lines(qlora_adapter={**_ADAPTER, "never_shown": left}).splitlines()
+
+    place = next(number for number, line in enumerate(lines) if line.startswith("shown       "))
+    assert lines[place + 1] == f"not shown   {left}"
+    assert "not shown" not in _lines(qlora_adapter={**_ADAPTER, "never_shown": ""})
+
+
 @pytest.mark.seed_row(77)
 def test_a_refusal_shows_reasons_and_report() -> None:
     """The scores of both models stand above it; training the same again would give the same adapter."""

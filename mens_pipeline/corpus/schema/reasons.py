@@ -79,8 +79,6 @@ class RejectReason(StrEnum):
     MALFORMED_JSON = "malformed_json"
     NOT_AN_OBJECT = "not_an_object"
     SCHEMA = "schema"
-    UNKNOWN_CATEGORY = "unknown_category"
-    """It names neither a construct of the language nor a task of the table of categories."""
     COMPILER_REJECTED = "compiler_rejected"
     DUPLICATE = "duplicate"
     """Prompt and response, or place and text of a record, were there before."""
@@ -97,6 +95,8 @@ class WarnReason(StrEnum):
 
     SEMANTIC_ERROR = "semantic_error"
     """Its code has an error in names or types."""
+    UNKNOWN_CATEGORY = "unknown_category"
+    """It names neither a construct of the language nor a task of the table of categories."""
 
 
 class NoBehaviour(StrEnum):

@@ -16,7 +16,7 @@ from mens_pipeline.evaluation.eval_results import refuse_unanswerable
 from mens_pipeline.evaluation.tasks import heldout_tasks
 from mens_pipeline.inference.prepare import completion_fits
 from mens_pipeline.models.adapter import KIND, MANIFEST, TELEMETRY, Adapter, TrainingManifest, TrainingResult
-from mens_pipeline.models.card import format_kinds
+from mens_pipeline.models.card import format_kinds, format_never_shown, never_shown
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, find_base_model
 from mens_pipeline.orchestration.choices import TrainConfig, choices_of, training_of
 from mens_pipeline.orchestration.launchers import Trainer
@@ -36,11 +36,15 @@ from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 from mens_pipeline.training.prepare import PreparedRun, prepare_run, work_folder
 from mens_pipeline.training.qlora_adapter import STAGE, WEIGHTS, build_qlora_adapter, continue_from, further
-from mens_pipeline.training.recipe import Continued
+from mens_pipeline.training.recipe import FROM_USERS, Continued
 from mens_pipeline.training.telemetry_log import losses_of, steps_of
 
 _FINDING: Final = code_version("mens_pipeline.models.find_base:find_base_model")
 """Of the code that finds a base model, which lies in the cache and is no artifact of the store."""
+
+
+_OF_USERS: Final = FROM_USERS | {"docs_qa"}
+"""Kinds that somebody who uses the pipeline brought, and that must not be passed over."""
 
 
 @declare_asset("training", "huggingface", version=version_with_config(_FINDING, RECIPES, PRESETS))
@@ -124,6 +128,15 @@ def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreRes
             "frozen": result.frozen_sha256[:12],
         },
     )
+
+
+@dg.asset_check(asset=qlora_adapter)
+def every_kind_shown(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """Of every kind of rows some were shown; a warning where not, a failure for accepted completions and documents."""
+    left = never_shown(TrainingManifest.read(store.artifact(qlora_adapter).path / MANIFEST).result.kinds or {})
+    is_of_users = not left.keys().isdisjoint(_OF_USERS)
+    severity = dg.AssetCheckSeverity.ERROR if is_of_users else dg.AssetCheckSeverity.WARN
+    return dg.AssetCheckResult(passed=not left, severity=severity, metadata=dict(left))
 
 
 @dg.asset_check(asset=qlora_adapter)
@@ -214,6 +227,7 @@ def metadata_of(adapter: Adapter) -> dict[str, Any]:
         "num_updates_before": manifest.continues.num_steps if manifest.continues is not None else 0,
         "num_rows": result.num_train,
         "shown": format_kinds(result.kinds or {}),
+        "never_shown": format_never_shown(result.kinds or {}),
         "plan": dg.MetadataValue.json(result.plan or {}),
         "num_trained_parameters": result.num_trained_parameters,
         "preset": manifest.preset or "none",

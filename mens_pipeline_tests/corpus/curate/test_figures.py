@@ -63,7 +63,7 @@ _ROWS = [
     {"prompt": "p", "response": "fn f() { }\nworkflow W() { }"},
     {"prompt": "p", "response": "fn ("},
     {"prompt": "p", "response": "Some prose.", "response_mode": "prose_only", "lane": "vox_docs_qa"},
-    {"prompt": "p", "response": "let x = 1", "lane": "vox_docs_qa"},
+    {"prompt": "p", "response": "let x = 1", "response_mode": "code_only", "lane": "vox_docs_qa"},
     {"prompt": "p"},
 ]
 
