@@ -59,7 +59,7 @@ def decide_on(run_dir: Path, settings: Settings) -> "Receipt":
 
     store = open_store(settings)
     refuse_links(run_dir)
-    advice = f"Run `mens eval-local --run-dir {run_dir}` first."
+    advice = f"Run `mens eval-local --run-dir {run_dir}` first; what `mens corpus eval` writes is about data."
     evaluation = recall_artifact(run_dir, EVALUATION, RESULTS, store, advice)
     baseline = baseline_of(store, adapter_digest(run_dir))
     params = GateParams(

@@ -15,14 +15,7 @@ from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.jobs.protocol import ExitCode
 from mens_pipeline.models.adapter import ShownKind, TrainingManifest
-from mens_pipeline.settings import (
-    DOMAINS,
-    GATE_POLICY,
-    PRESETS,
-    Settings,
-    load_settings,
-    recipe_variables,
-)
+from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, Settings, load_settings, recipe_variables
 
 if TYPE_CHECKING:
     from mens_pipeline.training.prepare import PreparedRun
@@ -32,6 +25,7 @@ LATEST: Final = Path("runs/latest")
 """Names the run that was begun last, where no other folder was named."""
 
 _GRACE_SECONDS: Final = 120.0
+
 Resume = Literal["auto", "never"]
 """Whether an interrupted run goes on."""
 
@@ -205,6 +199,7 @@ def _prepare(options: TrainOptions) -> "PreparedRun":
 def _refuse_what_cannot_be_evaluated(run: "PreparedRun") -> None:
     """Refuse, before it trains, a run that cannot be evaluated afterwards, since nothing is held out of its rows."""
     from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+    from mens_pipeline.corpus.curate.overlap import refuse_trained_heldout
     from mens_pipeline.corpus.schema.records import read_pairs
     from mens_pipeline.evaluation.eval_results import refuse_unanswerable
     from mens_pipeline.evaluation.tasks import heldout_tasks
@@ -217,6 +212,7 @@ def _refuse_what_cannot_be_evaluated(run: "PreparedRun") -> None:
     if not heldout.is_file():
         advice = "Leave --fast-corpus out, or unset VOX_EVAL_STRICT and VOX_BENCHMARK."
         raise RefusedError(f"{heldout}: not there, so that nothing can be evaluated afterwards. {advice}")
+    refuse_trained_heldout(heldout, run.job.train_path)
     decoding = load_model(EVALUATION, EvaluationConfig).decoding
     refuse_unanswerable(heldout, heldout_tasks(read_pairs(heldout)), completion_fits(run.base, decoding))
 

@@ -101,16 +101,20 @@ def test_the_variables_of_the_pages_have_the_adapter_evaluated_and_gated(base: P
 @pytest.mark.slow
 @pytest.mark.seed_row(30)
 def test_what_cannot_be_evaluated_is_refused_before_it_trains(base: Path, workspace: Path) -> None:
-    """Hours are not spent for a verdict that cannot come."""
-    (workspace / "target" / "dogfood" / "heldout.jsonl").unlink()
-    refused = _train(workspace, base, "--fast-corpus", VOX_EVAL_STRICT="1")
+    """Hours are not spent for a verdict that cannot come: nothing is held out, or it trains as well."""
+    dogfood = workspace / "target" / "dogfood"
+    write_jsonl(dogfood / "heldout.jsonl", pairs(60)[:4])
+    trained = _train(workspace, base, VOX_EVAL_STRICT="1")
+    (dogfood / "heldout.jsonl").unlink()
+    missing = _train(workspace, base, "--fast-corpus", VOX_EVAL_STRICT="1")
 
-    assert refused.returncode == 1
+    assert (trained.returncode, missing.returncode) == (1, 1)
+    assert "4 prompts and 4 answers of 4 held-out pairs stand in 4 rows of " in trained.stderr
     assert (
         "heldout.jsonl: not there, so that nothing can be evaluated afterwards. Leave --fast-corpus out"
-        in refused.stderr
+        in missing.stderr
     )
-    assert not (workspace / "target" / "dogfood" / "run" / "adapter").exists()
+    assert not (dogfood / "run" / "adapter").exists()
 
 
 @pytest.mark.parametrize(
