@@ -108,7 +108,7 @@ class Leaderboard:
     def format(self) -> str:
         """Format it as a table in Markdown."""
         lines = [entry.cells() for entry in self.entries]
-        table = markdown_table([*lines[0]], (line.values() for line in lines)) if lines else ()
+        table = markdown_table([*lines[0]], ([*line.values()] for line in lines)) if lines else ()
         note = [f"\n{self.num_without} more verdicts without figures that this version reads."]
         return "\n".join([*table, *(note if self.num_without else [])]) + "\n"
 

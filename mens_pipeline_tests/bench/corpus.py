@@ -39,7 +39,7 @@ def main() -> None:
         generated = folder / "generated"
         _generate(generated, options.lines)
         cold = _measure("generated", generated, folder / "million", workers)
-        alone, _ = build_extracted_corpus(generated, ArtifactStore(folder / "alone"), 1)
+        alone, _ = build_extracted_corpus(generated, ArtifactStore(folder / "alone"))
         same = digest_of(alone.path / RECORDS) == digest_of(cold.path / RECORDS)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
