@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final
 
 import torch
-from transformers import AutoTokenizer, GenerationConfig
+from transformers import AutoTokenizer
 
 from mens_pipeline.inference.begun_word import BegunWord
 from mens_pipeline.inference.constraint import Constraint
@@ -28,7 +27,7 @@ from mens_pipeline.inference.generation import (
 )
 from mens_pipeline.inference.insert_constraint import InsertConstraint
 from mens_pipeline.inference.kv_cache import state_positions
-from mens_pipeline.inference.model import load_evaluated, save_merged
+from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.jobs.agent import Team, own_team
 from mens_pipeline.jobs.environment import own_environment
@@ -157,17 +156,6 @@ class _Generation:
         self.report.num_rows += len(rows)
         complete_rows(model, rows, stop, decoding.batch_tokens, lambda row: self.report.count(len(row.tokens)))
         return [_completion_of(row, tokenizer) for row in rows]
-
-
-def save_served(evaluated: EvaluatedModel, tokenizer: Any, folder: Path) -> None:
-    """Save a merged model as a plain folder, with the weights that are evaluated, for another engine."""
-    model = load_evaluated(evaluated.model_copy(update={"held": "dense", "device": "cpu"}))
-    # Nothing of what the base prefers but where a turn ends: requests say how they are completed.
-    model.generation_config = GenerationConfig(eos_token_id=sorted(stop_tokens(tokenizer, model)))
-    save_merged(model, evaluated.base_path, folder)
-    tokenizer.save_pretrained(folder)
-    del model
-    gc.collect()
 
 
 @dataclass(eq=False, kw_only=True)

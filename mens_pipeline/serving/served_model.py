@@ -54,7 +54,6 @@ class ServedModel:
         candidate: What its gate said, of an adapter that was not promoted; every response says it.
         infill_threshold: Mean log-probability of a token below which a piece at a cursor is withheld; None where no
             evaluation says one.
-        gguf: The folder of its GGUF file, where llama.cpp computes it; None for our own engine.
         infill_window: Tokens around a cursor that it is shown; None for a model that was not taught to complete there.
         infill_order: Which side of a cursor it is shown first, as in its training; None with the window.
     """
@@ -71,7 +70,6 @@ class ServedModel:
     infill_window: int | None = None
     infill_order: Order | None = None
     infill_threshold: float | None = None
-    gguf: Path | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

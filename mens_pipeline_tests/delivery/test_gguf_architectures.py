@@ -8,12 +8,11 @@ import httpx2
 import pytest
 
 from mens_pipeline.delivery import gguf_model
-from mens_pipeline.delivery.gguf_file import export, write_gguf
+from mens_pipeline.delivery.gguf_file import export, open_gguf, write_gguf
 from mens_pipeline.delivery.gguf_model import refuse_unsupported, splitter_of
 from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, Comparison, GgufJob
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Decoding, GenerationJob, Request
-from mens_pipeline.inference.llama_cpp import open_gguf
 from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
@@ -74,7 +73,7 @@ def test_llama_cpp_computes_what_the_model_computes(name: str, tmp_path: Path) -
     ids = AutoTokenizer.from_pretrained(folder)(_TEXT)["input_ids"]
     with torch.inference_mode():
         expected = AutoModelForCausalLM.from_pretrained(folder)(torch.tensor([ids])).logits[0].log_softmax(-1)
-    found = open_gguf(tmp_path / "model.gguf", expected.shape[-1], 0, num_slots=1, context=128)
+    found = open_gguf(tmp_path / "model.gguf", expected.shape[-1], 0, 128)
 
     assert len(ids) > 10
     for place in range(len(ids)):
