@@ -43,7 +43,7 @@ _LIBRARIES_MB: Final = 1000
 
 _SHAPES_MB: Final = 1700
 """Megabytes that a training on a CPU grows by, since oneDNN keeps memory for each new shape of a product: the first
-step of `cpu_demo` takes 1.7 GB, as its sizes say; runs of 160 to 400 steps ended at 3.6 to 5.4 GB."""
+step of `smol` takes 1.7 GB, as its sizes say; runs of 160 to 400 steps ended at 3.6 to 5.4 GB."""
 
 _GATE_SECONDS: Final = 4.0
 _MOST_EVALUATION: Final = 0.5

@@ -131,7 +131,7 @@ def test_every_preset_for_a_gpu_has_a_price() -> None:
     seconds = {name: sum(stage.seconds for stage in one.stages) for name, one in found.items()}
 
     assert [*found] == [*load_named(PRESETS)]
-    assert (found["cpu_demo"].rows, found["cpu_demo"].gpu) == (Rows(400, 409_600), None)
+    assert (found["smol"].rows, found["smol"].gpu) == (Rows(400, 409_600), None)
     assert {found[name].rows for name in ("safe", "h200", "distributed")} == {Rows(311, 311 * 8192)}
     assert 0 < seconds["h100"] < seconds["qwen_a100_80g"] < seconds["qwen_4080_16g"]
     for one in found.values():
@@ -141,8 +141,8 @@ def test_every_preset_for_a_gpu_has_a_price() -> None:
 
 
 def test_memory_of_a_cpu_is_what_runs_were_measured_to_take() -> None:
-    """400 steps of `cpu_demo`: 3.6 to 5.4 GB, whether a probe of a few steps says 2.1 GB or nothing was measured."""
-    recipe = Recipe.model_validate(load_named(PRESETS)["cpu_demo"].values)
+    """400 steps of `smol`: 3.6 to 5.4 GB, whether a probe of a few steps says 2.1 GB or nothing was measured."""
+    recipe = Recipe.model_validate(load_named(PRESETS)["smol"].values)
     parts = (_SUITE, _SUITE.take_share(2.0))
     for rates in (_RATES, _RATES.model_copy(update={"memory_mb": 2100.0})):
         (_, training, *_) = stages_of(60.0, rates, _ROWS, (recipe, _BASE, _CPU), parts, "measured")
