@@ -13,6 +13,7 @@ from mens_pipeline.storage.documents import hold_lock
 
 DEFAULT_CUDA_MODEL: Final = "Qwen/Qwen3.5-4B"
 DEFAULT_CPU_MODEL: Final = SMOLLM2
+"""The bases of a recipe that names none, on a GPU and without one."""
 
 _LOCK: Final = ".lock"
 

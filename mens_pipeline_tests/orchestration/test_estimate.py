@@ -109,7 +109,7 @@ def test_every_preset_for_a_gpu_is_estimated() -> None:
     memory = {gpu.name: 1024 * gpu.memory_gb for gpu in GPUS}
 
     assert [*found] == [*load_named(PRESETS)]
-    assert (found["cpu_demo"].rows, found["cpu_demo"].gpu) == (Rows(400, 409_600), None)
+    assert (found["smol"].rows, found["smol"].gpu) == (Rows(400, 409_600), None)
     assert {found[name].rows for name in ("safe", "h200", "distributed")} == {Rows(311, 311 * 8192)}
     assert 0 < seconds["h100"] < seconds["qwen_a100_80g"] < seconds["qwen_4080_16g"]
     for one in found.values():
