@@ -40,6 +40,7 @@ from mens_pipeline.models.chat import format_for
 from mens_pipeline.training.common_trainer import Progress, StopRequest, common_arguments, mean_loss
 from mens_pipeline.training.cpu_kernels import replace_slow_parts
 from mens_pipeline.training.examples import Example, ShownRows, open_examples, plan_examples
+from mens_pipeline.training.first_loss import plain_loss, refuse_other_loss
 from mens_pipeline.training.plan import Plan, step_tokens
 from mens_pipeline.training.qlora import Checksums, checksums, load_base, lora_config
 from mens_pipeline.training.recipe import TrainingJob, refuse_sharding
@@ -166,8 +167,10 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
     )
     trainer.begin(progress, job.continues)
     trainer.lora_plus_ratio = recipe.lora_plus_ratio
+    trainer.first_loss = plain_loss(trainer, is_new=job.continues is None)
     if job.device == "cpu":
         trainer.computed_by = replace_slow_parts(trainer.model, dtype)
+    refuse_other_loss(trainer, trainer.first_loss, job.base_name, job.compute_dtype)
     return trainer
 
 
@@ -205,6 +208,7 @@ def _about(job: TrainingJob, plan: Plan, trainer: PlannedTrainer) -> dict[str, A
         "device": job.device,
         "compute_dtype": job.compute_dtype,
         "computed_by": trainer.computed_by,
+        "first_loss": trainer.first_loss,
         "planned_steps": plan.num_steps,
         "curriculum_skipped": list(plan.num_skipped),
         "n_layers": config.num_hidden_layers,

@@ -12,7 +12,7 @@ from mens_pipeline.inference.model import load_evaluated, save_merged
 from mens_pipeline.inference.prepare import held_on
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import WEIGHTS
-from mens_pipeline.training.qlora import load_base
+from mens_pipeline.training.qlora import begin_evaluation, load_base
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
 
@@ -45,15 +45,6 @@ def _four_bit(base: Path) -> Any:
     import torch
 
     return load_base(base, Recipe(bnb_4bit_compute_dtype="float32"), "cpu", torch.float32)
-
-
-def _in_training(model: Any) -> Any:
-    """The model with its four-bit layers in training mode: in the other one bitsandbytes rounds to bfloat16."""
-    from bitsandbytes.nn import Linear4bit
-
-    for module in model.eval().modules():
-        module.training = isinstance(module, Linear4bit)
-    return model
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +88,8 @@ def test_the_restored_base_is_the_four_bit_base(name: str, tmp_path: Path) -> No
     import torch
 
     base = write_architecture(tmp_path, name)
-    restored, four_bit = load_evaluated(_job(base, None)), _in_training(_four_bit(base))
+    restored, four_bit = load_evaluated(_job(base, None)), _four_bit(base)
+    begin_evaluation(four_bit)
 
     torch.testing.assert_close(_logits(restored), _logits(four_bit), rtol=0, atol=0)
     assert _greedy(restored) == _greedy(four_bit)
@@ -113,7 +105,8 @@ def test_the_merged_adapter_is_the_adapter_on_four_bits(name: str, tmp_path: Pat
     base = write_architecture(tmp_path / "base", name)
     adapter = _write_adapter(base, tmp_path / "adapter")
     merged = load_evaluated(_job(base, adapter))
-    on_four_bit = _in_training(PeftModel.from_pretrained(_four_bit(base), adapter))
+    on_four_bit = PeftModel.from_pretrained(_four_bit(base), adapter)
+    begin_evaluation(on_four_bit)
     save_merged(merged, base, tmp_path / "merged")
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "merged").eval()
 
