@@ -45,7 +45,7 @@ def _conversation(number: int) -> dict[str, Any]:
 
 
 _TRACE = {"category": "vox_submit_task", "record_type": "tool_trace", "prompt": "Submit a task.", **_SCHEMA}
-_OTHERS = [
+_OTHERS: list[dict[str, Any]] = [
     {**_TRACE, "response": '{"tool":"vox_submit_task"}'},
     {**_TRACE, "response": '{"tool":"vox_submit_task"}', "category": "tool_trace"},
     {**_SCHEMA, "category": "documentation", "instruction": "What is an actor?", "output": "An actor ...", "rating": 3},
@@ -73,8 +73,8 @@ def test_counts_agree_from_stage_to_stage(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("MENS_TRAIN_MODEL_NAME_OR_PATH", str(write_folder(tmp_path / "base")))
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     dogfood = tmp_path / "target" / "dogfood"
-    good = [*map(_organic, range(40)), *map(_pair, range(200, 280)), *map(_follow_up, range(300, 310))]
-    good += map(_conversation, range(500, 510))
+    good = [*map(_organic, range(40)), *map(_pair, range(200, 280))]
+    good += [*map(_follow_up, range(300, 310)), *map(_conversation, range(500, 510))]
     _write(dogfood / "train.jsonl", [*good, *_OTHERS])
     (tmp_path / "mix.yaml").write_text(
         "sources: [{path: target/dogfood/validated.jsonl, weight: 6.0}]\n"

@@ -31,11 +31,13 @@ _LANES: Final = {
     "speech": "vox_speech",
     "asr_refine": "vox_speech",
     "documentation": "vox_docs_qa",
+    **dict.fromkeys(("rust_source", "rust_pairs", "rust_doc"), "rust_context"),
 }
-"""Part of a category -> the lane of a row that names none; the first one counts, and any other row is code."""
+"""Part of a category -> the lane of a row that names none; the first one counts, and any other row is code. But for
+Rust, which is no Vox, this is what upstream does."""
 
 _FAMILIES: Final = {"vox_docs_qa": "docs_qa", "vox_tooling": "tool_trace", "vox_speech": "speech_to_code"}
-"""Lane -> the `task_family` of a row that names none; that of all others is vox_codegen."""
+"""Lane -> the `task_family` of a row that names none; that of other code is vox_codegen, else the lane."""
 
 LANES_OF_CODE: Final = frozenset(
     (_CODE, "vox_lang_tier_b", "vox_logic_composition", "vox_speech", "vox_trajectory_repair")
@@ -72,7 +74,7 @@ def pair_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     fields |= {name: fields[other] for other, name in _ALIASES.items() if other in fields and name not in fields}
     category = str(fields.get("category", "")).lower()
     lane = str(fields.setdefault("lane", next((_LANES[part] for part in _LANES if part in category), _CODE)))
-    fields.setdefault("task_family", _FAMILIES.get(lane, _CODE))
+    fields.setdefault("task_family", _FAMILIES.get(lane, _CODE if lane in LANES_OF_CODE else lane))
     is_code = lane in LANES_OF_CODE and "asr_refine" not in category
     if fields.setdefault("response_mode", "code_only" if is_code else "prose_only") == "structured":
         fields["response_mode"] = "prose_only"
