@@ -129,7 +129,7 @@ def test_records_of_upstream_become_pairs(tmp_path: Path) -> None:
 
 @pytest.mark.seed_row(4)
 @pytest.mark.parametrize("output", ["rows.jsonl", "other.jsonl"])
-def test_a_file_of_which_no_row_is_kept_is_left_as_it_is(tmp_path: Path, output: str) -> None:
+def test_a_file_of_which_no_row_is_kept_stays_unchanged(tmp_path: Path, output: str) -> None:
     """In its place as well; the reasons stand beside it."""
     _write(tmp_path / "rows.jsonl", [{**_TRACE, "response": '{"tool":"vox_submit_task"}'}])
     (tmp_path / "other.jsonl").write_text("before\n")
@@ -139,7 +139,7 @@ def test_a_file_of_which_no_row_is_kept_is_left_as_it_is(tmp_path: Path, output:
 
     assert done.returncode == 1
     assert "rows.jsonl: none of 1 rows is kept (1 compiler_rejected). " in done.stderr
-    assert f"{output} is left as it was; the rows with their reasons are in " in done.stderr
+    assert f"{output} is unchanged; the rows with their reasons are in " in done.stderr
     assert (tmp_path / output).read_bytes() == before
     assert json.loads(refused)["reason"] == "compiler_rejected"
 
@@ -152,4 +152,4 @@ def test_an_empty_file_replaces_nothing(tmp_path: Path, command: str) -> None:
     done = run_main("corpus", command, "empty.jsonl", "-o", "out.jsonl", folder=tmp_path)
 
     assert (done.returncode, (tmp_path / "out.jsonl").read_text()) == (1, "before\n")
-    assert "out.jsonl is left as it was" in done.stderr
+    assert "out.jsonl is unchanged" in done.stderr

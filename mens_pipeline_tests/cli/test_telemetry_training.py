@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.seed_row(60)
 @pytest.mark.parametrize("sources", ["telemetry.jsonl", "pairs.jsonl, optional: true}, {path: telemetry.jsonl"])
 def test_telemetry_trains_alone(folder: Path, sources: str) -> None:
-    """Mixed, or as it was imported: every row that users accepted is shown."""
+    """Mixed, or right from the import: every row that users accepted is shown."""
     assert run_main(*_IMPORT, folder=folder).returncode == 0
     (folder / "mix.yaml").write_text(f"sources: [{{path: {sources}}}]\ninfill: {{share: 0.3}}\n")
     mixed = run_main("corpus", "mix", "--config", "mix.yaml", "--data-dir", "build", folder=folder)

@@ -109,7 +109,7 @@ def test_other_spellings_mean_the_same(fields: dict[str, Any], read: dict[str, A
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"schema_version": "vox_dogfood_v2"}, "schema_version 'vox_dogfood_v2': vox_dogfood_v1 and what came before"),
+        ({"schema_version": "vox_dogfood_v2"}, "schema_version 'vox_dogfood_v2': vox_dogfood_v1 and earlier ones"),
         ({"schema_version": "mens"}, "schema_version 'mens': "),
         ({"difficulty": 11.5}, "difficulty: Input should be less than or equal to 10"),
         ({"difficulty": float("inf")}, "difficulty: Input should be a valid integer"),
