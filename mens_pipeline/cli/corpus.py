@@ -133,7 +133,7 @@ def validate(
     and so does its digest. With VOX_MENS_TRAIN_JSONL_STRICT=1 the first row that is not kept ends the command, and
     nothing is written.
 
-    Rows may be upstream's: what a row does not say is filled in, and a conversation becomes its last completion.
+    Rows may be upstream's: missing fields are filled in, and a conversation becomes its last completion.
 
     Exit code 0: the good rows are written. 1: no row is kept, or, strict, one is not. 2: the command was misused.
     """
@@ -153,13 +153,13 @@ def validate(
 
     beside = quarantine or output.with_suffix(f".quarantine{output.suffix}")
 
-    def kept(raw: Iterator[bytes]) -> Iterator[BaseModel]:
+    def keep_rows(raw: Iterator[bytes]) -> Iterator[BaseModel]:
         yield from validate_rows(raw, counts, refuse, repetition)
         write_jsonl(beside, refused)
 
     with open_rows(rows) as raw:
-        advice = f"{output} is left as it was; the rows with their reasons are in {beside}."
-        write_jsonl(output, at_least_one(kept(raw), counts, rows, advice))
+        advice = f"{output} is unchanged; the rows with their reasons are in {beside}."
+        write_jsonl(output, at_least_one(keep_rows(raw), counts, rows, advice))
     counts.check()
     document = {**counts.as_json(), "quarantine": str(beside), "output_sha256": write_digest(output)}
     write_report(report, document)
@@ -195,7 +195,7 @@ def pairs(
     policy = load_pipeline_config(PIPELINE_CONFIG)
     extracted += page_records(docs or [], known, policy.redaction, policy.licences)
     if not extracted:
-        raise RefusedError(f"{records}: there is no record. Extract some first; {output} is left as it was.")
+        raise RefusedError(f"{records}: there is no record. Extract some first; {output} is unchanged.")
     account = Account[NoBehaviour]()
     with BehaviourWorkers() as workers:
         written = write_jsonl(output, make_pairs(extracted, workers, account))

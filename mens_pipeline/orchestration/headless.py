@@ -125,7 +125,7 @@ class CheckOutcome:
     """One asset check of a run.
 
     Attributes:
-        is_error: Whether a failure is one, and no warning.
+        is_error: Whether a failure is an error; otherwise it is a warning.
         figures: Its numbers and texts, in order; tables are left to the UI.
     """
 

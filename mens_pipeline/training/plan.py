@@ -25,7 +25,7 @@ MOST_PASSES: Final = 4
 2023, arXiv:2305.16264)."""
 
 _LEAST_REST: Final = 1e-6
-"""Of shares, below which they leave nothing to others but what rounding does."""
+"""A smaller rest of shares is an error of rounding."""
 
 _PIECE: Final = 1 << 20
 """Rows for which a computation needs more than a few bytes each at once."""
@@ -38,8 +38,8 @@ def shares_of(tokens: Mapping[str, int], named: Mapping[str, float]) -> dict[str
 
     Of the shares that are `named`, at most 1 together, that of a kind that is not there goes to all others in
     proportion. Kinds that are not named share the rest in proportion to their `tokens`. Where there is no rest, each of
-    them has the share of its tokens among all, which is cut from the named ones in proportion; what users accepted has
-    `MOST_PASSES` times that, up to the share of `CODE`, so that even a short run shows all of it.
+    them has the share of its tokens among all, which is cut from the named ones in proportion; completions that users
+    accepted have `MOST_PASSES` times that, up to the share of `CODE`, so that even a short run shows all of them.
 
     Returns:
         Kind -> share; 1 together, unless every kind that is there was given 0.

@@ -45,7 +45,7 @@ def _conversation(number: int) -> dict[str, Any]:
 
 
 _TRACE = {"category": "vox_submit_task", "record_type": "tool_trace", "prompt": "Submit a task.", **_SCHEMA}
-_OTHERS = [
+_OTHERS: list[dict[str, Any]] = [
     {**_TRACE, "response": '{"tool":"vox_submit_task"}'},
     {**_TRACE, "response": '{"tool":"vox_submit_task"}', "category": "tool_trace"},
     {**_SCHEMA, "category": "documentation", "instruction": "What is an actor?", "output": "An actor ...", "rating": 3},
@@ -73,8 +73,8 @@ def test_counts_agree_from_stage_to_stage(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("MENS_TRAIN_MODEL_NAME_OR_PATH", str(write_folder(tmp_path / "base")))
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     dogfood = tmp_path / "target" / "dogfood"
-    good = [*map(_organic, range(40)), *map(_pair, range(200, 280)), *map(_follow_up, range(300, 310))]
-    good += map(_conversation, range(500, 510))
+    good = [*map(_organic, range(40)), *map(_pair, range(200, 280))]
+    good += [*map(_follow_up, range(300, 310)), *map(_conversation, range(500, 510))]
     _write(dogfood / "train.jsonl", [*good, *_OTHERS])
     (tmp_path / "mix.yaml").write_text(
         "sources: [{path: target/dogfood/validated.jsonl, weight: 6.0}]\n"
@@ -129,7 +129,7 @@ def test_records_of_upstream_become_pairs(tmp_path: Path) -> None:
 
 @pytest.mark.seed_row(4)
 @pytest.mark.parametrize("output", ["rows.jsonl", "other.jsonl"])
-def test_a_file_of_which_no_row_is_kept_is_left_as_it_is(tmp_path: Path, output: str) -> None:
+def test_a_file_of_which_no_row_is_kept_stays_unchanged(tmp_path: Path, output: str) -> None:
     """In its place as well; the reasons stand beside it."""
     _write(tmp_path / "rows.jsonl", [{**_TRACE, "response": '{"tool":"vox_submit_task"}'}])
     (tmp_path / "other.jsonl").write_text("before\n")
@@ -139,7 +139,7 @@ def test_a_file_of_which_no_row_is_kept_is_left_as_it_is(tmp_path: Path, output:
 
     assert done.returncode == 1
     assert "rows.jsonl: none of 1 rows is kept (1 compiler_rejected). " in done.stderr
-    assert f"{output} is left as it was; the rows with their reasons are in " in done.stderr
+    assert f"{output} is unchanged; the rows with their reasons are in " in done.stderr
     assert (tmp_path / output).read_bytes() == before
     assert json.loads(refused)["reason"] == "compiler_rejected"
 
@@ -152,4 +152,4 @@ def test_an_empty_file_replaces_nothing(tmp_path: Path, command: str) -> None:
     done = run_main("corpus", command, "empty.jsonl", "-o", "out.jsonl", folder=tmp_path)
 
     assert (done.returncode, (tmp_path / "out.jsonl").read_text()) == (1, "before\n")
-    assert "out.jsonl is left as it was" in done.stderr
+    assert "out.jsonl is unchanged" in done.stderr

@@ -21,7 +21,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with sixty completions that users accepted, half of them at a cursor, and a base without weights."""
     monkeypatch.setenv("MENS_TRAIN_MODEL_NAME_OR_PATH", str(write_folder(tmp_path / "base")))
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
-    rows = [(pair.prompt, pair.response, None) for pair in pairs(30)]
+    rows: list[tuple[str, str, str | None]] = [(pair.prompt, pair.response, None) for pair in pairs(30)]
     rows += [(f"let number{n} = ", str(n), "\n") for n in range(30)]
     connection = sqlite3.connect(tmp_path / "agents.db")
     connection.execute(_TABLE)
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.seed_row(60)
 @pytest.mark.parametrize("sources", ["telemetry.jsonl", "pairs.jsonl, optional: true}, {path: telemetry.jsonl"])
 def test_telemetry_trains_alone(folder: Path, sources: str) -> None:
-    """Mixed, or as it was imported: every row that users accepted is shown."""
+    """Mixed, or right from the import: every row that users accepted is shown."""
     assert run_main(*_IMPORT, folder=folder).returncode == 0
     (folder / "mix.yaml").write_text(f"sources: [{{path: {sources}}}]\ninfill: {{share: 0.3}}\n")
     mixed = run_main("corpus", "mix", "--config", "mix.yaml", "--data-dir", "build", folder=folder)

@@ -248,7 +248,7 @@ def test_a_row_of_every_kind_is_shown_by_the_default_shares(tiny_base: Path, tmp
         )
     ]
     hole = InfillContext(kind=HoleKind.LINE, suffix="\n")
-    at_cursor = {"prompt": "let x = ", "response": "1", "infill": hole}
+    at_cursor: dict[str, Any] = {"prompt": "let x = ", "response": "1", "infill": hole}
     extra += [TrainingPair(**at_cursor, task_family=family) for family in ("infill", "accepted")]
     write_jsonl(tmp_path / "train.jsonl", [*pairs(60), *extra])
     run = prepare_run(

@@ -235,8 +235,8 @@ def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
         source.emitted = whole * len(source.distinct) + rest
         emitted += [*(source.distinct * whole), *extra]
     if ROWS in rows:
-        # The sources decide how large the train set is; more holes could be cut than it takes. What users accepted
-        # stays in any case.
+        # The sources decide how large the train set is; more holes could be cut than it takes. Pieces that users
+        # accepted stay in any case.
         asked = round(len(emitted) * config.infill.share / (1 - config.infill.share))
         number = min(infill.kept, max(len(accepted), asked))
         cut = [row for row in infill.distinct if row.task_family != ACCEPTED]

@@ -126,7 +126,7 @@ class ExtractedRecord(Strict):
         """Take a record of upstream's `validated.jsonl`, a whole file as `code`, for one of ours."""
         if not is_upstream_record(content):
             return content
-        source = Source.of_text(_slashed(content.get("source")), content["code"], SourceKind.VOX_FILE)
+        source = Source.of_text(_normalize_path(content.get("source")), content["code"], SourceKind.VOX_FILE)
         analysis = analyze(content["code"], mode_of(source.path))
         if analysis.module is None or not analysis.module.declarations:
             problem = analysis.errors[0].message if analysis.errors else "nothing is declared"
@@ -218,7 +218,7 @@ CATEGORIES: Final = frozenset((*CONSTRUCTS, *TASKS))
 SCHEMA_VERSION: Final = "vox_dogfood_v1"
 
 
-def _slashed(path: object) -> str:
+def _normalize_path(path: object) -> str:
     return str(path or "unknown").replace("\\", "/")
 
 
@@ -317,7 +317,7 @@ class TrainingPair(BaseModel):
         if not source.endswith((".vox", ".vox.ui", ".md")):
             return None
         kind = SourceKind.DOC_BLOCK if source.endswith(".md") else SourceKind.VOX_FILE
-        return Source.of_text(_slashed(source), info.data.get("response", ""), kind)
+        return Source.of_text(_normalize_path(source), info.data.get("response", ""), kind)
 
     @property
     def digest(self) -> bytes:

@@ -152,7 +152,7 @@ def _pair(
         return TelemetryDrop.DUPLICATE
     seen.add(identity)
     source = Source.of_text(f"telemetry/{table}/{identity.hex()[:16]}", response, SourceKind.TELEMETRY)
-    source = source.model_copy(update={"golden": False})  # what was accepted today trains tonight, and never judges
+    source = source.model_copy(update={"golden": False})  # it trains in any case, and never judges
     about: dict[str, Any] = {"rating": rating, "task_family": "telemetry", "source": source}
     if behind:
         kind = HoleKind.STATEMENTS if "\n" in response else HoleKind.LINE

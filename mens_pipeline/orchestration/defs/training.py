@@ -44,7 +44,7 @@ _FINDING: Final = code_version("mens_pipeline.models.find_base:find_base_model")
 
 
 _OF_USERS: Final = FROM_USERS | {"docs_qa"}
-"""Kinds that somebody who uses the pipeline brought, and that must not be passed over."""
+"""Kinds of rows that come from users of the pipeline."""
 
 
 @declare_asset("training", "huggingface", version=version_with_config(_FINDING, RECIPES, PRESETS))
@@ -132,7 +132,7 @@ def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreRes
 
 @dg.asset_check(asset=qlora_adapter)
 def every_kind_shown(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Of every kind of rows some were shown; a warning where not, a failure for accepted completions and documents."""
+    """Training showed rows of every kind; else a warning, or a failure for accepted completions and documentation."""
     left = never_shown(TrainingManifest.read(store.artifact(qlora_adapter).path / MANIFEST).result.kinds or {})
     is_of_users = not left.keys().isdisjoint(_OF_USERS)
     severity = dg.AssetCheckSeverity.ERROR if is_of_users else dg.AssetCheckSeverity.WARN

@@ -22,7 +22,11 @@ from mens_pipeline.corpus.schema.records import (
 from mens_pipeline.errors import RefusedError
 
 _ROW: dict[str, Any] = {"prompt": "p", "response": "fn f() { }"}
-_RECORD = {"source": "examples\\golden\\a.vox", "code": "fn f() { }\n@table type T { a: int }\n", "ast_hash": "1f"}
+_RECORD: dict[str, Any] = {
+    "source": "examples\\golden\\a.vox",
+    "code": "fn f() { }\n@table type T { a: int }\n",
+    "ast_hash": "1f",
+}
 _RECORD |= {"constructs": ["fn", "made_up"], "difficulty": 3, "compiler_version": "0.4.0"}
 
 
@@ -49,7 +53,7 @@ def _problem(**fields: Any) -> str:
     return row.detail
 
 
-@pytest.mark.seed_row(48)
+@pytest.mark.seed_row(48, 52)
 @pytest.mark.parametrize(
     ("fields", "lane", "mode", "family"),
     [
@@ -62,15 +66,17 @@ def _problem(**fields: Any) -> str:
         ({"category": "documentation", "lane": "vox_codegen"}, "vox_codegen", "code_only", "vox_codegen"),
         ({"lane": "vox_docs_qa", "task_family": "docs_code"}, "vox_docs_qa", "prose_only", "docs_code"),
         ({"lane": "vox_research_expert", "response_mode": "structured"}, *("vox_research_expert", "prose_only"), None),
+        ({"category": "rust_doc"}, "rust_context", "prose_only", None),
+        ({"category": "agent_trust_score"}, "vox_codegen", "code_only", "vox_codegen"),
         ({"lane": "vox_logic_composition"}, "vox_logic_composition", "code_only", "vox_codegen"),
-        ({"lane": "rust_context", "response_mode": "code_only"}, "rust_context", "code_only", "vox_codegen"),
+        ({"lane": "rust_context", "response_mode": "code_only"}, "rust_context", "code_only", None),
     ],
 )
 def test_what_a_row_does_not_say_is_filled_in(fields: dict[str, Any], lane: str, mode: str, family: str | None) -> None:
-    """The lane by the category, as upstream does; what it says stands."""
+    """The lane by the category, as upstream does, and Rust is no Vox; what it says stands."""
     pair = _pair(**fields)
 
-    assert (pair.lane, pair.response_mode, pair.task_family) == (lane, mode, family or "vox_codegen")
+    assert (pair.lane, pair.response_mode, pair.task_family) == (lane, mode, family or lane)
 
 
 @pytest.mark.seed_row(48)
@@ -103,7 +109,7 @@ def test_other_spellings_mean_the_same(fields: dict[str, Any], read: dict[str, A
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"schema_version": "vox_dogfood_v2"}, "schema_version 'vox_dogfood_v2': vox_dogfood_v1 and what came before"),
+        ({"schema_version": "vox_dogfood_v2"}, "schema_version 'vox_dogfood_v2': vox_dogfood_v1 and earlier ones"),
         ({"schema_version": "mens"}, "schema_version 'mens': "),
         ({"difficulty": 11.5}, "difficulty: Input should be less than or equal to 10"),
         ({"difficulty": float("inf")}, "difficulty: Input should be a valid integer"),
@@ -168,8 +174,8 @@ def test_a_source_that_is_no_file_is_none() -> None:
 @pytest.mark.parametrize("record_format", RecordFormat)
 def test_nulls_in_rows_of_other_formats_are_left_out(record_format: RecordFormat) -> None:
     """A rating that nobody gave is none."""
-    texts = ("task_prompt", "tool_name", "arguments_json", "result_json", "noisy_text", "corrected_text")
-    texts += ("transcript", "code", "intent", "execution_log_excerpt")
+    texts = ["task_prompt", "tool_name", "arguments_json", "result_json", "noisy_text", "corrected_text"]
+    texts += ["transcript", "code", "intent", "execution_log_excerpt"]
     row = {**dict.fromkeys(texts, "1"), "success": True, "rating": None, "routing_efficiency": None}
 
     assert pair_reader(record_format)(row).rating == 3
