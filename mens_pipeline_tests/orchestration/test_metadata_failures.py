@@ -14,7 +14,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import exclusive
 from mens_pipeline.orchestration import launchers
 from mens_pipeline.orchestration.launchers import watch_training
-from mens_pipeline.orchestration.metadata import declare_asset, plainly
+from mens_pipeline.orchestration.metadata import plainly
 from mens_pipeline_tests.jobs.processes import waiting_job
 
 
@@ -49,24 +49,6 @@ def test_every_asset_refuses_plainly() -> None:
     bare = [name for name, asset in made.items() if not hasattr(asset.op.compute_fn.decorated_fn, "__wrapped__")]
 
     assert bare == ["promoted_adapter"]
-
-
-def test_an_asset_is_made_on_the_cluster_that_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address without a cluster is refused when an asset is made; without the setting nothing is asked for."""
-
-    @declare_asset("corpus", version="1")
-    def made() -> None:
-        pass
-
-    def find_refusal() -> str:
-        failures = dg.materialize([made], raise_on_error=False).get_step_failure_events()
-        return "".join(str(event.step_failure_data.error_display_string) for event in failures)
-
-    assert not find_refusal()
-    monkeypatch.setenv("MENS_LAUNCHER", "ray")
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-
-    assert "RAY_ADDRESS=127.0.0.1:1: no cluster to work on" in find_refusal()
 
 
 def test_training_that_goes_on_says_from_where() -> None:
