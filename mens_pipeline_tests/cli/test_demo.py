@@ -96,7 +96,7 @@ def test_the_first_completions_come_without_a_network(tmp_path: Path, offline: l
     assert "mens run" in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_base_is_the_same_when_the_hub_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is written by a library that also notes whether it may reach the Hub, and is found again by its digest."""
     cache = load_settings().cache_root / "base_models"

@@ -172,7 +172,7 @@ def _explain_no_mount(folder: Path) -> str | None:
     return tried.stderr if tried.returncode else None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_store_that_can_only_be_read_is_a_line(tmp_path: Path) -> None:
     """Rollback, pruning, verdict and promotion; the history and the champion stay."""
     if problem := _explain_no_mount(tmp_path):

@@ -213,7 +213,7 @@ def test_a_signal_ends_it_when_answers_have_ended(tmp_path: Path) -> None:
     assert _SECRET not in log
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_interrupt_ends_it_as_well(tmp_path: Path) -> None:
     """Nobody asks; it ends at once, without a word."""
     with _serving("--model", write_endless(tmp_path / "endless")) as served:
@@ -224,7 +224,7 @@ def test_an_interrupt_ends_it_as_well(tmp_path: Path) -> None:
     assert len(served.lines) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_model_that_cannot_be_loaded_ends_it(tmp_path: Path) -> None:
     """With one message, and exit code 1."""
     model = write_endless(tmp_path / "endless")
@@ -238,7 +238,7 @@ def test_a_model_that_cannot_be_loaded_ends_it(tmp_path: Path) -> None:
     assert not any("Traceback" in line for line in served.lines)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 def test_the_real_model_writes_text(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from mens_pipeline.settings import PROJECT_ROOT, load_settings
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(importlib.util.find_spec("hatchling") is None, reason="hatchling, of the extra dev, is missing"),
 ]
 

@@ -372,7 +372,7 @@ def test_short_right_programs_are_written_token_by_token(tokenizer: Any) -> None
     assert _not_written(tokenizer, [program for program in _right() if len(program.source) < 500][::8]) == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_right_programs_of_all_constructs_are_written_token_by_token(tokenizer: Any) -> None:
     """Golden programs and references: every construct, and every two tokens that stand side by side in any of them."""
     programs = showing_all(_right())

@@ -77,13 +77,13 @@ def test_batches_are_worked_on_by_all_nodes(cluster: int) -> None:
         list(in_batches([(n, None, 10) for n in range(16)], _refuse, 1, 10))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_workspace_is_extracted_as_by_one_process(extracted_alone: list[FileOutcome], cluster: int) -> None:
     """Every record of the golden programs; batches are small here, so that every node has some."""
     assert list(extract_workspace(_GOLDEN, workers=cluster)) == extracted_alone
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_programs_are_run_and_stopped_on_a_node(cluster: int) -> None:
     """As here; a worker that dies says nothing of the function."""
     assert [one.num_passed for one in run_hidden_tests([(_RIGHT, _TESTS), (_WRONG, _TESTS)])] == [1, 0]
@@ -94,7 +94,7 @@ def test_programs_are_run_and_stopped_on_a_node(cluster: int) -> None:
         assert list(workers.observe([_JOB])) == [NoBehaviour.STOPPED]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("cluster")
 def test_what_a_lost_node_did_is_done_again(head: RayHead) -> None:
     """The processes that start workers are killed under way: the same is observed."""
@@ -118,7 +118,7 @@ class _LostHost:
         os._exit(1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("cluster")
 def test_a_worker_that_is_lost_each_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one line; the same request ends the process on every node."""
