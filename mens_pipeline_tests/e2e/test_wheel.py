@@ -130,7 +130,8 @@ def test_a_missing_extra_is_named_as_a_wheel_has_it(installed: Path, tmp_path: P
     done = _run(installed / "python", "-c", code, cwd=tmp_path)
 
     assert done.returncode == 2
-    assert done.stderr == 'mens: torch: not installed. Run: pip install "mens-pipeline[train]"\n'
+    assert done.stderr.startswith("mens: torch: ")
+    assert done.stderr.endswith('Run: pip install "mens-pipeline[train]"\n')
 
 
 def test_dagster_loads_the_code_location(installed: Path, tmp_path: Path) -> None:
