@@ -29,22 +29,6 @@ from mens_pipeline_tests.language.examples import Program, golden_programs, righ
 _PROMPTS = tuple(f"Write program {number}." for number in range(5))
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tiny_base: Path) -> Any:
-    """Of single bytes."""
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(tiny_base)
-
-
-@pytest.fixture(scope="module")
-def model(tiny_base: Path) -> Any:
-    """A model of random weights, which knows nothing of Vox."""
-    from transformers import AutoModelForCausalLM
-
-    return AutoModelForCausalLM.from_pretrained(tiny_base).eval()
-
-
 def _answered(model: Any, tokenizer: Any, mode: Mode, **changes: Any) -> list[Row]:
     decoding, stop = Decoding(syntax=Syntax.CONSTRAINED, **changes), frozenset({tokenizer.eos_token_id})
     rows = [
