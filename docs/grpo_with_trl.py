@@ -1,4 +1,4 @@
-"""GRPO by TRL's own trainer, with the reward of `mens improve`: `grpo_with_trl.py TRAIN.jsonl MODEL FOLDER [STEPS]`."""
+"""GRPO by TRL's own trainer, with the reward of this package: `grpo_with_trl.py TRAIN.jsonl MODEL FOLDER [STEPS]`."""
 
 import sys
 from pathlib import Path
@@ -11,8 +11,8 @@ from trl import GRPOConfig, GRPOTrainer
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.evaluation.evaluate import score_completions
+from mens_pipeline.evaluation.reward import is_telling, reward_of
 from mens_pipeline.evaluation.tasks import training_tasks
-from mens_pipeline.feedback.reward import is_telling, reward_of
 from mens_pipeline.inference.generation import Completion
 
 MOST_TOKENS = 128  # of a completion

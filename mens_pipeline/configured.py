@@ -7,7 +7,6 @@ from mens_pipeline.errors import ConfigurationError, how_to_install
 from mens_pipeline.settings import EVALUATION, GATE_POLICY, PROJECT_ROOT, Settings, load_settings
 
 if TYPE_CHECKING:
-    from mens_pipeline.inference.generation import ForeignEngine
     from mens_pipeline.promotion.conditions import Conditions
     from mens_pipeline.promotion.policy import Thresholds
     from mens_pipeline.storage.signing import Signing
@@ -30,15 +29,6 @@ def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"MENS_STORE_URL: {error.name}: not installed. {how_to_install('cluster')}") from error
     return ArtifactStore(folder, Remote(settings.store_url), signing)
-
-
-def engine_of(settings: Settings) -> "ForeignEngine | None":
-    """Return the servers that answer in place of our own loop; None where nobody asked for any."""
-    from mens_pipeline.inference.generation import ForeignEngine  # noqa: PLC0415 - most commands judge nothing
-
-    if settings.engine is None:
-        return None
-    return ForeignEngine(command=settings.engine, copies=settings.num_engines, at_once=settings.engine_requests)
 
 
 def thresholds_of(settings: Settings) -> "Thresholds":

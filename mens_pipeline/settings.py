@@ -29,7 +29,6 @@ MIX_CONFIG: Final = _CONFIG / "mix.yaml"
 GATE_POLICY: Final = _CONFIG / "gates.yaml"
 EVALUATION: Final = _CONFIG / "evaluation.yaml"
 FEW_SHOT: Final = _CONFIG / "few_shot.md"
-FEEDBACK: Final = _CONFIG / "feedback.yaml"
 RETENTION: Final = _CONFIG / "retention.yaml"
 KUBERAY: Final = _CONFIG / "kuberay.yaml"
 
@@ -120,22 +119,6 @@ class Settings(BaseSettings):
         validation_alias="MENS_NUM_WORKERS",
         description="Processes that work on a corpus at once; the result does not depend on it. Default: all CPUs.",
     )
-    engine: str | None = Field(
-        default=None,
-        pattern=r"\{folder\}.*\{port\}|\{port\}.*\{folder\}",
-        validation_alias="MENS_ENGINE",
-        description="A command that serves the model in {folder} at {port}, such as vLLM; it writes free completions. "
-        "With {lora_modules}, one of a base takes its adapters by options of vLLM.",
-    )
-    num_engines: int = Field(
-        default=1,
-        ge=1,
-        validation_alias="MENS_NUM_ENGINES",
-        description="Servers that share the requests; the command may hold {index}, which counts them from 0.",
-    )
-    engine_requests: int = Field(
-        default=16, ge=1, validation_alias="MENS_ENGINE_REQUESTS", description="Requests on their way to each server."
-    )
     trackers: SecretStr = Field(
         default=SecretStr(""),
         validation_alias="MENS_TRACKERS",
@@ -164,7 +147,8 @@ class Settings(BaseSettings):
     eval_strict: bool = Field(
         default=False,
         validation_alias="VOX_EVAL_STRICT",
-        description="Let a failing gate fail the run; otherwise it warns. Nothing is promoted either way.",
+        description="Let a failing gate fail the run; otherwise it warns. Nothing is promoted either way. "
+        "`1`, as VOX_BENCHMARK=1 and a pass rate, has `mens train` evaluate and gate what it trained.",
     )
     eval_min_parse_rate: float | None = Field(
         default=None,
@@ -191,11 +175,10 @@ class Settings(BaseSettings):
         validation_alias="VOX_BENCHMARK_DIR",
         description="The folder of the held-out benchmark.",
     )
-    side_branches: str = Field(
+    side_branches: Literal["", "scratch"] = Field(
         default="",
-        pattern="^((feedback|scratch)(,(feedback|scratch))*)?$",
         validation_alias="MENS_SIDE_BRANCHES",
-        description="`feedback`, `scratch`, or both with a comma: what the UI shows beside the graph, with its jobs.",
+        description="`scratch`: the UI shows the model from scratch next to the graph, with its job.",
     )
     environment: Literal["dev", "prod"] = Field(
         default="dev",
@@ -250,6 +233,12 @@ class Settings(BaseSettings):
         description="Where Dagster keeps runs and events; gets a link to dagster.yaml.",
     )
 
+    @property
+    def asks_to_evaluate(self) -> bool:
+        """Whether a variable that was set asks `mens train` to evaluate what it trained; by default none does."""
+        is_asked = "benchmark" in self.model_fields_set and self.benchmark
+        return self.eval_strict or is_asked or bool(self.benchmark_min_pass_rate)
+
     @field_validator("signing_key")
     @classmethod
     def _is_a_key(cls, key: SecretStr | None) -> SecretStr | None:
@@ -263,17 +252,6 @@ class Settings(BaseSettings):
         if url is not None and not url.get_secret_value().startswith(("http://", "https://")):
             raise ValueError("not an address of http or https")
         return url
-
-
-def has_side_branch(name: str) -> bool:
-    """Whether the code location holds a side branch; else its assets stand grey in the graph, night after night."""
-    return name in load_settings().side_branches.split(",")
-
-
-def show_side_branches(names: str) -> None:
-    """Have this process and those that it starts define side branches, beside those that are named already."""
-    named = {*load_settings().side_branches.split(","), *names.split(",")} - {""}
-    os.environ["MENS_SIDE_BRANCHES"] = ",".join(sorted(named))
 
 
 def load_settings() -> Settings:

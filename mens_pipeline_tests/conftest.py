@@ -19,11 +19,12 @@ import pytest
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.jobs.environment import own_environment
-from mens_pipeline.settings import show_side_branches
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
-show_side_branches("feedback,scratch")  # before a test loads the code location: all of it is tested
+pytest.MonkeyPatch().setenv(
+    "MENS_SIDE_BRANCHES", "scratch"
+)  # before a test loads the code location: all of it is tested
 pytest_plugins = ("mens_pipeline_tests.durations", "mens_pipeline_tests.gpu_page", "mens_pipeline_tests.object_storage")
 _PASSWORD: Final = "hunter2hunter2"  # noqa: S105 - of a server that lives as long as the tests
 _UNPRIVILEGED: Final = ("postgres", "nobody")
@@ -135,7 +136,7 @@ def _one_pool_of_workers(workers: BehaviourWorkers, monkeypatch: pytest.MonkeyPa
     """Lend these processes to whatever would start such ones, which takes longer than what tests have them do."""
 
     def settings(pool: BehaviourWorkers) -> tuple[object, ...]:
-        return pool.num_workers, pool.limits, pool._command, pool._seconds  # noqa: SLF001 - what makes pools equal
+        return pool.num_workers, pool.limits, pool.launch, pool._command, pool._seconds  # noqa: SLF001 - what makes pools equal
 
     def enter(pool: BehaviourWorkers) -> BehaviourWorkers:
         return workers if settings(pool) == settings(workers) else pool

@@ -14,7 +14,6 @@ from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.mix import MixConfig
 from mens_pipeline.corpus.curate.pipeline_config import PipelineConfig
 from mens_pipeline.delivery.retention import RetentionPolicy
-from mens_pipeline.feedback.config import FeedbackConfig
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.promotion.policy import GatePolicy
 from mens_pipeline.scratch.tokenizer import COMPOUNDS, CONTROLS, EOS, PAD, UNK, VOCABULARY
@@ -70,7 +69,6 @@ _FILES: Final[Mapping[str, tuple[str, type[BaseModel]]]] = {
     "config/pipeline.yaml": ("Settings of the corpus stages.", PipelineConfig),
     "config/mix.yaml": ("What the train set is mixed of.", MixConfig),
     "config/evaluation.yaml": ("How models answer, and what is asked beside the eval suite.", EvaluationConfig),
-    "config/feedback.yaml": ("How a model learns from its own answers.", FeedbackConfig),
     "config/gates.yaml": ("What is demanded of data and models.", GatePolicy),
     "config/retention.yaml": ("How long the store and Dagster keep things.", RetentionPolicy),
 }

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from mens_pipeline.corpus.curate.figures import DataEvaluationDocument
 from mens_pipeline.delivery.agreement import MergeManifest, MergeReport
 from mens_pipeline.delivery.gguf_model import GgufReport
-from mens_pipeline.delivery.serving_handoff import ServingHandoff
+from mens_pipeline.delivery.serving_handoff import HandedModel, ServingHandoff
 from mens_pipeline.evaluation.benchmark import Manifest
 from mens_pipeline.evaluation.results import EvalResults, LocalReport, PassAtK, ScoredCompletion
 from mens_pipeline.promotion.receipt import GateFailed, Override, Receipt
@@ -34,6 +34,7 @@ DOCUMENTS: Final[dict[str, type[BaseModel]]] = {
     "merge_report": MergeReport,
     "gguf_report": GgufReport,
     "external_serving_handoff_v1": ServingHandoff,
+    "mens_handoff_v1": HandedModel,
     "recipes": NamedRecipes,
 }
 """Name of a document -> what it is."""

@@ -37,10 +37,6 @@ _DECIDED_BY: Final = {
     "qlora_adapter": {"recipes.yaml", "presets.yaml", "domains.yaml"},
     "eval_results": {"evaluation.yaml", "few_shot.md", "gates.yaml"},
     "benchmark_gate": {"gates.yaml"},
-    "history_replay": {"evaluation.yaml"},
-    "feedback_samples": {"feedback.yaml"},
-    "feedback_pairs": {"feedback.yaml"},
-    "feedback_adapter": {"feedback.yaml"},
 }
 """Asset -> the files of config/ that decide it; what rests on it is stale with it."""
 
@@ -73,13 +69,13 @@ print(*sorted(job.name for job in defs().resolve_all_job_defs() if not job.name.
 
 @pytest.mark.slow
 def test_side_branches_are_there_where_they_are_named() -> None:
-    """Without them the graph holds nothing that no night makes; the evaluation then rests on no other adapter."""
+    """Without them the graph holds nothing that no night makes."""
     environment = {**os.environ, "MENS_SIDE_BRANCHES": ""}
     done = subprocess.run([sys.executable, "-c", _LIST], env=environment, capture_output=True, text=True, check=True)
     assets, jobs = (set(line.split()) for line in done.stdout.splitlines())
 
-    assert assets == {*_PARENTS} - _FEEDBACK - {"scratch_model"}
-    assert jobs == {*_JOBS} - {"improve", "improve_control", "scratch"}
+    assert assets == {*_PARENTS} - {"scratch_model"}
+    assert jobs == {*_JOBS} - {"scratch"}
 
 
 @pytest.fixture(scope="module")
@@ -91,13 +87,9 @@ def location() -> dg.Definitions:
 _PARENTS = {
     "base_model": set(),
     "benchmark_gate": {"eval_results"},
-    "eval_results": {"feedback_adapter", "heldout_split", "qlora_adapter"},
-    "feedback_adapter": {"feedback_pairs"},
-    "feedback_pairs": {"feedback_samples"},
-    "feedback_samples": {"qlora_adapter"},
+    "eval_results": {"heldout_split", "qlora_adapter"},
     "extracted_corpus": {"workspace_snapshot"},
     "heldout_split": {"validated_pairs"},
-    "history_replay": {"promoted_adapter"},
     "merged_model": {"promoted_adapter"},
     "mixed_train_set": {"heldout_split"},
     "promoted_adapter": {"benchmark_gate"},
@@ -119,15 +111,11 @@ _TRAIN_SET = {
         "validated_pairs",
     ),
 }
-_FEEDBACK = {"feedback_adapter", "feedback_pairs", "feedback_samples"}
 _JOBS = {
     "deliver": {"merged_model", "serving_handoff"},
     "experiments": {"base_model", "benchmark_gate", "eval_results", "qlora_adapter", "recipe_scores"},
-    "improve": {*_FEEDBACK, "benchmark_gate", "eval_results", "promoted_adapter"},
-    "improve_control": {"benchmark_gate", "eval_results", "feedback_adapter"},
     "maintenance": set(),
     "promote_best": {"promoted_adapter"},
-    "replay": {"history_replay"},
     "scratch": {"scratch_model"},
     "train_set": _TRAIN_SET,
     "whole_graph": _TRAIN_SET | {"base_model", "benchmark_gate", "eval_results", "promoted_adapter", "qlora_adapter"},
@@ -148,15 +136,13 @@ def test_it_holds_what_the_ui_shows(location: dg.Definitions) -> None:
         "eval_results:completes_lines",
         "extracted_corpus:corpus_coverage",
         "extracted_corpus:everything_accounted_for",
-        "feedback_adapter:feedback_changed_the_adapter",
-        "feedback_adapter:feedback_loss_fell",
         "heldout_split:no_overlap",
         "heldout_split:pairs_accounted_for",
-        "history_replay:keeps_up_with_the_history",
         "merged_model:writes_what_was_evaluated",
         "mixed_train_set:enough_pairs",
         "mixed_train_set:mixed_rows_accounted_for",
         "mixed_train_set:shares_as_asked",
+        "qlora_adapter:every_kind_shown",
         "qlora_adapter:loss_fell",
         "qlora_adapter:only_the_adapter_changed",
         "scratch_model:scratch_loss_fell",
@@ -208,7 +194,7 @@ def test_the_nightly_run_is_one_process(location: dg.Definitions) -> None:
     jobs = {job.name: job.executor_def.name for job in location.resolve_all_job_defs()}
 
     assert {name for name, executor in jobs.items() if executor == "in_process"} == {
-        *("promote_best", "replay", "train_set", "whole_graph"),
+        *("promote_best", "train_set", "whole_graph"),
     }
     assert {executor for executor in jobs.values() if executor != "in_process"} == {"forking_executor"}
 
@@ -304,6 +290,5 @@ def test_assets_lead_to_their_pages_where_this_session_serves_them(monkeypatch: 
         "benchmark_gate": "http://127.0.0.1:8077/benchmark_gate/",
         "recipe_scores": "http://127.0.0.1:8077/benchmark_gate/",
         "promoted_adapter": "http://127.0.0.1:8077/promoted_adapter/",
-        "history_replay": "http://127.0.0.1:8077/history_replay/",
     }
     assert set(other) == {None}

@@ -18,7 +18,9 @@ import yaml
 
 from mens_pipeline.cli.main import app
 from mens_pipeline.definitions import defs
-from mens_pipeline.settings import PROJECT_ROOT, Settings
+from mens_pipeline.delivery.retention import RetentionPolicy
+from mens_pipeline.settings import PROJECT_ROOT, RETENTION, Settings
+from mens_pipeline.storage.yaml_file import load_model
 
 _DEPLOY: Final = PROJECT_ROOT / "config" / "deploy"
 _OF_THE_CHART: Final = frozenset(
@@ -100,7 +102,7 @@ def test_a_step_gets_a_gpu_where_it_uses_one() -> None:
     assert executor == f"dagster_k8s:{k8s_job_executor.name}_job_executor"
     assert "limits" not in launcher["resources"]
     assert {name for name, asked in limits.items() if asked == {"nvidia.com/gpu": "1"}} == {
-        *("qlora_adapter", "eval_results", "history_replay", "feedback_samples", "feedback_adapter"),
+        *("qlora_adapter", "eval_results"),
         *("scratch_model", "merged_model"),
     }
     assert {name for name, asked in limits.items() if asked is None} >= {
@@ -261,7 +263,31 @@ def test_the_nightly_run_of_a_repository_is_what_actions_and_commands_take() -> 
             name = rest.pop(0)
             command = command.commands[name]
         command.make_parser(typer.Context(command, info_name=name)).parse_args(rest)
-    assert len(asked) == 4
+    assert len(asked) == 5
+
+
+@pytest.mark.seed_row(34, 44, 45, 70, 71, 72, 73)
+def test_the_nightly_run_of_a_repository_has_the_names_of_upstreams_plan() -> None:
+    """Artifacts and their days, which are those of the store as well; hours, paths and inputs."""
+    workflow = yaml.safe_load((PROJECT_ROOT / "docs" / "nightly.yml").read_text(encoding="utf-8"))
+    begins, (job,) = workflow[True], workflow["jobs"].values()
+    uploads = [step for step in job["steps"] if step.get("uses", "").startswith("actions/upload-artifact@")]
+    days = {step["with"]["name"]: step["with"]["retention-days"] for step in uploads}
+    inputs = {name: given.get("default") for name, given in begins["workflow_dispatch"]["inputs"].items()}
+    kept = load_model(RETENTION, RetentionPolicy).days
+    verdict = "\n".join(step["with"]["path"] for step in uploads)
+
+    assert job["env"]["VCS_SHA"] == "${{ github.sha }}"
+    assert days == {"lora-adapter-${{ env.VCS_SHA }}": 90, "eval-gate-${{ env.VCS_SHA }}": 30}
+    assert [*days.values()] == [kept.qlora_adapter, kept.eval_results]
+    assert all(name in verdict for name in ("eval_results.json", "eval_gate_failed.json", "qlora_adapter"))
+    assert begins["schedule"] == [{"cron": "0 4 * * *"}]
+    assert {"**/*.vox", "crates/vox-compiler/**", "docs/src/**"} <= {*begins["push"]["paths"]}
+    assert (inputs["force_train"], inputs["native_train"], inputs["strict_quality_gate"]) == (False, True, False)
+    assert [step["if"] for step in job["steps"] if step.get("run", "").startswith("mens run")] == [
+        "${{ !inputs.force_train }}",
+        "${{ inputs.force_train }}",
+    ]
 
 
 def _snake(name: str) -> str:

@@ -7,25 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from pydantic import BaseModel
 
 from mens_pipeline.cli.options import REQUIRED, argument, declare_options, option, switch
 from mens_pipeline.cli.synthesis import evol
-from mens_pipeline.cli.terminal import log_line, print_line, show, write_report
-from mens_pipeline.cli.upstream import CorpusGroup
-from mens_pipeline.corpus.schema.account import Account, Drop, Unit, most_frequent, share_text
+from mens_pipeline.cli.terminal import REFUSED, log_line, print_line, show, write_report
+from mens_pipeline.cli.upstream import AdvisingGroup
+from mens_pipeline.corpus.schema.account import Account, Drop, Unit, at_least_one, most_frequent, share_text
 from mens_pipeline.corpus.schema.reasons import DropReason, NoBehaviour
 from mens_pipeline.corpus.schema.records import read_records
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, load_settings
+from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.jsonl import open_rows, write_digest, write_jsonl, write_lines, write_text
 
 if TYPE_CHECKING:
-    from mens_pipeline.corpus.curate.heldout_split import SplitReport
-    from mens_pipeline.corpus.curate.mix import MixReport
     from mens_pipeline.corpus.infill.rows import InfillRows
     from mens_pipeline.corpus.telemetry.redaction import SensitiveKind
 
-app = typer.Typer(name="corpus", cls=CorpusGroup, help="From a Vox workspace to training data.", no_args_is_help=True)
+app = typer.Typer(name="corpus", cls=AdvisingGroup, help="From a Vox workspace to training data.", no_args_is_help=True)
 
 
 @app.command()
@@ -48,6 +47,7 @@ def extract(
     Exit code 0: the records are written. 1: the file holds a row that is no record. 2: the command was misused.
     """
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+    from mens_pipeline.corpus.extract.batches import Pool
     from mens_pipeline.corpus.extract.sources import commit_of, find_source_roots
     from mens_pipeline.corpus.extract.workspace import (
         CarriedRecords,
@@ -62,7 +62,7 @@ def extract(
     policy = load_pipeline_config(PIPELINE_CONFIG)
     roots = find_source_roots(folder)
     workspace = roots.workspace or folder
-    workers = load_settings().num_workers
+    pool = Pool(load_settings().num_workers)
     carried = CarriedRecords()
     if roots.workspace:
         carried = carried_records(output, folder, workspace, roots, policy.licences)
@@ -72,7 +72,7 @@ def extract(
         outcomes = extract_workspace(
             folder,
             commit_of(folder),
-            workers=workers,
+            pool=pool,
             workspace=workspace,
             redaction=policy.redaction,
             policy=policy.licences,
@@ -133,7 +133,9 @@ def validate(
     and so does its digest. With VOX_MENS_TRAIN_JSONL_STRICT=1 the first row that is not kept ends the command, and
     nothing is written.
 
-    Exit code 0: the good rows are written. 1: strict, and a row is not kept. 2: the command was misused.
+    Rows may be upstream's: missing fields are filled in, and a conversation becomes its last completion.
+
+    Exit code 0: the good rows are written. 1: no row is kept, or, strict, one is not. 2: the command was misused.
     """
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
     from mens_pipeline.corpus.curate.validate import Quarantined, Repetition, ValidationReport, validate_rows
@@ -149,11 +151,16 @@ def validate(
             raise RefusedError(f"{rows}:{row.line}: {row.reason}: {row.detail}. {advice}")
         refused.append(row)
 
-    with open_rows(rows) as raw:
-        write_jsonl(output, validate_rows(raw, counts, refuse, repetition))
-    counts.check()
     beside = quarantine or output.with_suffix(f".quarantine{output.suffix}")
-    write_jsonl(beside, refused)
+
+    def keep_rows(raw: Iterator[bytes]) -> Iterator[BaseModel]:
+        yield from validate_rows(raw, counts, refuse, repetition)
+        write_jsonl(beside, refused)
+
+    with open_rows(rows) as raw:
+        advice = f"{output} is unchanged; the rows with their reasons are in {beside}."
+        write_jsonl(output, at_least_one(keep_rows(raw), counts, rows, advice))
+    counts.check()
     document = {**counts.as_json(), "quarantine": str(beside), "output_sha256": write_digest(output)}
     write_report(report, document)
     lines = [f"kept {share_text(counts.kept, counts.seen)}, recheck {'on' if recheck else 'off'}"]
@@ -175,7 +182,7 @@ def pairs(
 
     A function that can be run is observed: its prompt gives examples of what it does, and its pair has hidden tests.
 
-    Exit code 0: the pairs are written. 1: IN holds a row that is no record. 2: the command was misused.
+    Exit code 0: the pairs are written. 1: IN holds a row that is no record, or none. 2: the command was misused.
     """
     from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
@@ -187,6 +194,8 @@ def pairs(
     known = {record.source.blob for record in extracted}
     policy = load_pipeline_config(PIPELINE_CONFIG)
     extracted += page_records(docs or [], known, policy.redaction, policy.licences)
+    if not extracted:
+        raise RefusedError(f"{records}: there is no record. Extract some first; {output} is unchanged.")
     account = Account[NoBehaviour]()
     with BehaviourWorkers() as workers:
         written = write_jsonl(output, make_pairs(extracted, workers, account))
@@ -253,13 +262,8 @@ def mix(
 
     Exit code 0: the train set is written. 1: a source that is not optional gives nothing. 2: the command was misused.
     """
-    from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-    from mens_pipeline.corpus.curate.heldout_split import ASIDE, FAMILIES, HELDOUT, family_pairs, split_pairs
-    from mens_pipeline.corpus.curate.mix import load_mix_config, mix_sources
-    from mens_pipeline.corpus.curate.mixed_train_set import add_infill_rows, read_sources, write_mix
-    from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-    from mens_pipeline.corpus.curate.validate import Repetition
-    from mens_pipeline.evaluation.benchmark import protected_pairs
+    from mens_pipeline.cli.train_set import write_train_set
+    from mens_pipeline.corpus.curate.mix import load_mix_config
 
     config_path = config or MIX_CONFIG
     wanted = load_mix_config(config_path)
@@ -267,37 +271,10 @@ def mix(
         optional = tuple(source.model_copy(update={"optional": True}) for source in wanted.sources)
         wanted = wanted.model_copy(update={"sources": optional})
     wanted = wanted.with_infill_share(infill_share)
-    policy = load_pipeline_config(PIPELINE_CONFIG)
-    sources = read_sources(wanted, data_dir, policy.redaction)
-    used = [source.path for source in wanted.sources if source.weight > 0]  # others must not shadow their rows
-    present = {path: pairs for path in used if (pairs := sources[path].pairs) is not None}
-    protected = protected_pairs(load_settings().benchmark_dir)
-    with BehaviourWorkers() as workers:
-        split = split_pairs(present, Repetition(policy.validate_), policy.split, workers, protected)
-    for path, pairs in split.train.items():
-        sources[path].pairs = pairs
-    infill = add_infill_rows(sources, split.heldout, wanted)
-    mixed = mix_sources(wanted, sources)
-    output = data_dir / wanted.output
-    about = {"config_path": str(config_path), "output_path": str(output), "config": wanted.model_dump(mode="json")}
-    report = write_mix(mixed, output, {**about, "infill": infill, "split": split.report().model_dump()})
-    write_jsonl(output.with_name(HELDOUT), split.heldout)
-    write_jsonl(output.with_name(FAMILIES), family_pairs(policy.split))
-    write_jsonl(output.with_name(ASIDE), split.aside)
-    if split.shortfall and not as_json:
-        log_line(split.shortfall)
-    show(report, _mix_lines(split.report(), mixed.report(), output), as_json=as_json)
-
-
-def _mix_lines(split: "SplitReport", report: "MixReport", output: Path) -> Iterator[str]:
-    yield f"held out {share_text(split.num_heldout_groups, split.num_groups)} source files"
-    yield f"held out {split.heldout} pairs; set aside:"
-    yield from (f"{count:>6}  {reason}" for reason, count in split.aside.items() if count)
-    for source in report.sources:
-        shares = f"share {source.share_of_output:.3f} of {source.requested_share:.3f} requested"
-        note = f"  {source.skipped_reason}" if source.skipped_reason else ""
-        yield f"{source.path:<20} {source.distinct_lines:>6} distinct, {shares}{note}"
-    yield f"{report.total_emitted} rows in {output}, {report.total_distinct} of them distinct"
+    report, lines, shortfall = write_train_set(wanted, data_dir, {"config_path": str(config_path)})
+    if shortfall and not as_json:
+        log_line(shortfall)
+    show(report, lines, as_json=as_json)
 
 
 app.command()(evol)
@@ -343,20 +320,36 @@ def evaluate(
 ) -> None:
     """Measure training data: parse rate by lane, and coverage by lane of the constructs that the parser can produce.
 
-    These are figures of the data, not of what a model writes.
+    These are figures of the data, not of what a model writes. Both are compared with what config/gates.yaml requires of
+    data, or VOX_EVAL_MIN_PARSE_RATE and VOX_EVAL_MIN_COVERAGE do.
 
-    Exit code 0: the figures are written. 2: the command was misused.
+    Exit code 0: the figures are written. 1: they are, and with VOX_EVAL_STRICT=1 they do not suffice. 2: the command
+    was misused.
     """
     from mens_pipeline.corpus.curate.figures import evaluate_data
+    from mens_pipeline.promotion.policy import load_gate_policy
 
+    settings, policy = load_settings(), load_gate_policy(GATE_POLICY)
+    rate, coverage = (
+        default if given is None else given
+        for given, default in (
+            (settings.eval_min_parse_rate, policy.min_source_parse_rate),
+            (settings.eval_min_coverage, policy.min_corpus_coverage),
+        )
+    )
     with open_rows(rows) as lines:
-        figures = evaluate_data(lines)
+        figures = evaluate_data(lines).compare(rate, coverage)
     write_text(output, figures.model_dump_json(indent=2, by_alias=True) + "\n")
     if print_summary:
         print_line(f"measured: {figures.measured}")
         for name, counts in {"parse rate": figures, **figures.lanes}.items():
             indent = "" if counts is figures else "  "
-            coverage = share_text(len(counts.constructs), figures.construct_total)
-            print_line(f"{indent}{name} {share_text(counts.num_parsed, counts.num_code_rows)}, coverage {coverage}")
+            shown = share_text(len(counts.constructs), figures.construct_total)
+            print_line(f"{indent}{name} {share_text(counts.num_parsed, counts.num_code_rows)}, coverage {shown}")
         print_line(f"missing {', '.join(figures.missing_constructs) or 'none'}")
         print_line(f"prose rows {figures.num_prose_rows}, unreadable rows {figures.num_unreadable_rows}")
+    measured = f"parse rate {100 * (figures.vox_parse_rate or 0):.1f} %, required {100 * rate:g} %"
+    covered = f"coverage {100 * figures.construct_coverage:.1f} %, required {100 * coverage:g} %"
+    print_line(f"{'passed' if figures.gate_passed else 'FAILED'}  {measured}; {covered}; figures in {output}")
+    if settings.eval_strict and not figures.gate_passed:
+        raise typer.Exit(REFUSED)

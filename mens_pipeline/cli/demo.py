@@ -1,7 +1,7 @@
 """`mens demo`: the first completions on this machine, of a small adapter that comes with the code."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +18,7 @@ from mens_pipeline.language import Mode, grammar_fingerprint
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import Tokenizer, Turn, encode_turns
-from mens_pipeline.models.infill import encode_infill_prompt
+from mens_pipeline.models.infill import Order, encode_infill_prompt
 from mens_pipeline.settings import PROJECT_ROOT, load_settings
 from mens_pipeline.storage.store import key_of
 from mens_pipeline.storage.validation import Strict
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mens_pipeline.evaluation.infill import InfillTask
     from mens_pipeline.evaluation.results import InsertScore
     from mens_pipeline.evaluation.scores import Score
-    from mens_pipeline.inference.generation import Completion
+    from mens_pipeline.inference.generation import Completion, Request
     from mens_pipeline.inference.prepare import PreparedGeneration
 
 DEMO: Final = PROJECT_ROOT / "data" / "demo"
@@ -53,10 +53,10 @@ class DemoContract(Strict):
     language_sha256: str
 
 
-def contract_with(base_sha256: str, tokenizer: Tokenizer) -> DemoContract:
-    """Return the contract of this code with a base."""
+def contract_with(base_sha256: str, tokenizer: Tokenizer, order: Order) -> DemoContract:
+    """Return the contract of this code with a base, and an adapter that is shown cursors in such an order."""
     turns = encode_turns(tokenizer, (Turn("system", SYSTEM_PROMPT), Turn("user", "Write a table.")))
-    shown = {"prompt": turns, "cursor": encode_infill_prompt(tokenizer, *_EXAMPLE, 64)}
+    shown = {"prompt": turns, "cursor": encode_infill_prompt(tokenizer, *_EXAMPLE, 64, order)}
     return DemoContract(base_sha256=base_sha256, prompt_sha256=key_of(shown), language_sha256=grammar_fingerprint())
 
 
@@ -91,11 +91,14 @@ def demo(options: DemoOptions) -> None:
     adapter = Adapter.open(DEMO)
     wanted = adapter.manifest.base_model
     base = find_base_model(wanted.name, wanted.revision, settings.cache_root / "base_models", log_line)
-    refuse_stale(DEMO, contract_with(base.sha256, FileTokenizer(base.path)))
+    refuse_stale(DEMO, contract_with(base.sha256, FileTokenizer(base.path), adapter.manifest.infill_order))
     device = choose_device(options.device, settings)
     pairs = [*read_pairs(DEMO / TASKS)]
-    with TemporaryDirectory(prefix="mens-demo-") as work, interruptible("run the same command again"):
-        written = _complete(adapter, pairs, Path(work), device, settings.cache_root)
+    requests = {
+        "prompts": [task.request for task in _prompt_tasks(pairs)],
+        "lines": [task.request(adapter.manifest.recipe.infill_window or 1) for task in _line_tasks(pairs)],
+    }
+    written = complete_here(adapter, requests, _TOKENS, device, settings.cache_root)
     scored = [*_score_prompts(pairs, written), *_score_lines(pairs, written)]
     result = adapter.manifest.result
     print_line(f"\n{wanted.name} with an adapter of {result.num_steps} steps, not evaluated on this machine\n")
@@ -108,30 +111,27 @@ def demo(options: DemoOptions) -> None:
     print_line("  mens run                         train one on this machine, and evaluate it")
 
 
-def _complete(
-    adapter: Adapter, pairs: Sequence[TrainingPair], work: Path, device: Device, cache: Path
+def complete_here(
+    adapter: Adapter, requests: "Mapping[str, Sequence[Request]]", most_tokens: int, device: Device, cache: Path
 ) -> "list[Completion]":
-    """Generate all completions in one process."""
+    """Generate all completions as they are served, in one process that leaves nothing behind."""
     from mens_pipeline.evaluation.eval_results import completions_of
     from mens_pipeline.inference.prepare import Conditions, generate_all, prepare_generation
     from mens_pipeline.storage.store import ArtifactStore
 
-    decoding = Decoding(max_new_tokens=_TOKENS, syntax=Syntax.FALLBACK)
-    conditions = Conditions(decoding, device, device.lock_in(cache))
-    requests = {
-        "prompts": [task.request for task in _prompt_tasks(pairs)],
-        "lines": [task.request(adapter.manifest.recipe.infill_window or 1) for task in _line_tasks(pairs)],
-    }
-    jobs = {
-        name: prepare_generation("adapter", adapter, some, conditions, work / name, label=name)
-        for name, some in requests.items()
-    }
+    conditions = Conditions(Decoding(max_new_tokens=most_tokens, syntax=Syntax.FALLBACK), device, device.lock_in(cache))
 
     def launch(prepared: "PreparedGeneration") -> int:
         return run_and_show(prepared.job_path, lambda _event: None, num_ranks=prepared.job.devices)
 
-    made = generate_all(jobs, ArtifactStore(work / "store"), launch)
-    return [*as_served(completions_of(made.values()))]
+    with TemporaryDirectory(prefix="mens-") as folder, interruptible("run the same command again"):
+        work = Path(folder)
+        jobs = {
+            name: prepare_generation("adapter", adapter, some, conditions, work / name, label=name)
+            for name, some in requests.items()
+        }
+        made = generate_all(jobs, ArtifactStore(work / "store"), launch)
+        return [*as_served(completions_of(made.values()))]
 
 
 def _prompt_tasks(pairs: Sequence[TrainingPair]) -> "tuple[Any, ...]":
@@ -156,12 +156,14 @@ def _score_prompts(pairs: Sequence[TrainingPair], written: "Sequence[Completion]
     tasks = _prompt_tasks(pairs)
     names = {task.id for task in tasks}
     for task, score in zip(tasks, score_completions(tasks, [one for one in written if one.task in names]), strict=True):
-        yield [task.prompt, *_indent(score.program), _describe_score(score)], score.passed
+        yield [task.prompt, *_indent(score.program), describe_score(score)], score.passed
 
 
-def _describe_score(score: "Score") -> str:
+def describe_score(score: "Score") -> str:
+    """Format what parser, names and tests say of a completion."""
     from mens_pipeline.evaluation.scores import count_from_one
 
+    """Say what parser, names and tests found."""
     parts = ["parses" if score.parses else f"does not parse: {count_from_one(score.error or '')}"]
     if score.semantic_error is not None:
         parts.append(count_from_one(score.semantic_error))

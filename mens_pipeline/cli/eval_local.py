@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from mens_pipeline.cli.options import Options, option, switch, take_options, values_of
 from mens_pipeline.cli.progress import choose_device, run_and_show, show_completions
 from mens_pipeline.cli.terminal import align_columns, interruptible, log_line, print_line
-from mens_pipeline.configured import engine_of, open_store, thresholds_of
+from mens_pipeline.configured import open_store, thresholds_of
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import EvaluationConfig, Syntax
@@ -51,13 +51,15 @@ def summary_of(results: "EvalResults", page: Path) -> str:
 
 
 def trial_summary_of(trial: "Trial", completions: Path) -> str:
-    """Format the figures of a model that completed a benchmark alone."""
+    """Format the figures of a model that completed a benchmark alone, and of what is served of it."""
     from mens_pipeline.promotion.report.table import Column, table_of
 
-    lines = table_of([Column("model", trial.scores, best_of=trial.best_of)]).lines_by_suite()
+    columns = [Column("model", trial.scores, best_of=trial.best_of if trial.served is None else None)]
+    columns += [Column("as served", trial.served, best_of=trial.best_of)] if trial.served is not None else []
+    lines = table_of(columns).lines_by_suite()
     if trial.scores.overall.test_rate.denominator:
-        num_errors = trial.scores.overall.execution_errors.get(ErrorClass.RUNTIME, 0)
-        lines.append(("", "run-time errors", str(num_errors)))
+        errors = (column.scores.overall.execution_errors.get(ErrorClass.RUNTIME, 0) for column in columns)
+        lines.append(("", "run-time errors", *map(str, errors)))
     return "\n".join([*align_columns(lines), f"completions {completions}", "a trial: no verdict rests on it"])
 
 
@@ -124,40 +126,48 @@ def eval_local(options: EvalOptions) -> None:
 
     Exit code 0: evaluated. 1: a model could not be asked. 2: the command was misused. 130: interrupted.
     """
+    if options.endpoint is not None:
+        _try_endpoint(options, options.endpoint, _asked_alone(options), _config(options))
+    elif options.trial:
+        _try(options, _asked_alone(options), _conditions(options, _config(options)))
+    else:
+        from mens_pipeline.promotion.receipt import PAGE
+
+        results = evaluate_run(options)
+        document = results.model_dump_json(indent=2) if options.as_json else None
+        _print(document, summary_of(results, options.run_dir / PAGE))
+
+
+def _benchmark(options: EvalOptions) -> "Benchmark | None":
     from mens_pipeline.evaluation.benchmark import load_benchmark
+
+    return None if options.no_bench else load_benchmark(options.bench or load_settings().benchmark_dir)
+
+
+def _conditions(options: EvalOptions, config: EvaluationConfig) -> "Conditions":
     from mens_pipeline.inference.prepare import Conditions
 
     settings = load_settings()
-    config = _config(options)
-    benchmark = None if options.no_bench else load_benchmark(options.bench or settings.benchmark_dir)
-    if options.endpoint is not None:
-        _try_endpoint(options, options.endpoint, _asked_alone(benchmark), config)
-        return
     device = choose_device(options.device, settings)
-    lock_path = device.lock_in(settings.cache_root)
-    conditions = Conditions(config.decoding, device, lock_path, engine_of(settings), options.devices)
-    if options.trial:
-        _try(options, _asked_alone(benchmark), conditions)
-    else:
-        _examine(options, benchmark, config, conditions)
+    return Conditions(config.decoding, device, device.lock_in(settings.cache_root), options.devices)
 
 
-def _asked_alone(benchmark: "Benchmark | None") -> "Benchmark":
+def _asked_alone(options: EvalOptions) -> "Benchmark":
+    benchmark = _benchmark(options)
     if benchmark is None:
         raise ConfigurationError("A trial asks the benchmark alone, --no-bench leaves it out. Give one of the two.")
     return benchmark
 
 
-def _examine(
-    options: EvalOptions, benchmark: "Benchmark | None", config: EvaluationConfig, conditions: "Conditions"
-) -> None:
+def evaluate_run(options: EvalOptions) -> "EvalResults":
     """Let base and adapter take the eval suite, and write what came of it into the folder of the run."""
     from mens_pipeline.evaluation.run_folder import heldout_beside
     from mens_pipeline.promotion.benchmark_gate import write_page
     from mens_pipeline.promotion.receipt import PAGE, results_in
     from mens_pipeline.promotion.rounds import Demands, assemble_suite, evaluate_in_rounds, rounds_of
 
-    run_dir, settings = options.run_dir, load_settings()
+    run_dir, settings, config = options.run_dir, load_settings(), _config(options)
+    benchmark, conditions = _benchmark(options), _conditions(options, config)
     adapter, store = Adapter.open(run_dir), open_store(settings)
     manifest = adapter.manifest
     heldout = options.heldout or heldout_beside(manifest)
@@ -184,10 +194,9 @@ def _examine(
         )
     _put_into(run_dir, evaluation)
     write_page(run_dir / PAGE, evaluation.path, run_dir, None)
-    results = results_in(run_dir)
-    _print(results.model_dump_json(indent=2) if options.as_json else None, summary_of(results, run_dir / PAGE))
     if reused:
         log_line("nothing has changed since this was evaluated before")
+    return results_in(run_dir)
 
 
 def _try(options: EvalOptions, benchmark: "Benchmark", conditions: "Conditions") -> None:
@@ -204,19 +213,18 @@ def _try(options: EvalOptions, benchmark: "Benchmark", conditions: "Conditions")
 
 
 def _try_endpoint(options: EvalOptions, url: str, benchmark: "Benchmark", config: EvaluationConfig) -> None:
-    from mens_pipeline.corpus.evolution.requests import Ledger
     from mens_pipeline.evaluation.baselines import describe_language
     from mens_pipeline.evaluation.trial import TRIAL, try_generator
-    from mens_pipeline.inference.endpoint import Endpoint
+    from mens_pipeline.inference.endpoint import Endpoint, Ledger
 
     name, key = str(options.run_dir), load_settings().evol_api_key
-    generator = Endpoint(url, name, key, max_new_tokens=config.max_new_tokens, temperature=config.temperature)
     folder = Path("build") / "endpoint" / re.sub(r"[^\w.-]+", "_", name)
     folder.mkdir(parents=True, exist_ok=True)
+    ledger, limits = Ledger(folder / "replies.jsonl"), config.model_dump(include={"max_new_tokens", "temperature"})
+    generator = Endpoint(url, name, ledger, key, **limits)
     system = describe_language(FEW_SHOT) if options.describe else SYSTEM_PROMPT
     with interruptible(_KEPT):
-        ledger = Ledger(folder / "replies.jsonl")
-        tried = try_generator(generator, benchmark, system, config, ledger)
+        tried = try_generator(generator, benchmark, system, config)
     _show(tried, folder / TRIAL, as_json=options.as_json)
 
 
@@ -224,7 +232,8 @@ def _show(tried: "Trial", completions: Path, *, as_json: bool) -> None:
 
     write_jsonl(completions, tried.completions)
     chosen = {} if tried.best_of is None else {"best_of": tried.best_of.model_dump(mode="json")}
-    document = json.dumps({**tried.scores.overall.model_dump(mode="json"), **chosen}, indent=2)
+    served = {} if tried.served is None else {"served": tried.served.overall.model_dump(mode="json")}
+    document = json.dumps({**tried.scores.overall.model_dump(mode="json"), **served, **chosen}, indent=2)
     _print(document if as_json else None, trial_summary_of(tried, completions))
 
 

@@ -15,16 +15,17 @@ from mens_pipeline.cli.delivery import lineage, merge, push
 from mens_pipeline.cli.demo import demo
 from mens_pipeline.cli.eval_local import eval_local
 from mens_pipeline.cli.export import export_tasks, grammar, score
+from mens_pipeline.cli.generate import generate
 from mens_pipeline.cli.plan import plan
 from mens_pipeline.cli.promote import gate, override, promote
 from mens_pipeline.cli.replay import replay
-from mens_pipeline.cli.run import improve, run
+from mens_pipeline.cli.run import run
 from mens_pipeline.cli.serve import serve
 from mens_pipeline.cli.synthesis import generate_data
 from mens_pipeline.cli.terminal import MISUSE, REFUSED, log_line
 from mens_pipeline.cli.test import run_files
 from mens_pipeline.cli.train import train
-from mens_pipeline.cli.upstream import AdvisingGroup, TrainCommand
+from mens_pipeline.cli.upstream import AdvisingGroup
 from mens_pipeline.configured import pipeline_commit
 from mens_pipeline.errors import DiskError, MensError, RefusedError, how_to_install
 from mens_pipeline.jobs.environment import keep_current_folder_out
@@ -73,7 +74,6 @@ _BY_USE: Final[Mapping[str, Mapping[str, Callable[..., Any] | typer.Typer]]] = {
         "run": run,
         "plan": plan,
         "train": train,
-        "improve": improve,
         "generate-data": generate_data,
         "corpus": corpus.app,
         "telemetry": telemetry.app,
@@ -87,7 +87,7 @@ _BY_USE: Final[Mapping[str, Mapping[str, Callable[..., Any] | typer.Typer]]] = {
         "score": score,
         "export-tasks": export_tasks,
     },
-    "Use": {"promote": promote, "serve": serve, "merge": merge, "push": push},
+    "Use": {"promote": promote, "serve": serve, "generate": generate, "merge": merge, "push": push},
     "Look into": {"lineage": lineage, "store": store.app, "grammar": grammar},
     "From scratch, the side branch": {
         "scratch": scratch.app,
@@ -101,8 +101,7 @@ for _heading, _commands in _BY_USE.items():
         if isinstance(_command, typer.Typer):
             app.add_typer(_command, name=_name, rich_help_panel=_heading)
         else:
-            kind = TrainCommand if _command is train else None
-            app.command(name=_name, cls=kind, rich_help_panel=_heading)(_command)
+            app.command(name=_name, rich_help_panel=_heading)(_command)
 
 
 def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer's form of an option callback

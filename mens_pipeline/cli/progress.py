@@ -46,6 +46,8 @@ def show_steps() -> Callable[[dict[str, Any]], None]:
         if line["event"] == "train_start":
             first = step_of(step["resumed_from"])
             log_line(f"training from step {first} of {step['planned_steps']}")
+            if "computed_by" in step:  # not of the scratch lane, where nothing is replaced
+                log_line(f"training: {step['computed_by']}; first loss {step['first_loss']:.3f}")
         elif line["event"] == "plan":
             log_line(f"training: {format_plan(step)}")
         elif line["event"] == "step" and (time.monotonic() - shown > 1 or step["step"] == step["max_steps"]):

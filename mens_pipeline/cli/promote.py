@@ -38,6 +38,18 @@ def gate(
 
     Exit code 0: passed. 1: failed, or undecided. 2: the command was misused.
     """
+    settings = load_settings()
+    settings = settings.model_copy(update={"eval_policy": policy or settings.eval_policy})
+    receipt = decide_on(run_dir, settings)
+    if as_json:
+        typer.echo(receipt.model_dump_json(indent=2))
+    else:
+        print_line(verdict_of(receipt))
+    raise typer.Exit(0 if receipt.overall_passed else REFUSED)
+
+
+def decide_on(run_dir: Path, settings: Settings) -> "Receipt":
+    """Decide on a run that was evaluated, and write the verdict into its folder."""
     from mens_pipeline.evaluation.results import KIND as EVALUATION
     from mens_pipeline.evaluation.results import RESULTS
     from mens_pipeline.evaluation.run_folder import recall_artifact, remember
@@ -45,11 +57,9 @@ def gate(
     from mens_pipeline.promotion.history import baseline_of
     from mens_pipeline.promotion.receipt import FAILED, PAGE, RECEIPT, receipt_in
 
-    settings = load_settings()
-    settings = settings.model_copy(update={"eval_policy": policy or settings.eval_policy})
     store = open_store(settings)
     refuse_links(run_dir)
-    advice = f"Run `mens eval-local --run-dir {run_dir}` first."
+    advice = f"Run `mens eval-local --run-dir {run_dir}` first; what `mens corpus eval` writes is about data."
     evaluation = recall_artifact(run_dir, EVALUATION, RESULTS, store, advice)
     baseline = baseline_of(store, adapter_digest(run_dir))
     params = GateParams(
@@ -69,15 +79,11 @@ def gate(
         if (evaluated.path / name).is_file():
             shutil.copy2(evaluated.path / name, run_dir / name)
     remember(run_dir, evaluated)
-    receipt = receipt_in(evaluated.path)
-    if as_json:
-        typer.echo(receipt.model_dump_json(indent=2))
-    else:
-        print_line(_lines(receipt))
-    raise typer.Exit(0 if receipt.overall_passed else REFUSED)
+    return receipt_in(evaluated.path)
 
 
-def _lines(receipt: "Receipt") -> str:
+def verdict_of(receipt: "Receipt") -> str:
+    """Format each gate in a line, and the verdict in the last."""
     words = {"passed": "passed", "failed": "FAILED", "undecided": "UNDECIDED"}
     lines = [
         f"{words[gate.status] if gate.block or gate.passed else 'warning':<9}  {gate.name}: {gate.message}"

@@ -10,7 +10,7 @@ import typer
 from mens_pipeline.cli.options import declare_options, option, switch
 from mens_pipeline.cli.progress import choose_device, run_and_show, show_completions
 from mens_pipeline.cli.terminal import align_columns, interruptible, print_json, print_line
-from mens_pipeline.configured import engine_of, open_store
+from mens_pipeline.configured import open_store
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.settings import EVALUATION, Settings, load_settings
@@ -52,13 +52,12 @@ def replay(
         return
     from mens_pipeline.inference.generation import EvaluationConfig
     from mens_pipeline.inference.prepare import Conditions
-    from mens_pipeline.promotion.receipt import PAGE
     from mens_pipeline.promotion.replay import replay_history, replay_in
     from mens_pipeline.storage.yaml_file import load_model
 
     adapter, config = _adapter(run_dir, settings), load_model(EVALUATION, EvaluationConfig)
     found = choose_device(device, settings)
-    conditions = Conditions(config.decoding, found, found.lock_in(settings.cache_root), engine_of(settings))
+    conditions = Conditions(config.decoding, found, found.lock_in(settings.cache_root))
     with interruptible("run the same command again, finished completions are kept"):
         made, _ = replay_history(
             adapter,
@@ -77,7 +76,7 @@ def replay(
         return
     for line in _summary(results):
         print_line(line)
-    print_line(f"report {made.path / PAGE}")
+    print_line(f"results {made.path}")
 
 
 def _count(folder: Path, since: str | None, limit: int, *, as_json: bool) -> None:

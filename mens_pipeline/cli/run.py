@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import typer
 
 from mens_pipeline.cli.options import declare_options, option, switch
-from mens_pipeline.cli.plan import finish_plan, lines_of, settings_with
+from mens_pipeline.cli.plan import lines_of, settings_with
 from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, log_line, print_json, print_line
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.language import visible_text
-from mens_pipeline.settings import load_settings, show_side_branches
 
 if TYPE_CHECKING:
     from mens_pipeline.orchestration.headless import GraphOutcome
@@ -62,7 +61,7 @@ def summary_of(figures: Figures, *, is_good: bool, command: str, options: str = 
         if figure in _FIGURES:
             yield f"{suite:<11} {figure} {value}"
     if results:
-        yield f"missing     {results['missing_constructs']}"
+        yield f"coverage    {results['coverage']}, missing {results['missing_constructs']}"
     if gate:
         word = {"passed": "passed", "failed": "refused", "undecided": "undecided, not promoted"}[gate["status"]]
         yield f"verdict     {word}, policy {gate['policy']}, {gate['attempt']}{_note_reuse(gate)}"
@@ -104,6 +103,8 @@ def _training(adapter: Mapping[str, Any]) -> Iterator[str]:
     losses = f"loss {adapter['first_loss']:.3f} at first, {adapter['last_loss']:.3f} at last"
     yield f"training    {_updates(adapter)}, {losses}{_note_reuse(adapter)}"
     yield f"shown       {adapter['shown']}"
+    if adapter.get("never_shown"):
+        yield f"not shown   {adapter['never_shown']}"
 
 
 def _updates(adapter: Mapping[str, Any]) -> str:
@@ -188,8 +189,7 @@ def run(
     `mens compare` lays side by side.
 
     With --minutes a few steps and completions are measured first, and what fits is planned: see `mens plan`. The plan
-    is printed before anything is trained, and at the end beside what each stage took. The same command on the same data
-    keeps its plan.
+    is printed before anything is trained. The same command on the same data keeps its plan.
 
     Of several recipes each is trained and evaluated, in a run of its own; then the best by pass@1 of those that passed
     is promoted.
@@ -221,9 +221,11 @@ def run(
     # Without a share there are no such rows; any other is a matter of what is shown of them.
     mixing = {"mixed_train_set": {"infill_share": 0.0}} if infill_share == 0 else {}
     launch = partial(_launch, partial(run_graph, defs(), settings), mixing)
-    made_in = _make_train_set(launch) if minutes is not None else None
-    planner = Planner(settings, Compute().resolve(), run_job, log_line, chosen[0], overrides, minutes, began, made_in)
-    planned = planner.plan()[0] if minutes is not None else None
+    planned = None
+    if minutes is not None:
+        _make_train_set(launch)
+        planner = Planner(settings, Compute().resolve(), run_job, log_line, chosen[0], overrides, minutes, began)
+        planned, _ = planner.plan(is_kept=True)
     for line in () if planned is None else lines_of(planned):
         log_line(line)
     training = {"force_train": force_train, "more_minutes": more_minutes, "overrides": overrides}
@@ -234,9 +236,8 @@ def run(
     options += "" if minutes is None else f" --minutes {minutes:g}"
     options += "".join(f" --more {text}" for text in more or ())
     outcomes, verdicts = _follow(runs, where, options, as_json=as_json)
-    took = {} if planned is None else finish_plan(settings.store_root, planned, made_in, outcomes[-1], as_json=as_json)
     if as_json:
-        details = [{**asdict(outcome), **took} for outcome in outcomes]
+        details = [asdict(outcome) for outcome in outcomes]
         print_json(details if len(chosen) > 1 else details[0])
     raise typer.Exit(0 if verdicts[-1] or (any(verdicts) and not with_promotion) else REFUSED)
 
@@ -258,14 +259,13 @@ def _follow(
     return outcomes, verdicts
 
 
-def _make_train_set(launch: Launch) -> float:
-    """Make the train set, without which nothing can be planned; return the seconds that it took."""
+def _make_train_set(launch: Launch) -> None:
+    """Make the train set, without which nothing can be planned."""
     log_line("the train set first: what it holds decides the plan of the rest")
     outcome = launch("train_set")
     if not outcome.success:
         _show(outcome, "", is_good=False)
         raise typer.Exit(INTERRUPTED if outcome.is_interrupted else REFUSED)
-    return outcome.seconds
 
 
 def _launch(
@@ -309,7 +309,7 @@ def _train_recipes(
 
 def _show(outcome: "GraphOutcome", options: str, *, is_good: bool) -> None:
     for check in outcome.checks:
-        print_line(f"{'passed ' if check.passed else 'FAILED ' if check.blocks else 'warning'}  {check.name}")
+        print_line(f"{'passed ' if check.passed else 'FAILED ' if check.is_error else 'warning'}  {check.name}")
         for key, value in check.figures.items() if not check.passed else ():
             print_line(f"         {key}: {value}")
     for line in summary_of(outcome.figures, is_good=is_good, command=called_as(), options=options):
@@ -341,48 +341,3 @@ def show_progress(logger_name: str) -> None:
     logger.setLevel(logging.INFO)
     logger.propagate = False
     logger.handlers = [handler]
-
-
-@declare_options
-def improve(
-    *,
-    rounds: int = option(1, "How many, one after the other.", metavar="N", ge=1),
-    minutes: float | None = option(
-        None, "Sampling and training of a round [default: config/feedback.yaml].", metavar="M", ge=0.01
-    ),
-    control: bool = switch("Beside each round: as many minutes on rows of the train set alone."),
-    seed: int | None = option(None, "Of prompts, draws and order [default: config/feedback.yaml].", metavar="N", ge=0),
-    as_json: bool = switch("Print the rounds as one JSON document.", "--json"),
-) -> None:
-    """Let the newest adapter complete prompts of its train set, train it on what passes, and evaluate what comes of it.
-
-    Each round asks other prompts, several completions to each; parser, names and hidden tests say what they are worth.
-    What is trained on them is evaluated, gated and promoted as any adapter. A round that is worse than the one before,
-    by the paired test and the p value of config/gates.yaml, is not taken: the next one begins where it began. A round
-    that is done is not run again, and what was interrupted goes on.
-
-    Exit code 0: what the last round made is taken. 1: it is not, or something was refused. 2: the command was misused.
-    130: interrupted; run the same command to go on.
-    """
-    show_side_branches("feedback")  # before the code location is loaded
-    from mens_pipeline.definitions import defs
-    from mens_pipeline.feedback.rounds import lines_of
-    from mens_pipeline.orchestration.headless import PROGRESS_LOGGER
-    from mens_pipeline.orchestration.improve import InterruptedRoundError, Plan
-    from mens_pipeline.orchestration.improve import improve as run_rounds
-
-    show_progress(PROGRESS_LOGGER)
-    done = []
-    try:
-        for found, is_kept in run_rounds(defs(), load_settings(), Plan(rounds, minutes, control, seed)):
-            done.append(found)
-            for line in () if as_json else lines_of(found):
-                print_line(line)
-            if is_kept and not as_json:
-                print_line("  it was run before")
-    except InterruptedRoundError:
-        log_line(_GO_ON)
-        raise typer.Exit(INTERRUPTED) from None
-    if as_json:
-        print_json([found.model_dump(mode="json") for found in done])
-    raise typer.Exit(0 if done[-1].worse is None else REFUSED)

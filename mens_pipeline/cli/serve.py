@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.cli.options import Options, option, switch, take_options
 from mens_pipeline.cli.progress import choose_device
@@ -39,10 +39,6 @@ class ServeOptions(Options):
     port: int = option(8080, "0: any that is free.", ge=0, le=65_535)
     token_env: str = option(_TOKEN, "The variable that holds the token.", metavar="NAME")
     device: DeviceChoice = option(DeviceChoice.BEST, "Never another one in its place.")
-    engine: Literal["mens", "llama.cpp"] = option(
-        "mens",
-        "What computes the model: mens, or llama.cpp on the CPU with weights of 8 bits (extra `llama`).",
-    )
     decoding: Syntax = option(
         Syntax.CONSTRAINED, "constrained: only tokens that lead to a program are written; fallback means the same here."
     )
@@ -87,9 +83,6 @@ def serve(options: ServeOptions) -> None:
     --record-accepted it becomes a row, with what stands around the cursor; keys, passwords and addresses are redacted
     before it is written.
 
-    With --engine llama.cpp the tokens are computed by llama.cpp on the CPU, from a GGUF file with weights of 8 bits
-    that is written into the cache once for an adapter. Checks, constraint and all else are as with our own engine.
-
     With MENS_SIGNING_KEY or MENS_VERIFY_KEY the champion must be signed, as must the verdict on a candidate; a folder
     that is named with --run-dir or --model is served as it is.
 
@@ -129,13 +122,8 @@ def serve(options: ServeOptions) -> None:
     go_offline()
     chosen = choose_device(options.device, settings)
     served = _choose_model(options, store, chosen)
-    if options.engine == "llama.cpp":
-        from mens_pipeline.serving.llama_cpp import with_llama_cpp
-
-        served = with_llama_cpp(served, settings.cache_root)
     path = served.evaluated.adapter_path or served.evaluated.base_path
-    by = "" if served.gguf is None else f", computed by {options.engine} with weights of 8 bits"
-    log_line(f"loading {served.name}, {served.fingerprint}, from {path}{by}")
+    log_line(f"loading {served.name}, {served.fingerprint}, from {path}")
     limits = Limits(options.max_concurrent, options.max_request_bytes, options.timeout, options.max_new_tokens)
     defaults = Defaults(options.decoding, options.best_of, options.names, options.show_all)
     accepted = None if options.record_accepted is None else AcceptedPieces(options.record_accepted)

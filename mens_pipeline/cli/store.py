@@ -4,6 +4,7 @@ import json
 import os
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -46,16 +47,23 @@ def prune(
 
 @app.command()
 @declare_options
-def leaderboard() -> None:
+def leaderboard(
+    *,
+    output: Path | None = option(None, "Also write the figures, as CSV or Parquet.", "-o", "--output", metavar="FILE"),
+) -> None:
     """Print the adapters that were evaluated as a table in Markdown, the best first: recipe, minutes, figures, commits.
 
-    The best passes the hidden tests of most tasks; then counts how many of its completions parse.
+    The best passes the hidden tests of most tasks; then counts how many of its completions parse. The ending of FILE,
+    `.csv` or `.parquet`, says what is written.
 
     Exit code 0: printed. 1: nothing was evaluated yet. 2: the command was misused.
     """
-    from mens_pipeline.promotion.leaderboard import leaderboard_of
+    from mens_pipeline.promotion.leaderboard import read_leaderboard
 
-    print_line(leaderboard_of(open_store(load_settings())).rstrip("\n"))
+    board = read_leaderboard(open_store(load_settings()))
+    if output is not None:
+        board.write(output)
+    print_line(board.format().rstrip("\n"))
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,6 +47,7 @@ def generate_data(
     Exit code 0: exactly N pairs are written. 1: there are not as many different ones. 2: the command was misused.
     """
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+    from mens_pipeline.corpus.extract.batches import Pool
     from mens_pipeline.corpus.synthesis.synthetic_corpus import write_synthetic
 
     records = []
@@ -53,17 +55,8 @@ def generate_data(
         with open_rows(corpus) as lines:
             records = list(read_records(lines, corpus))
     policy = load_pipeline_config(PIPELINE_CONFIG).synthesize.model_copy(update={"limit": limit, "seed": seed})
-
-    begun = shown = time.monotonic()
-
-    def progress(number: int) -> None:
-        nonlocal shown
-        now = time.monotonic()
-        if now - shown >= _EVERY_SECONDS:
-            shown, rate = now, number / (now - begun)
-            log_line(f"{number} of {limit} pairs, {rate:.0f} a second, {(limit - number) / rate / 60:.1f} min to go")
-
-    account = write_synthetic(output, records, policy, workers=load_settings().num_workers, progress=progress)
+    pool, progress = Pool(load_settings().num_workers), show_pairs(limit, time.monotonic)
+    account = write_synthetic(output, records, policy, pool=pool, progress=progress)
     write_report(report, account)
     if as_json:
         print_json(account)
@@ -78,6 +71,26 @@ def generate_data(
         if account[reason]:
             log_line(f"{sum(account[reason].values())} more were not kept: {details}")
     print_line(f"{account['num_pairs']} pairs in {output}")
+
+
+def show_pairs(limit: int, clock: Callable[[], float]) -> Callable[[int], None]:
+    """Return a callback that prints how many pairs there are, every few seconds, and when all will be there.
+
+    What is prepared before the first pair says nothing about the speed of the others; neither do the first few seconds.
+    """
+    first = shown = clock()
+
+    def progress(number: int) -> None:
+        nonlocal first, shown
+        now = clock()
+        first = now if number == 1 else first
+        if now - shown >= _EVERY_SECONDS:
+            shown, rate = now, (number - 1) / max(now - first, 1e-9)
+            is_known = rate and now - first >= _EVERY_SECONDS
+            forecast = f", {rate:.0f} a second, {(limit - number) / rate / 60:.1f} min to go" if is_known else ""
+            log_line(f"{number} of {limit} pairs{forecast}")
+
+    return progress
 
 
 _CLOSED: Final = (
@@ -127,32 +140,32 @@ def evol(options: EvolOptions) -> None:
     if options.output.resolve() == options.pairs.resolve():
         raise ConfigurationError(f"{options.output}: the seeds stand there. Name another file for the new pairs.")
     with interruptible("run the same command to go on, what was paid for is in the ledger"):
-        seeds, account = _evolve(options, settings)
+        seeds, account, num_new = _evolve(options, settings)
     account.check()
     write_jsonl(options.output, account.rows)
     if options.dropped is not None:
         write_jsonl(options.dropped, account.failures)
     not_seeds = {str(reason): count for reason, count in sorted(seeds.dropped.items())}
-    document = {"num_seeds": len(seeds.pairs), "not_seeds": not_seeds, **account.as_json()}
+    document = {"num_seeds": len(seeds.pairs), "not_seeds": not_seeds, **account.as_json(), "num_new_requests": num_new}
     typer.echo(json.dumps(document, indent=2) if options.as_json else _summary(document, options.output))
 
 
-def _evolve(options: EvolOptions, settings: Settings) -> "tuple[Seeds, EvolutionAccount]":
-    """Evolve the seeds of a file with the model behind an endpoint; tests run where they can reach nothing."""
+def _evolve(options: EvolOptions, settings: Settings) -> "tuple[Seeds, EvolutionAccount, int]":
+    """Evolve the seeds of a file with a model at an endpoint, and count its new replies; tests can reach nothing."""
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
     from mens_pipeline.corpus.evolution.evolve import Budget, Plan, Session, evolve
     from mens_pipeline.corpus.evolution.examine import Neighbours, Reading, sort_seeds
-    from mens_pipeline.corpus.evolution.requests import Ledger
     from mens_pipeline.evaluation.benchmark import protected_pairs
     from mens_pipeline.evaluation.judge import FEATURES
-    from mens_pipeline.inference.endpoint import Endpoint
+    from mens_pipeline.inference.endpoint import Endpoint, Ledger
     from mens_pipeline.language.interpreter import Sandbox
 
     url, model = options.endpoint or settings.evol_url, options.name or settings.evol_model
     if url is None or model is None:
         raise ConfigurationError(_WHO)
     key, length = settings.evol_api_key, options.max_reply_tokens
-    generator = Endpoint(url, model, key, length, options.temperature, concurrency=options.concurrency)
+    ledger = Ledger(options.ledger or options.output.with_suffix(".ledger.jsonl"))
+    generator = Endpoint(url, model, ledger, key, length, options.temperature, concurrency=options.concurrency)
     policy = load_pipeline_config(PIPELINE_CONFIG)
     seeds = sort_seeds(read_pairs(options.pairs), policy.split, options.seed)
     log_line(f"{len(seeds.pairs)} seeds, {generator.name} ({generator.digest[:40]})")
@@ -160,7 +173,6 @@ def _evolve(options: EvolOptions, settings: Settings) -> "tuple[Seeds, Evolution
     neighbours = Neighbours(seeds, protected, policy.validate_.near_duplicate_threshold, policy.split)
     budget = Budget.model_validate(options.model_dump(include=set(Budget.model_fields)))
     plan = Plan(seed=options.seed, generations=options.generations, budget=budget)
-    ledger = Ledger(options.ledger or options.output.with_suffix(".ledger.jsonl"))
 
     def read_reply(text: str) -> Reading:
         program = program_in(text)
@@ -171,7 +183,8 @@ def _evolve(options: EvolOptions, settings: Settings) -> "tuple[Seeds, Evolution
         def run_tests(program: str, mode: "Mode") -> "ProgramReport":
             return sandbox.run(program, mode=mode)
 
-        return seeds, evolve(seeds, plan, Session(generator, ledger, time.monotonic, read_reply, run_tests, neighbours))
+        account = evolve(seeds, plan, Session(generator, time.monotonic, read_reply, run_tests, neighbours))
+    return seeds, account, ledger.num_new
 
 
 def _summary(account: dict[str, Any], output: Path) -> str:

@@ -10,9 +10,8 @@ from pydantic import ValidationError
 from mens_pipeline.cli.options import REQUIRED, declare_options, option, switch
 from mens_pipeline.cli.terminal import show, write_report
 from mens_pipeline.cli.upstream import ListingGroup
-from mens_pipeline.corpus.schema.account import share_text
-from mens_pipeline.corpus.schema.records import TrainingPair
-from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.corpus.schema.account import at_least_one, share_text
+from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.validation import errors_in
@@ -61,7 +60,7 @@ def import_rows(
     query = _query(url, table=table, **columns, order_column=order_column, limit=limit)
     account = TelemetryAccount()
     pairs = telemetry_pairs(read_telemetry(query), account, table)
-    written = write_jsonl(output, _at_least_one(pairs, account, table))
+    written = write_jsonl(output, at_least_one(pairs, account, table, "Check --table and the columns."))
     account.check()
     counts = {"table": table, **account.as_json()}
     write_report(report, counts)
@@ -79,15 +78,6 @@ def _query(url: str | None, **parts: Any) -> "TelemetryQuery":
         return TelemetryQuery.model_validate({"url": source, **parts})
     except ValidationError as error:
         raise ConfigurationError(f"telemetry: {errors_in(error)}. Correct these options.") from error
-
-
-def _at_least_one(pairs: Iterator[TrainingPair], account: "TelemetryAccount", table: str) -> Iterator[TrainingPair]:
-    """Yield the pairs; raise where there is none, which leaves the target unchanged."""
-    yield from pairs
-    if not account.kept:
-        dropped = ", ".join(f"{count} {reason}" for reason, count in account.dropped.items()) or "the table is empty"
-        advice = "Check --table and the columns."
-        raise RefusedError(f"{table}: none of {account.seen} rows trains: {dropped}. {advice}")
 
 
 def _lines(account: "TelemetryAccount") -> Iterator[str]:

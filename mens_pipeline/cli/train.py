@@ -9,13 +9,13 @@ import typer
 
 from mens_pipeline.cli.options import Options, option, switch, take_options, values_of
 from mens_pipeline.cli.progress import choose_device, run_and_show, show_steps
-from mens_pipeline.cli.terminal import INTERRUPTED, log_line, print_line
+from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, log_line, print_line
 from mens_pipeline.configured import artifact_commit
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.jobs.protocol import ExitCode
 from mens_pipeline.models.adapter import ShownKind, TrainingManifest
-from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, load_settings, recipe_variables
+from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, Settings, load_settings, recipe_variables
 
 if TYPE_CHECKING:
     from mens_pipeline.training.prepare import PreparedRun
@@ -25,13 +25,6 @@ LATEST: Final = Path("runs/latest")
 """Names the run that was begun last, where no other folder was named."""
 
 _GRACE_SECONDS: Final = 120.0
-_MIXED: Final = "validated_mixed.jsonl"
-"""The train set of upstream's mix; `train.jsonl` beside it also contains the held-out rows."""
-_PARTIAL: Final = (
-    "All targeted layers are always trained: the loss passes through every one of them, so there is no partial stack "
-    "to allow. Name layers with --target-modules to train fewer."
-)
-
 
 Resume = Literal["auto", "never"]
 """Whether an interrupted run goes on."""
@@ -54,8 +47,8 @@ class TrainOptions(Options):
         None, "Base model: a folder or a name on the Hub.", metavar="NAME", field="model_name_or_path"
     )
     revision: str | None = option(None, "Which state of it.", metavar="REV", field="model_revision")
-    backend: str = option("qlora", "qlora is the only one.")
-    tokenizer: str = option("hf", "hf: the tokenizer of the base model.")
+    backend: Literal["qlora"] = option("qlora", "The only one.")
+    tokenizer: Literal["hf"] = option("hf", "That of the base model.")
     rank: int | None = option(None, "lora_r.", field="lora_r")
     alpha: int | None = option(None, "lora_alpha.", field="lora_alpha")
     target_modules: str | None = option(None, "Layers, with commas.", metavar="NAMES", field="target_modules")
@@ -85,13 +78,11 @@ class TrainOptions(Options):
     settings: list[str] | None = option(None, "Any other field of the recipe.", "--set", metavar="FIELD=VALUE")
     resume: Resume = option("auto", "`never` deletes what the folder of the run holds.")
     force_restart: bool = switch("The same as --resume never.")
+    fast_corpus: bool = switch("Train on train.jsonl as it is; nothing is held out to evaluate with.")
     dry_run: bool = switch("Look at everything, train nothing.")
     as_json: bool = switch("Print the manifest as one JSON document; of a dry run, what was looked at.", "--json")
     provider: str | None = option(None, hidden=True)
     native: bool = switch(hidden=True)
-    qlora_allow_partial_proxy_stack: bool = switch(hidden=True)
-    qlora_lm_head_only: bool = switch(hidden=True)
-    qlora_proxy_max_layers: int | None = option(None, hidden=True)
 
     @property
     def recipe_flags(self) -> dict[str, tuple[str, Any]]:
@@ -109,21 +100,34 @@ class TrainOptions(Options):
 def train(options: TrainOptions) -> None:
     """Train a QLoRA adapter on a train set, in a process of its own, with live progress on stderr.
 
-    Data, lengths, tokenizer, device, memory and disk are looked at before any weight is loaded. An interrupted run goes
-    on where its newest checkpoint is, and ends with the adapter it would have had. MENS_TRAIN_* variables set fields of
-    the recipe; a flag wins over a variable, a variable over the preset, the preset over the domain.
+    Where train.jsonl has no heldout.jsonl beside it, source files are held out first, as `mens corpus mix` does it, and
+    what trains is written to validated_mixed.jsonl. Data, lengths, tokenizer, device, memory and disk are looked at
+    before any weight is loaded. An interrupted run goes on where its newest checkpoint is, and ends with the adapter it
+    would have had. MENS_TRAIN_* variables set fields of the recipe; a flag wins over a variable, a variable over the
+    preset, the preset over the domain.
 
-    Exit code 0: the adapter is there. 1: refused, or training went wrong. 2: the command was misused. 130: interrupted;
-    run the same command to go on.
+    With VOX_EVAL_STRICT=1, VOX_BENCHMARK=1 or VOX_BENCHMARK_MIN_PASS_RATE=X the adapter is evaluated and gated
+    afterwards, as by `mens eval-local` and `mens gate`.
+
+    Exit code 0: the adapter is there. 1: refused, or training went wrong, or with VOX_EVAL_STRICT=1 the gate did not
+    pass. 2: the command was misused. 130: interrupted; run the same command to go on.
     """
     _refuse_old_spellings(options)
-    _refuse_what_is_not_offered(options)
+    settings = load_settings()
     run = _prepare(options)
+    is_evaluated = settings.asks_to_evaluate
+    if is_evaluated:
+        _refuse_what_cannot_be_evaluated(run)
     if options.dry_run:
         print_line(json.dumps(run.preflight, indent=2) if options.as_json else "\n".join(_table(run.preflight)))
         return
     manifest = _train(run)
     print_line(json.dumps(manifest.as_json(), indent=2) if options.as_json else _summary(manifest, run.job.run_dir))
+    if is_evaluated:
+        _evaluate(options, run.job.run_dir, settings)
+    else:
+        shown = options.output_dir or LATEST
+        log_line(f"next: mens eval-local --run-dir {shown}, then mens gate --run-dir {shown}")
 
 
 def _refuse_old_spellings(options: TrainOptions) -> None:
@@ -138,23 +142,10 @@ def _refuse_old_spellings(options: TrainOptions) -> None:
     if provider is not None:
         advice = f"Train here: mens train {folders} --preset auto"
         raise RefusedError(f"--provider {provider}: no data leaves this machine, so no remote service trains. {advice}")
-    if (
-        options.qlora_allow_partial_proxy_stack
-        or options.qlora_lm_head_only
-        or options.qlora_proxy_max_layers is not None
-    ):
-        raise RefusedError(_PARTIAL)
-
-
-def _refuse_what_is_not_offered(options: TrainOptions) -> None:
-    if options.backend != "qlora":
-        raise RefusedError(f"--backend {options.backend} is not offered. Write --backend qlora, or leave it out.")
-    if options.tokenizer != "hf":
-        advice = "The scratch lane has the other one: mens scratch train."
-        raise RefusedError(f"--tokenizer {options.tokenizer} does not train adapters. Write --tokenizer hf. {advice}")
 
 
 def _prepare(options: TrainOptions) -> "PreparedRun":
+    from mens_pipeline.cli.train_set import PAIRS, train_set_in
     from mens_pipeline.models.card import format_kinds
     from mens_pipeline.promotion.policy import load_gate_policy
     from mens_pipeline.training.examples import format_too_long
@@ -176,8 +167,7 @@ def _prepare(options: TrainOptions) -> "PreparedRun":
         vram_gb=device.preset_gb,
     )
     min_rows = load_gate_policy(GATE_POLICY).min_pairs
-    mixed = options.data_dir / _MIXED
-    train_path = mixed if mixed.is_file() else options.data_dir / "train.jsonl"
+    train_path = options.data_dir / PAIRS if options.fast_corpus else train_set_in(options.data_dir, settings)
     run = prepare_run(
         resolved,
         train_path,
@@ -206,13 +196,52 @@ def _prepare(options: TrainOptions) -> "PreparedRun":
     return run
 
 
+def _refuse_what_cannot_be_evaluated(run: "PreparedRun") -> None:
+    """Refuse, before it trains, a run that cannot be evaluated afterwards, since nothing is held out of its rows."""
+    from mens_pipeline.corpus.curate.heldout_split import HELDOUT
+    from mens_pipeline.corpus.curate.overlap import refuse_trained_heldout
+    from mens_pipeline.corpus.schema.records import read_pairs
+    from mens_pipeline.evaluation.eval_results import refuse_unanswerable
+    from mens_pipeline.evaluation.tasks import heldout_tasks
+    from mens_pipeline.inference.generation import EvaluationConfig
+    from mens_pipeline.inference.prepare import completion_fits
+    from mens_pipeline.settings import EVALUATION
+    from mens_pipeline.storage.yaml_file import load_model
+
+    heldout = run.job.train_path.with_name(HELDOUT)
+    if not heldout.is_file():
+        advice = "Leave --fast-corpus out, or unset VOX_EVAL_STRICT and VOX_BENCHMARK."
+        raise RefusedError(f"{heldout}: not there, so that nothing can be evaluated afterwards. {advice}")
+    refuse_trained_heldout(heldout, run.job.train_path)
+    decoding = load_model(EVALUATION, EvaluationConfig).decoding
+    refuse_unanswerable(heldout, heldout_tasks(read_pairs(heldout)), completion_fits(run.base, decoding))
+
+
+def _evaluate(options: TrainOptions, run_dir: Path, settings: Settings) -> None:
+    """Evaluate and gate what was trained; with VOX_EVAL_STRICT=1 end the command where it does not pass."""
+    from mens_pipeline.cli.eval_local import EvalOptions, evaluate_run, summary_of
+    from mens_pipeline.cli.promote import decide_on, verdict_of
+    from mens_pipeline.promotion.receipt import FAILED, PAGE
+
+    asked = EvalOptions(run_dir=run_dir, device=options.device, no_bench=not settings.benchmark)
+    results = evaluate_run(asked)
+    receipt = decide_on(run_dir, settings)
+    write = log_line if options.as_json else print_line
+    write(summary_of(results, run_dir / PAGE))
+    write(verdict_of(receipt))
+    if not receipt.overall_passed:
+        log_line(f"{'' if settings.eval_strict else 'warning: '}the gate did not pass: {run_dir / FAILED}")
+        raise typer.Exit(REFUSED if settings.eval_strict else 0)
+
+
 def _table(preflight: dict[str, Any]) -> Iterator[str]:
     """Yield what a dry run found: data by kind, steps, memory, and each value of the recipe with where it came from."""
     data, memory, device = (preflight[name] for name in ("data", "memory_mb", "device"))
     yield f"{'device':<28} {device['kind']}, {device['name']}"
     yield f"{'base model':<28} {preflight['base_model']['name']}"
     yield f"{'rows that train':<28} {data['num_train']} of {data['num_rows']}"
-    yield from (f"{'  ' + reason:<28} {count}" for reason, count in data["not_shown"].items() if count)
+    others = {**data["not_shown"], "measure the loss": data["num_validation"]}
+    yield from (f"{'  ' + reason:<28} {count}" for reason, count in others.items() if count)
     yield f"{'tokens':<28} {data['num_tokens']}, {data['num_supervised_tokens']} of them carry the loss"
     yield f"{'steps':<28} {preflight['num_steps']} of {preflight['num_micro_batches']} micro-batches"
     yield f"{'memory':<28} about {memory['total']:.0f} MB"
@@ -261,14 +290,17 @@ def _both(first: _Listener, second: _Listener) -> _Listener:
 
 
 def _summary(manifest: TrainingManifest, run_dir: Path) -> str:
-    from mens_pipeline.models.card import format_kinds
+    from mens_pipeline.models.card import format_kinds, format_never_shown
 
     result = manifest.result
+    left = format_never_shown(result.kinds or {})
     tokens = f"{result.trained_tokens} tokens in {result.seconds / 60:.1f} min"
     rate = result.trained_tokens / result.seconds
-    return (
-        f"{result.num_steps} steps, {tokens} ({rate:.0f} tokens/s), loss {result.train_loss:.3f}\n"
-        f"shown: {format_kinds(result.kinds or {})}\n"
-        f"{result.num_changed_matrices}/{result.num_adapter_matrices} adapter matrices changed, base unchanged\n"
-        f"adapter in {run_dir / 'adapter'}"
+    lines = (
+        f"{result.num_steps} steps, {tokens} ({rate:.0f} tokens/s), loss {result.train_loss:.3f}",
+        f"shown: {format_kinds(result.kinds or {})}",
+        *((f"warning: no row was shown of {left}",) if left else ()),
+        f"{result.num_changed_matrices}/{result.num_adapter_matrices} adapter matrices changed, base unchanged",
+        f"adapter in {run_dir / 'adapter'} ({manifest.recipe.method})",
     )
+    return "\n".join(lines)

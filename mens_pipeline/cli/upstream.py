@@ -1,65 +1,25 @@
 """Advice for commands and options of the Rust toolchain that are named otherwise here."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from enum import EnumType
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, get_args
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.storage.yaml_file import load_yaml
 
-COMMANDS: Final[Mapping[str, str]] = {
-    "mens": "Leave the word out: the commands of `vox mens` are those of `mens`.",
-    "pipeline": "Write `mens run`: every stage, every check, one command.",
-    "eval-gate": "Write `mens gate --run-dir DIR --policy NAME`; policies are in config/gates.yaml.",
-    "eval-collateral-damage": "Write `mens gate`: the champion completes the same prompts, a regression fails.",
-    "status": "Write `mens store prune` for what is kept, `mens promote --history` for champions, or open `make ui`.",
-    "watch-telemetry": "Read `telemetry.jsonl` in the folder of the run, or open `make ui`.",
-    "probe": "Write `mens train --dry-run`: it looks at device, memory, data and base.",
-}
-"""Command of `vox mens` -> what does its work here."""
+TABLE: Final = Path(__file__).with_name("upstream.yaml")
 
-CORPUS_COMMANDS: Final[Mapping[str, str]] = {
-    "merge": "There is no merge: write `mens corpus mix`, which reads several files of pairs (config/mix.yaml).",
-    "extract-docs": "Write `mens corpus extract DIR -o FILE`: it reads pages as well as programs.",
-    "validate-batch": "Write `mens corpus validate IN -o OUT`.",
-    "generate": "Write `mens generate-data --limit N -o FILE`.",
-    "mutate": "Rows are not mutated, for no gain was found: write `mens generate-data --limit N -o FILE`.",
-    "augment": "Write `mens generate-data --limit N -o FILE`: its requests are worded in many ways.",
-    "diversity-check": "Write `mens corpus stats IN`.",
-    "fingerprint": "Nothing to do: `mens run` compares the grammar and the sources by itself.",
-    "snapshot": "Nothing to do: `mens run` keeps each corpus in the store, by its hash.",
-    "replay": "Write `mens telemetry import --url URL -o FILE`.",
-    "prompt": "Nothing to write: the system prompt is part of the package, and of every run's manifest.",
-}
-"""Command of `vox mens corpus` -> what does its work here."""
 
-_ALWAYS: Final = "It is always so, and there is no option for it."
-TRAIN_OPTIONS: Final[Mapping[str, str]] = {
-    "--native-lora": "Leave it out: QLoRA is what `mens train` does.",
-    "--context-filter": "Write --domain NAME; config/domains.yaml chooses rows by category and difficulty.",
-    "--adapter-tag": "Set VCS_SHA: adapters are named after it.",
-    "--background": "Start it from your shell (`nohup mens train ... &`) or by a schedule; a killed run goes on.",
-    "--log-dir": "`child.log` and `telemetry.jsonl` are in --output-dir.",
-    "--process-priority": "Write `nice -n 10 mens train ...`.",
-    "--vram-limit-fraction": "Write --preset NAME: presets fit a GPU, and memory is looked at first.",
-    "--qlora-no-double-quant": "Write --set bnb_4bit_use_double_quant=false.",
-    "--qlora-require-full-proxy-stack": f"All targeted layers are trained. {_ALWAYS}",
-    "--qlora-max-skip-rate": "No row is skipped while it trains; those that are too long are counted before.",
-    "--qlora-ce-last-k": f"The loss is on the whole completion. {_ALWAYS}",
-    "--optimizer-experiment-mode": "There is one optimiser, AdamW; --lr, --warmup and --set weight_decay=X set it.",
-    "--data-mode": "Data are read as they are; `mens run` makes them again when sources change.",
-    "--fast-corpus": "`mens train` mixes nothing: it reads --data-dir/train.jsonl and names its SHA-256.",
-    "--require-gpu": "Write --device cuda: a device that is not there is a refusal.",
-    "--allow-cpu-fallback": "Write --device best to take what there is; it says what it took.",
-    "--trajectory-weighting-enabled": "Write --trajectory-weighting.",
-    "--deployment-target": "Write --preset mobile_edge for a small adapter.",
-    "--cloud": "Training elsewhere is not part of this; run the same command on that machine.",
-    "--max-budget": "Write --max-minutes.",
-    "--max-runtime-secs": "Write --max-minutes.",
-    "--qlora-lm-head-only": "All targeted layers are always trained; --target-modules names fewer.",
-}
-"""Option of `vox mens train` -> what to write instead."""
+@cache
+def advice_on(place: str) -> Mapping[str, str]:
+    """Return what to write instead of words of the Rust toolchain, below a group or in the options of a command."""
+    table: dict[str, dict[str, str]] = load_yaml(TABLE)
+    return {word: text for words, text in table.get(place, {}).items() for word in words.split(", ")}
 
 
 _WHOLE_SENTENCE: Final = 200
@@ -88,40 +48,42 @@ class ListingGroup(TyperGroup):
 
 
 class AdvisingGroup(ListingGroup):
-    """A group that knows the commands of the Rust toolchain."""
-
-    advice: Mapping[str, str] = COMMANDS
+    """A group that knows the commands and options of the Rust toolchain."""
 
     def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
         """Return the command that was asked for.
 
         Raises:
             ConfigurationError: It is one of the Rust toolchain; the message says what does its work here.
+            RefusedError: One of its options is; the message says what to write instead.
         """
-        name = args[0]
-        if name in self.advice and self.get_command(ctx, name) is None:
-            raise ConfigurationError(f"{ctx.command_path} {name}: no such command. {self.advice[name]}")
+        place, name = _place_of(ctx), args[0]
+        command = self.get_command(ctx, name)
+        if command is None and name in advice_on(place):
+            raise ConfigurationError(f"{ctx.command_path} {name}: no such command. {advice_on(place)[name]}")
+        if command is not None and any(word.startswith("-") for word in args):
+            _refuse_theirs(command.params, args[1:], advice_on(f"{place} {name}".strip()))
         return super().resolve_command(ctx, args)
 
 
-class CorpusGroup(AdvisingGroup):
-    """`mens corpus`."""
+def _place_of(ctx: Any) -> str:
+    """Return the words of a group after the name of the program."""
+    return "" if ctx.parent is None else f"{_place_of(ctx.parent)} {ctx.info_name}".strip()
 
-    advice = CORPUS_COMMANDS
+
+def choices_of(parameter: Any) -> tuple[str, ...]:
+    """Return the values that an option takes; none where it takes any."""
+    annotation = parameter.type_descriptor.annotation
+    return tuple(map(str, annotation if isinstance(annotation, EnumType) else get_args(annotation)))
 
 
-class TrainCommand(TyperCommand):
-    """A command that knows the options of `vox mens train`."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """Read the options.
-
-        Raises:
-            RefusedError: One of them is an option of the Rust toolchain; the message says what to write instead.
-        """
-        known = {name for parameter in self.params for name in (*parameter.opts, *parameter.secondary_opts)}
-        for word in args:
-            name = word.partition("=")[0]
-            if name in TRAIN_OPTIONS and name not in known:
-                raise RefusedError(f"{name} is not offered. {TRAIN_OPTIONS[name]}")
-        return super().parse_args(ctx, args)
+def _refuse_theirs(parameters: Sequence[Any], words: Sequence[str], advice: Mapping[str, str]) -> None:
+    known = {name: choices_of(one) for one in parameters for name in (*one.opts, *one.secondary_opts)}
+    for word, following in zip(words, (*words[1:], ""), strict=True):
+        name, is_joined, value = word.partition("=")
+        if name in advice and name.startswith("-"):
+            value = value if is_joined else following
+            if name not in known:
+                raise RefusedError(f"{name} is not offered. {advice[name]}")
+            if value not in known[name]:
+                raise RefusedError(f"{name} {value} is not offered. {advice[name]}")

@@ -5,9 +5,11 @@ Source: the layouts of llama.cpp for Llama, Qwen2, Qwen3 and Qwen3.5; names of t
 
 import gc
 import json
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from gguf import (
@@ -27,20 +29,28 @@ from mens_pipeline.delivery.gguf_model import ARCHITECTURES, HYBRID, full_attent
 from mens_pipeline.delivery.merge import Completions, complete, write_comparison, written_by
 from mens_pipeline.delivery.merge_job import MODEL, GgufJob, GgufType
 from mens_pipeline.errors import RefusedError
+from mens_pipeline.inference.engine import take_tokens
 from mens_pipeline.inference.generate import CompletionCounter, new_row, stop_tokens
 from mens_pipeline.inference.generation import GenerationJob
-from mens_pipeline.inference.llama_cpp import LlamaCppEngine, open_gguf
 from mens_pipeline.jobs.progress import TelemetryLog
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import encode_prompt
 from mens_pipeline.models.infill import marks_of
 
+if TYPE_CHECKING:
+    import torch
+
 _TYPES: Final = {
     "f32": (GGMLQuantizationType.F32, LlamaFileType.ALL_F32),
     "f16": (GGMLQuantizationType.F16, LlamaFileType.MOSTLY_F16),
     "q8_0": (GGMLQuantizationType.Q8_0, LlamaFileType.MOSTLY_Q8_0),
 }
+_NUM_LIKELIEST: Final = 64
+"""Tokens that llama.cpp tells of at each position."""
+_BELOW: Final = 60.0
+"""Log-probability that all other tokens lie below the least likely of these: too low to be drawn, and finite."""
+_FORCED: Final = 1e3
 _NUM_COMPARED: Final = 32
 """Tokens of which logits of llama.cpp are compared."""
 _SECTIONS: Final = (11, 11, 10)
@@ -249,6 +259,63 @@ def export(job: GgufJob) -> None:
     write_comparison(job.run_dir, before, after, num_tokens_changed=num_changed)
 
 
+@dataclass(frozen=True, slots=True)
+class LlamaCpp:
+    """A model in llama.cpp.
+
+    Attributes:
+        server: Of xllamacpp, asked from within this process.
+        vocabulary: Number of its tokens.
+        end: One that ends a turn.
+    """
+
+    server: Any
+    vocabulary: int
+    end: int
+
+    def next_scores(self, tokens: Sequence[int]) -> "torch.Tensor":
+        """Return log-probabilities of the token behind others, of shape `(vocabulary,)`; exact for the likeliest ones.
+
+        Raises:
+            RuntimeError: It could not go on.
+        """
+        import torch
+
+        # A token that ends the text is forced: of half a character it would tell nothing. What it tells of each token
+        # is from before that.
+        body = {"prompt": [*tokens], "max_tokens": 1, "logprobs": _NUM_LIKELIEST, "logit_bias": [[self.end, _FORCED]]}
+        reply = self.server.handle_completions(body)
+        if "error" in reply:
+            raise RuntimeError(f"llama.cpp: {reply['error'].get('message')}")
+        (position,) = reply["choices"][0]["logprobs"]["content"]
+        found = {each["id"]: each["logprob"] for each in position["top_logprobs"]}
+        scores = torch.full((self.vocabulary,), min(found.values()) - _BELOW)
+        scores[list(found)] = torch.tensor(list(found.values()))
+        return scores
+
+
+def open_gguf(file: Path, vocabulary: int, end: int, context: int) -> LlamaCpp:
+    """Load a GGUF file.
+
+    Args:
+        file: The model.
+        vocabulary: Number of its tokens.
+        end: One that ends a turn.
+        context: Tokens that it has room for.
+    """
+    import torch
+    import xllamacpp  # noqa: PLC0415 - an extra of its own
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(file)
+    # It also listens, where nobody is to ask; from within this process it takes no key.
+    params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [secrets.token_hex()]
+    params.n_parallel, params.n_ctx = 1, context
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = torch.get_num_threads()
+    params.warmup, params.verbosity = False, -1
+    return LlamaCpp(xllamacpp.Server(params), vocabulary, end)
+
+
 def _complete_by_llama_cpp(  # noqa: PLR0913, PLR0917 - all that a completion rests on
     file: Path, tokenizer: Any, stop: frozenset[int], before: Completions, job: GenerationJob, log: TelemetryLog
 ) -> Completions:
@@ -256,12 +323,10 @@ def _complete_by_llama_cpp(  # noqa: PLR0913, PLR0917 - all that a completion re
     rows = [new_row(task, 0, prompt, job.decoding) for task, prompt in before.prompts.items()]
     counter, context = CompletionCounter(log, "gguf", len(rows)), sum(row.num_positions + 1 for row in rows)
     vocabulary = len(next(iter(before.scores.values())))
-    model = open_gguf(file, vocabulary, min(stop), num_slots=1, context=context)
+    model = open_gguf(file, vocabulary, min(stop), context)
     for row in rows:
-        engine = LlamaCppEngine(model, stop, 1)
-        engine.admit(row)
         while row.end is None:
-            engine.step()
+            take_tokens([row], model.next_scores((*row.prompt, *row.tokens))[None], stop)
         counter.count(len(row.tokens))
     scores, likely = {}, {}
     for task, prompt in before.prompts.items():

@@ -32,6 +32,8 @@ ARCHITECTURES: Final = {
 """Class of a model -> what llama.cpp calls its architecture; of one that also sees, the text model is written."""
 HYBRID: Final = "qwen35"
 """Full attention in some layers, linear attention in the others."""
+_HEADS: Final = {"Qwen3ForCausalLM": 128}
+"""Class of a model -> the one width of heads, that of published ones, with which transformers reads a file back."""
 _NOT_AS_GGUF: Final = (
     "Run `mens merge -o DIR` without --gguf, and convert DIR with llama.cpp's own convert_hf_to_gguf.py; or serve "
     "DIR as it is: `mens serve --model DIR`, `vllm serve DIR`."
@@ -85,11 +87,13 @@ def refuse_unsupported(merged: Path) -> None:
     config = config.get("text_config", config)
     rope = (config.get("rope_parameters") or {}).get("rope_type", "default")
     kinds = config.get("layer_types") or []
+    head = config.get("head_dim")
     widths = [config.get(f"linear_{which}_head_dim") for which in ("key", "value")]
     unwritten = [
         *([f"rope_type {rope}"] if rope != "default" else []),
         *(name for name in ("attention_bias", "mlp_bias", "use_sliding_window") if config.get(name)),
         *([f"hidden_act {config['hidden_act']}"] if config.get("hidden_act") != "silu" else []),
+        *([f"head_dim {head}"] if head != _HEADS.get(found, head) else []),
         *(["layer_types out of turn"] if kinds != _in_turn(kinds) else []),
         *(["linear_key_head_dim beside another linear_value_head_dim"] if widths[0] != widths[1] else []),
     ]

@@ -23,7 +23,7 @@ from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.models.adapter import ADAPTER, CARD, CONFIGURATION, WEIGHTS
 from mens_pipeline.models.base import find_recorded_base, shapes_in
 from mens_pipeline.models.card import base_name, data_sources, markdown_table, plain
-from mens_pipeline.promotion.bill import BILLS, copy_bill
+from mens_pipeline.promotion.bill import BILL, copy_bill
 from mens_pipeline.storage.files import copy_folder
 from mens_pipeline.storage.store import ArtifactStore, digest_of
 
@@ -126,7 +126,7 @@ def plan_push(source: MergeSource, target: Target, data_licence: str | None, sta
         raise RefusedError(f"{source.adapter.path}: not promoted, or taken out of use by a rollback. {advice}")
     for name, sha256 in promoted.outputs.items():
         path = promoted.path / name
-        if name.startswith((f"{ADAPTER}/", RESULTS, *BILLS)) and (not path.is_file() or digest_of(path) != sha256):
+        if name.startswith((f"{ADAPTER}/", RESULTS, BILL)) and (not path.is_file() or digest_of(path) != sha256):
             raise RefusedError(f"{path}: changed since it was promoted. Restore it, or promote again.")
     copy_folder(promoted.path / ADAPTER, staging)
     shutil.copy2(promoted.path / RESULTS, staging / RESULTS)

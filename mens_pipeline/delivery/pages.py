@@ -1,6 +1,6 @@
 """Web server of the pages of verdicts, for people on this machine.
 
-It shows `report.html` of verdicts, champions and replays, lists of these pages, and nothing else of the store.
+It shows `report.html` of verdicts and champions, lists of these pages, and nothing else of the store.
 """
 
 import os
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 from mens_pipeline.errors import ConfigurationError, MensError
-from mens_pipeline.evaluation.replay import KIND as REPLAY
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import PAGE
@@ -22,7 +21,7 @@ from mens_pipeline.storage.store import MANIFEST, ArtifactStore
 
 ADDRESS: Final = "127.0.0.1"
 _HERE: Final = frozenset({"localhost", ADDRESS})
-_KINDS: Final = {GATE: "Verdicts", PROMOTED: "Champions", REPLAY: "Replays of a history"}
+_KINDS: Final = {GATE: "Verdicts", PROMOTED: "Champions"}
 _LIST: Final = re.compile(rf"/(?:({'|'.join(_KINDS)})/)?")
 _PLACE: Final = re.compile(rf"/({'|'.join(_KINDS)})/([0-9a-f]{{64}})/{re.escape(PAGE)}")
 _TITLE: Final = re.compile("<title>([^<]*)</title>")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
+from pydantic_core import from_json
 
 from mens_pipeline.delivery.agreement import MERGE_REPORT, MergedInto
 from mens_pipeline.delivery.gguf_model import GGUF_REPORT, MODELFILE, gguf_report_in, modelfile
@@ -25,6 +26,11 @@ from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.storage.validation import Document
 
 HANDOFF: Final = "external_serving_handoff_v1.json"
+"""Upstream's document, with the fields of its schema and no others."""
+
+DETAILS: Final = "mens_handoff_v1.json"
+"""Beside it, what that has no room for."""
+
 _SHA256: Final = "^[0-9a-f]{64}$"
 
 
@@ -44,9 +50,10 @@ class GgufPart(Document):
     led_agreement: float = Field(ge=0, le=1, description="With the merged model, token by token.")
 
 
-class MensPart(Document):
+class HandedModel(Document):
     """Adapter, base, licences and verdict that merged weights are bound to by hash."""
 
+    schema_: Literal["mens_handoff_v1"] = Field(default="mens_handoff_v1", alias="schema")
     name: str
     adapter_sha256: str = Field(pattern=_SHA256, description="Of the adapter's weights.")
     base_revision: str | None
@@ -80,14 +87,13 @@ class ServingHandoff(Document):
     )
     schema_version: Literal[1] = 1
     backend_family: Literal["vllm", "ollama", "hf-transformers", "openai-compatible", "other"]
-    base_model: str
-    tokenizer_source: str = Field(description="Where the tokenizer is, relative to this document.")
-    artifact_dir: str = Field(description="The folder of the model, relative to this document.")
+    base_model: str = Field(min_length=1)
+    tokenizer_source: str = Field(min_length=1, description="Where the tokenizer is, relative to this document.")
+    artifact_dir: str = Field(min_length=1, description="The folder of the model, relative to this document.")
     prompt_format: FormatName = "qwen_chatml_im_start"
     adapter_path: str | None = Field(default=None, description="Null: the adapter is merged.")
     openai_base_url: str | None = Field(default=None, description="Null: nothing is served yet.")
     notes: str | None = None
-    mens: MensPart
 
 
 def handed_files(folder: Path, names: Iterable[str], prefix: str) -> tuple[HandedFile, ...]:
@@ -98,9 +104,17 @@ def handed_files(folder: Path, names: Iterable[str], prefix: str) -> tuple[Hande
 
 def changed_files(document: Path) -> tuple[str, ...]:
     """Return the files of a hand-off that are gone or not as they were written."""
-    handoff = ServingHandoff.model_validate_json(document.read_text(encoding="utf-8"))
-    paths = ((file, document.parent / file.path) for file in handoff.mens.files)
+    paths = ((file, document.parent / file.path) for file in details_of(document).files)
     return tuple(file.path for file, path in paths if not path.is_file() or digest_of(path) != file.sha256)
+
+
+def details_of(document: Path) -> HandedModel:
+    """Read what stands beside a hand-off, or in its `mens` where an earlier version wrote it; raises ValueError."""
+    beside = document.with_name(DETAILS)
+    if beside.is_file():
+        return HandedModel.model_validate_json(read_regular(beside, _LONGEST))
+    content = from_json(read_regular(document, _LONGEST))
+    return HandedModel.model_validate(content.get("mens") if isinstance(content, dict) else None)
 
 
 KIND: Final = "serving_handoff"
@@ -112,7 +126,8 @@ _LONGEST: Final = 10_000_000
 _NAME_ANOTHER: Final = "Name an empty folder, or a new one."
 _NOTES: Final = (
     "Ask greedily, as in its evaluation. Break control tokens in what users write, or they can forge turns. "
-    "README.md says in which form to ask at a cursor, where the model was taught that."
+    f"README.md says in which form to ask at a cursor, where the model was taught that. {DETAILS} beside this document "
+    "has template, stop tokens, lengths, licences, verdict, and the SHA-256 of every file."
 )
 
 
@@ -177,7 +192,7 @@ def write_folder(delivery: Delivery, folder: Path) -> Path:
             target.mkdir(exist_ok=True)
             for path in target.iterdir():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-            for path in sorted(draft.iterdir(), key=lambda path: path.name == HANDOFF):
+            for path in sorted(draft.iterdir(), key=lambda path: path.name == DETAILS):
                 path.replace(target / path.name)
     except OSError as error:
         raise _unwritable(folder, error) from error
@@ -213,18 +228,18 @@ def _foreign_to(folder: Path) -> tuple[str, ...]:
     """Return the files of a folder that its hand-off does not name; all of them where there is none."""
     paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     found = {path.relative_to(folder).as_posix() for path in paths}
-    ours = {HANDOFF}
+    ours = {HANDOFF, DETAILS}
     if HANDOFF in found:
         try:
-            handoff = ServingHandoff.model_validate_json(read_regular(folder / HANDOFF, _LONGEST))
+            details = details_of(folder / HANDOFF)
         except (OSError, ValueError) as error:
             raise RefusedError(f"{folder / HANDOFF}: no hand-off that can be read. {_NAME_ANOTHER}") from error
-        ours |= {file.path for file in handoff.mens.files}
+        ours |= {file.path for file in details.files}
     return tuple(sorted(found - ours))
 
 
 def _write_documents(folder: Path, delivery: Delivery, to_model: str, to_gguf: str) -> None:
-    """Write card, Modelfile and hand-off; the last one names the hash of every other file."""
+    """Write card, Modelfile and hand-off, and its details, which name the hash of every other file."""
     merged, gguf, part = delivery.merged, delivery.gguf, None
     card = card_of_source(delivery.source, "merged", delivery.data_licence)
     (folder / CARD).write_text(card, encoding="utf-8")
@@ -239,47 +254,47 @@ def _write_documents(folder: Path, delivery: Delivery, to_model: str, to_gguf: s
         text = modelfile(path, manifest_in(merged.path).system_prompt, _context_length(merged.path), chat)
         (folder / MODELFILE).write_text(text, encoding="utf-8")
         written.append(MODELFILE)
-    files += handed_files(folder, written, ".")
-    document = _handoff(delivery, to_model, part, files)
-    (folder / HANDOFF).write_text(document.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    handoff = ServingHandoff(
+        backend_family="hf-transformers" if gguf is None else "ollama",
+        base_model=manifest_in(merged.path).base_model,
+        tokenizer_source=to_model,
+        artifact_dir=to_model,
+        prompt_format=format_of(template_in(merged.path)).name,
+        notes=_NOTES,
+    )
+    (folder / HANDOFF).write_text(handoff.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    details = _details(delivery, part, (*files, *handed_files(folder, (*written, HANDOFF), ".")))
+    (folder / DETAILS).write_text(details.model_dump_json(indent=2) + "\n", encoding="utf-8")
 
 
-def _handoff(delivery: Delivery, to_model: str, gguf: GgufPart | None, files: tuple[HandedFile, ...]) -> ServingHandoff:
+def _details(delivery: Delivery, gguf: GgufPart | None, files: tuple[HandedFile, ...]) -> HandedModel:
     source, merged = delivery.source, delivery.merged.path
     manifest, report = manifest_in(merged), refuse_difference(merged)
     named = json.loads((merged / "generation_config.json").read_text(encoding="utf-8"))["eos_token_id"]
     stop = tuple(named) if isinstance(named, list) else (named,)
     tokenizer = read_tokenizer(merged / "tokenizer.json")
-    return ServingHandoff(
-        backend_family="hf-transformers" if gguf is None else "ollama",
-        base_model=manifest.base_model,
-        tokenizer_source=to_model,
-        artifact_dir=to_model,
-        prompt_format=format_of(template_in(merged)).name,
-        notes=_NOTES,
-        mens=MensPart(
-            name=manifest.name,
-            adapter_sha256=source.adapter.digest,
-            base_revision=manifest.base_revision,
-            base_sha256=manifest.base_sha256,
-            licence=manifest.base_licence,
-            data_licence=delivery.data_licence,
-            merged_into=manifest.merged_into,
-            dtype=manifest.dtype,
-            is_promoted=source.promoted is not None,
-            verdict_sha256=source.verdict_sha256,
-            verdict_passed=source.receipt.overall_passed if source.receipt is not None else None,
-            merge_report_sha256=digest_of(merged / MERGE_REPORT),
-            token_agreement=report.agreement.token_agreement,
-            system_prompt=manifest.system_prompt,
-            chat_template=(merged / "chat_template.jinja").read_text(encoding="utf-8"),
-            stop_tokens=tuple(str(tokenizer.id_to_token(number)) for number in stop),
-            stop_token_ids=stop,
-            context_length=_context_length(merged),
-            trained_length=source.adapter.manifest.result.longest,
-            files=files,
-            gguf=gguf,
-        ),
+    return HandedModel(
+        name=manifest.name,
+        adapter_sha256=source.adapter.digest,
+        base_revision=manifest.base_revision,
+        base_sha256=manifest.base_sha256,
+        licence=manifest.base_licence,
+        data_licence=delivery.data_licence,
+        merged_into=manifest.merged_into,
+        dtype=manifest.dtype,
+        is_promoted=source.promoted is not None,
+        verdict_sha256=source.verdict_sha256,
+        verdict_passed=source.receipt.overall_passed if source.receipt is not None else None,
+        merge_report_sha256=digest_of(merged / MERGE_REPORT),
+        token_agreement=report.agreement.token_agreement,
+        system_prompt=manifest.system_prompt,
+        chat_template=(merged / "chat_template.jinja").read_text(encoding="utf-8"),
+        stop_tokens=tuple(str(tokenizer.id_to_token(number)) for number in stop),
+        stop_token_ids=stop,
+        context_length=_context_length(merged),
+        trained_length=source.adapter.manifest.result.longest,
+        files=files,
+        gguf=gguf,
     )
 
 

@@ -1,6 +1,7 @@
 """Held-out tasks with their reference solutions: `data/heldout_bench`, or a folder of one's own.
 
-Its `manifest.json` has upstream's keys and ours.
+Its `manifest.json` has upstream's keys and ours. Tasks of upstream's own manifest have neither a solution nor
+requirements: they are asked, and scored by the substrings that they expect.
 """
 
 import hashlib
@@ -82,13 +83,19 @@ class TaskSpec(_Strict):
         default=False,
         description="Upstream's key, read by nothing: all below data/heldout_bench stays out of training anyway.",
     )
-    provenance: str = Field(min_length=1, description="Who wrote it, and after what.")
-    solution: FilePath = Field(description="The file with the reference solution.")
+    untested: str | None = Field(default=None, min_length=1, description="Why it has no hidden tests.")
+    provenance: str = Field(default="Not stated.", min_length=1, description="Who wrote it, and after what.")
+    solution: FilePath | None = Field(default=None, description="The file with the reference solution.")
     wrong: tuple[FilePath, ...] = Field(default=(), description="Files with completions that the hidden tests refuse.")
 
     def files(self) -> tuple[str, ...]:
         """Return the files it names, as they stand in the manifest."""
         return tuple(_named_files(vars(self)))
+
+    @property
+    def needles(self) -> tuple[str, ...]:
+        """The substrings that a completion must hold, where nothing else tells a right one from a wrong one."""
+        return () if self.requires or self.tests is not None else self.semantic_expected_contains
 
 
 class Manifest(_Strict):
@@ -234,12 +241,14 @@ def find_solution_errors(spec: TaskSpec, solution: str, tests: str | None) -> It
     Yields:
         A sentence for each mistake: where, what was found, what was expected, what to do.
     """
-    if not spec.requires and tests is None:
-        yield "found neither `requires` nor `tests`, expected what tells a right completion from a wrong one. Add some."
-    if (mode_of(spec.solution) is Mode.UI) != (spec.mode is Mode.UI):
-        suffix = ".vox.ui" if spec.mode is Mode.UI else ".vox"
-        yield f"{spec.solution}: found mode `{spec.mode}`, which expects a file name with `{suffix}`. Rename the file."
-    yield from _find_completion_errors(spec, solution)
+    if not (spec.requires or tests is not None or spec.needles):
+        expected = "expected what tells a right completion from a wrong one. Add some."
+        yield f"found neither `requires` nor `tests` nor `semantic_expected_contains`, {expected}"
+    if spec.solution is not None:
+        if (mode_of(spec.solution) is Mode.UI) != (spec.mode is Mode.UI):
+            suffix, found = ".vox.ui" if spec.mode is Mode.UI else ".vox", f"found mode `{spec.mode}`"
+            yield f"{spec.solution}: {found}, which expects a file name with `{suffix}`. Rename the file."
+        yield from _find_completion_errors(spec, solution)
     if tests is not None:
         yield from _find_test_errors(spec, tests)
 
@@ -274,7 +283,7 @@ class BenchmarkTask:
     """One task with the files that it names.
 
     Attributes:
-        solution: The reference solution, which the front end accepts and which meets all that is required.
+        solution: The reference, which the front end accepts and which meets all that is required; or empty.
         tests: `@test` functions that no model sees; None without.
         context: The texts of `file` and `context_files`, in this order.
         wrong: Completions that look right and that the hidden tests refuse.
@@ -353,23 +362,23 @@ def protected_pairs(folder: Path) -> tuple[TrainingPair, ...]:
 
 
 def _pair(folder: str, task: BenchmarkTask) -> TrainingPair:
-    module = analyze(task.solution, task.spec.mode).module
-    assert module is not None, f"the solution of {task.id} was accepted when it was loaded"  # noqa: S101
+    """Return a task as a pair; one without a solution as its prompt, which nothing that trains may repeat."""
+    spec, text = task.spec, task.solution or task.spec.description
+    module = analyze(text, spec.mode).module if task.solution else None
     source = Source(
-        path=f"{folder}/{task.spec.solution}",
-        blob=hashlib.sha256(task.solution.encode()).hexdigest(),
-        span=(0, len(task.solution)),
-        lines=(1, max(1, len(task.solution.splitlines()))),
+        path=f"{folder}/{spec.solution or MANIFEST}",
+        blob=hashlib.sha256(text.encode()).hexdigest(),
+        span=(0, len(text)),
+        lines=(1, max(1, len(text.splitlines()))),
         kind=SourceKind.VOX_FILE,
     )
     return TrainingPair(
-        prompt=task.spec.description,
-        response=task.solution,
-        category=task.spec.category,
+        prompt=spec.description,
+        response=text,
+        category=spec.category,
         rating=5,
-        difficulty=difficulty(module),
+        **({"difficulty": difficulty(module), "tests": task.tests} if module else {"response_mode": "prose_only"}),
         source=source,
-        tests=task.tests,
     )
 
 
@@ -377,4 +386,4 @@ def _task(spec: TaskSpec, files: dict[str, str]) -> BenchmarkTask:
     named = (*([spec.file] if spec.file is not None else ()), *spec.context_files)
     tests = files[spec.tests] if spec.tests is not None else None
     context, wrong = (tuple(files[name] for name in names) for names in (named, spec.wrong))
-    return BenchmarkTask(spec, files[spec.solution], tests, context, wrong)
+    return BenchmarkTask(spec, files[spec.solution] if spec.solution is not None else "", tests, context, wrong)

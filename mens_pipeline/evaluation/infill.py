@@ -160,17 +160,11 @@ def infill_suite(
     Raises:
         RefusedError: The train set is gone or changed.
     """
-    if not config.infill_holes or not is_taught(manifest):
+    if not config.infill_holes or not manifest.is_taught:
         return None
     tasks = infill_tasks(read_pairs(heldout), config.infill_holes, fits)
     lines = tuple(task for task in tasks if task.kind is HoleKind.LINE)[: config.infill_lines]
     return suite_of(tasks, lines, train, manifest, config) if tasks else None
-
-
-def is_taught(manifest: TrainingManifest) -> bool:
-    """Check whether an adapter was shown holes when it trained."""
-    shown = (manifest.result.kinds or {}).get(INFILL)
-    return manifest.recipe.infill_window is not None and shown is not None and shown.tokens_shown > 0
 
 
 def suite_of(

@@ -6,7 +6,7 @@ is known, so they may have any type.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -165,8 +165,12 @@ def judge(task: Task, completion: Completion) -> Score:
         has_construct=task.construct in found if task.construct in CONSTRUCTS else parses,
         has_name=task.name in names if task.name is not None else None,
         has_tests=task.tests is not None,
-        unmet=unmet(task.requires, module, program) if module is not None else (),
+        unmet=() if module is None else (*unmet(task.requires, module, program), *_missing_texts(task, program)),
     )
+
+
+def _missing_texts(task: Task, program: str) -> Iterator[str]:
+    yield from (f"Asked for a text with `{needle}`; found none." for needle in task.needles if needle not in program)
 
 
 def _is_hollow(declaration: Declaration) -> bool:

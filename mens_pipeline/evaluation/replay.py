@@ -17,7 +17,7 @@ from mens_pipeline.corpus.schema.account import counts_of
 from mens_pipeline.corpus.schema.reasons import ReplayDrop
 from mens_pipeline.corpus.schema.records import HoleKind
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.infill import InfillSuite, InfillTask, is_taught, score_suite, suite_of
+from mens_pipeline.evaluation.infill import InfillSuite, InfillTask, score_suite, suite_of
 from mens_pipeline.evaluation.results import InfillModel, InsertScore
 from mens_pipeline.evaluation.statistics import Rate, mean_rate, p_text
 from mens_pipeline.inference.generation import Completion, EvaluationConfig
@@ -92,12 +92,6 @@ class ReplayResults(ReplayFacts):
     )
     drift: Drift
 
-    @property
-    def kept_by_week(self) -> dict[int, float]:
-        """Per cent of the characters that the adapter keeps, by week."""
-        weeks = {int(name): some["adapter"].kept for name, some in self.parts.items() if name.isdecimal()}
-        return {week: 100 * (kept.value or 0.0) for week, kept in weeks.items()}
-
 
 def replay_suite(
     history: History, train: Path, manifest: TrainingManifest, config: EvaluationConfig, fits: Callable[[str], bool]
@@ -107,7 +101,7 @@ def replay_suite(
     Raises:
         RefusedError: The adapter was never shown a hole, or its train set is gone or changed.
     """
-    if not is_taught(manifest):
+    if not manifest.is_taught:
         found = "the adapter was not trained to complete at a cursor"
         raise RefusedError(f"{manifest.name}: {found}. Train one with `mens run --infill-share 0.2`.")
     fitting = [hole for hole in history.holes if fits(hole.middle)]

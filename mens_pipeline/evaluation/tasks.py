@@ -36,7 +36,7 @@ class Suite(StrEnum):
     UNKNOWN_TASK = records.UNKNOWN_TASK
     """Synthetic tasks of families that never train."""
     TRAINING = "training"
-    """A row of the train set, where a model may learn from its own completions; never part of an eval suite."""
+    """A row of the train set, for trainers that take a reward; never part of an eval suite."""
 
 
 FAMILIES: Final = (Suite.NEW_CONSTANTS, Suite.UNKNOWN_TASK)
@@ -70,8 +70,9 @@ class Task(Prompt):
         prompt: What the model is asked.
         name: The name that the prompt asks for; None where it leaves that open.
         mode: How a completion is read.
-        reference: A completion that is good.
+        reference: A completion that is good; empty where a benchmark of one's own has none.
         requires: What a completion must declare.
+        needles: Substrings that a completion must hold, where nothing else is known of it.
         tests: Hidden `@test` functions.
         given: Declarations that a completion may rely on without declaring them; they run in front of it.
     """
@@ -81,6 +82,7 @@ class Task(Prompt):
     mode: Mode
     reference: str
     requires: tuple[Requirement, ...] = ()
+    needles: tuple[str, ...] = ()
     tests: str | None = None
     given: str = ""
 
@@ -215,6 +217,7 @@ def benchmark_tasks(benchmark: Benchmark) -> tuple[Task, ...]:
             difficulty=spec.difficulty,
             mode=spec.mode,
             requires=spec.requires,
+            needles=spec.needles,
             tests=task.tests,
             reference=task.solution,
         )

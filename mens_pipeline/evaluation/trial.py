@@ -10,8 +10,8 @@ from typing import Final
 
 from pydantic import Field
 
-from mens_pipeline.corpus.evolution.requests import Generator, Ledger
-from mens_pipeline.corpus.evolution.requests import Request as Asking
+from mens_pipeline.corpus.evolution.operators import Generator
+from mens_pipeline.corpus.evolution.operators import Request as Asking
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.best_of import best_of
@@ -34,14 +34,16 @@ TRIAL: Final = "trial_answers.jsonl"
 class Trial:
     """Scores and completions of a trial.
 
-    `best_of` is None with one completion of each prompt; `num_too_long` counts tasks that were not asked because not
-    even their reference fits into a completion.
+    `scores` are of what the model wrote by itself; `served`, `best_of` and the completions are of what is served, with
+    second tries that the parser steered. `served` is None without second tries, `best_of` with one completion of each
+    prompt; `num_too_long` counts tasks that were not asked because not even their reference fits into a completion.
     """
 
     scores: ModelScores
     best_of: BestOf | None
     completions: tuple[ScoredCompletion, ...]
     num_too_long: int
+    served: ModelScores | None = None
 
 
 def try_adapter(  # noqa: PLR0913 - what a trial is made from
@@ -66,32 +68,19 @@ def try_adapter(  # noqa: PLR0913 - what a trial is made from
         raise RefusedError(f"{benchmark.folder}: no reference completion fits the limit. Raise --max-tokens.")
     work = store.root / KIND / f".work-{time.time_ns()}-trial"
     prepared = prepare_generation("adapter", adapter, [task.request for task in tasks], conditions, work)
-    served = as_served(completions_of([generate_once(prepared, store, launch)[0]]))
-    return _trial(tasks, served, num_too_long=len(every) - len(tasks))
+    completions = completions_of([generate_once(prepared, store, launch)[0]])
+    return _trial(tasks, completions, num_too_long=len(every) - len(tasks))
 
 
-def try_generator(generator: Generator, benchmark: Benchmark, system: str, decoding: Decoding, ledger: Ledger) -> Trial:
-    """Let a model that is not ours complete a benchmark; what the ledger holds already is not asked again.
+def try_generator(generator: Generator, benchmark: Benchmark, system: str, decoding: Decoding) -> Trial:
+    """Let a model that is not ours complete a benchmark; what it was asked before it is not asked again.
 
-    Another seed in `decoding` asks again.
+    Another seed in `decoding` asks again. All samples of a task stand together.
 
     Raises:
         RefusedError: It does not respond.
     """
     tasks = benchmark_tasks(benchmark)
-    return _trial(tasks, generate_completions(generator, tasks, system, decoding, ledger), num_too_long=0)
-
-
-def generate_completions(
-    generator: Generator, tasks: Sequence[Task], system: str, decoding: Decoding, ledger: Ledger
-) -> tuple[Completion, ...]:
-    """Let a generator complete tasks; what the ledger holds already is not asked again.
-
-    No two tasks have the same prompt; another seed in `decoding` asks again. All samples of a task stand together.
-
-    Raises:
-        RefusedError: It does not respond.
-    """
     decides = {"by": [generator.name, generator.digest, dict(generator.decoding)], "seed": decoding.seed}
 
     def asking(task: Task, sample: int) -> Asking:
@@ -99,28 +88,31 @@ def generate_completions(
         return Asking(key, system, task.prompt)
 
     asked = {(task.id, sample): asking(task, sample) for task in tasks for sample in range(decoding.num_samples)}
-    open_keys = {request.key: request for request in asked.values() if ledger.find(request.key) is None}
-    generator.complete(list(open_keys.values()), ledger.add, lambda: inf)
+    replies = generator.ask([*{request.key: request for request in asked.values()}.values()], lambda: inf)
     completions = []
     for (task_id, sample), request in asked.items():
-        reply = ledger.find(request.key)
-        assert reply is not None, "a generator with time for all completes all"  # noqa: S101 - our own impossibility
+        reply = replies[request.key]
         num_tokens = reply.num_tokens if reply.num_written is None else reply.num_written
         completion = Completion(
             task=task_id, sample=sample, text=reply.text, num_tokens=num_tokens, stopped=reply.stopped
         )
         completions.append(completion)
-    return tuple(completions)
+    return _trial(tasks, completions, num_too_long=0)
 
 
 def _trial(tasks: Sequence[Task], completions: Sequence[Completion], *, num_too_long: int) -> Trial:
-    evaluated = score_completions(tasks, completions)
+    final = as_served(completions)
+    evaluated = score_completions(tasks, final)
+    first = {(one.task, one.sample): one for one in reversed(completions)}
+    replaced = [first[one.task, one.sample] for one in final if first[one.task, one.sample] is not one]
+    own = {(score.task, score.sample): score for score in (*evaluated, *score_completions(tasks, replaced))}
     by_id = {task.id: task for task in tasks}
     return Trial(
-        scores=scores_of_model(tasks, evaluated),
-        best_of=best_of(tasks, completions, evaluated),
+        scores=scores_of_model(tasks, tuple(own.values())),
+        best_of=best_of(tasks, final, evaluated),
         completions=tuple(scored_completion("adapter", by_id[score.task], score) for score in evaluated),
         num_too_long=num_too_long,
+        served=scores_of_model(tasks, evaluated) if replaced else None,
     )
 
 

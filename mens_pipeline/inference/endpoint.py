@@ -1,16 +1,19 @@
-"""A model behind an OpenAI-compatible address, as a generator of evolved requests and programs."""
+"""A model at an OpenAI-compatible address, and a ledger that keeps its replies, so that none is paid for twice."""
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import count
+from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError
 
-from mens_pipeline.corpus.evolution.requests import Reply, Request
+from mens_pipeline.corpus.evolution.operators import Reply, Request
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.storage.validation import errors_in
 
@@ -27,6 +30,78 @@ _SHOWN: Final = 300
 """Characters of an error of the endpoint that a message shows."""
 _AGAIN: Final = "Run the same command again later; what was answered is in the ledger"
 _LOCAL: Final = frozenset(("localhost", "127.0.0.1", "::1"))
+
+
+_BEGINNING: Final = b'{"key":'
+"""How every line begins that `add` writes."""
+_WRITABLE: Final = "Name a file that may be written."
+_FOREIGN: Final = "Name another file with --ledger; this one holds something else."
+
+
+class Ledger:
+    """The replies of all calls so far; `num_new` counts those of this one. May be added to from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        """Read what is there; what a call that died left of a line is dropped, once all before it is known to be ours.
+
+        The file of JSON lines is made at the first reply.
+
+        Raises:
+            RefusedError: A whole line is no reply, or what is left of one is of something else; nothing is changed.
+            ConfigurationError: It cannot be read or written.
+        """
+        self.num_new = 0
+        self._path = path
+        self._lock = Lock()
+        self._replies: dict[str, Reply] = {}
+        try:
+            content = path.read_bytes() if path.exists() else b""
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {error.strerror}. {_WRITABLE}") from error
+        *lines, rest = content.split(b"\n")
+        for number, line in enumerate(lines, start=1):
+            self._read(number, line)
+        if rest:
+            self._drop(len(lines) + 1, rest, len(content) - len(rest))
+
+    def _read(self, number: int, line: bytes) -> None:
+        try:
+            reply = Reply.model_validate_json(line)
+        except ValidationError as error:
+            raise RefusedError(f"{self._path}:{number}: no reply ({errors_in(error)}). {_FOREIGN}") from error
+        self._replies[reply.key] = reply
+
+    def _drop(self, number: int, rest: bytes, num_whole: int) -> None:
+        """Take away a line that was not written to its end, if it was to be a reply."""
+        if rest[: len(_BEGINNING)] != _BEGINNING[: len(rest)]:
+            found = "what is left of a line is no part of a reply"
+            raise RefusedError(f"{self._path}:{number}: {found}. {_FOREIGN}")
+        try:
+            os.truncate(self._path, num_whole)
+        except OSError as error:
+            raise ConfigurationError(f"{self._path}: {error.strerror}. {_WRITABLE}") from error
+
+    def find(self, key: str) -> Reply | None:
+        """Return the stored reply to a prompt; None if there never was one."""
+        return self._replies.get(key)
+
+    def add(self, reply: Reply) -> None:
+        """Keep a reply; it is on disk when the call returns.
+
+        Raises:
+            ConfigurationError: The file cannot be written.
+        """
+        with self._lock:
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                with self._path.open("a", encoding="utf-8", newline="\n") as target:
+                    target.write(reply.model_dump_json() + "\n")
+                    target.flush()
+                    os.fsync(target.fileno())
+            except OSError as error:
+                raise ConfigurationError(f"{self._path}: {error.strerror}. {_WRITABLE}") from error
+            self._replies[reply.key] = reply
+            self.num_new += 1
 
 
 class _Message(BaseModel):
@@ -57,14 +132,15 @@ class Endpoint:
 
     Attributes:
         url: Where the API begins: `https://host/v1`.
+        ledger: Its replies so far.
         num_retries: How often a request is repeated that was turned away for now (429 and 5xx).
         first_wait: Seconds before the first repetition; doubled each time. A Retry-After of the endpoint wins.
         completion_seconds: That a response may take to its last byte.
-        again: What a message advises where the endpoint fails.
     """
 
     url: str
     name: str
+    ledger: Ledger
     key: SecretStr | None = None
     max_new_tokens: int = 1024
     temperature: float = 0.7
@@ -72,7 +148,6 @@ class Endpoint:
     num_retries: int = 5
     first_wait: float = 1.0
     completion_seconds: float = _COMPLETION_SECONDS
-    again: str = _AGAIN
 
     def __post_init__(self) -> None:
         """Refuse (`ConfigurationError`) what is no HTTP address, or where the key would be sent in the clear."""
@@ -99,14 +174,20 @@ class Endpoint:
         """Decoding options in JSON types."""
         return {"max_new_tokens": self.max_new_tokens, "temperature": self.temperature}
 
-    def complete(
-        self, requests: Sequence[Request], record: Callable[[Reply], None], time_left: Callable[[], float]
-    ) -> None:
-        """Complete requests, several at once, and begin no further one when no time is left.
+    def ask(self, requests: Sequence[Request], time_left: Callable[[], float]) -> dict[str, Reply]:
+        """Return replies by key: those of the ledger, and new ones, begun as long as time is left.
 
         Raises:
             RefusedError: The endpoint turns requests down, does not respond, or speaks another language.
+            ConfigurationError: The ledger cannot be written.
         """
+        missing = [request for request in requests if self.ledger.find(request.key) is None]
+        if missing:
+            self._complete(missing, time_left)
+        return {request.key: reply for request in requests if (reply := self.ledger.find(request.key)) is not None}
+
+    def _complete(self, requests: Sequence[Request], time_left: Callable[[], float]) -> None:
+        """Complete requests, several at once."""
         import httpx2  # noqa: PLC0415 - most commands need no network
 
         headers = {} if self.key is None else {"Authorization": f"Bearer {self.key.get_secret_value()}"}
@@ -115,15 +196,13 @@ class Endpoint:
         with httpx2.Client(headers=headers, timeout=timeout, follow_redirects=False) as client:
             pool = ThreadPoolExecutor(self.concurrency)
             try:
-                waiting = [pool.submit(self._complete_one, client, r, record, time_left) for r in requests]
+                waiting = [pool.submit(self._complete_one, client, r, time_left) for r in requests]
                 for future in as_completed(waiting):  # the first failure ends the call
                     future.result()
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def _complete_one(
-        self, client: "httpx2.Client", request: Request, record: Callable[[Reply], None], time_left: Callable[[], float]
-    ) -> None:
+    def _complete_one(self, client: "httpx2.Client", request: Request, time_left: Callable[[], float]) -> None:
         if time_left() <= 0:
             return
         content = {
@@ -133,38 +212,35 @@ class Endpoint:
             "temperature": self.temperature,
             "seed": int(request.key[:8], 16) >> 1,
         }
-        response = self.post(client, _PATH, content, time_left)
+        response = self._post(client, content, time_left)
         if response is not None:
-            record(self._reply(request, response))
+            self.ledger.add(self._reply(request, response))
 
-    def post(
-        self, client: "httpx2.Client", path: str, content: dict[str, Any], time_left: Callable[[], float]
+    def _post(
+        self, client: "httpx2.Client", content: dict[str, Any], time_left: Callable[[], float]
     ) -> "httpx2.Response | None":
-        """Send a prompt, with retries, and return the response; None when time is up before there is one.
-
-        Refuse (`RefusedError`) an endpoint that turns it down, or does not respond.
-        """
+        """Send a prompt, with retries, and return the response; None when time is up before there is one."""
         for attempt in count():
-            response = self._send_once(client, path, content)
+            response = self._send_once(client, content)
             if response.status_code == HTTPStatus.OK:
                 return response
             if attempt == self.num_retries:
-                raise RefusedError(f"{self.url}: {self._problem(response)}, {attempt + 1} times. {self.again}")
+                raise RefusedError(f"{self.url}: {self._problem(response)}, {attempt + 1} times. {_AGAIN}")
             wait = self._wait(attempt, response)
             if wait >= time_left():
                 break
             time.sleep(wait)
         return None
 
-    def _send_once(self, client: "httpx2.Client", path: str, content: dict[str, Any]) -> "httpx2.Response":
+    def _send_once(self, client: "httpx2.Client", content: dict[str, Any]) -> "httpx2.Response":
         """Send a prompt once; return a response that is good, or that asks for a retry."""
         import httpx2  # noqa: PLC0415 - most commands need no network
 
         try:
-            response = self._read(client, path, content)
+            response = self._read(client, content)
         except httpx2.TransportError as error:
             # It may have been completed and paid for, so it is not simply sent again.
-            raise RefusedError(f"{self.url}: {type(error).__name__}: {error}. {self.again}") from error
+            raise RefusedError(f"{self.url}: {type(error).__name__}: {error}. {_AGAIN}") from error
         status = response.status_code
         is_for_now = status == HTTPStatus.TOO_MANY_REQUESTS or status >= HTTPStatus.INTERNAL_SERVER_ERROR
         if status != HTTPStatus.OK and not is_for_now:
@@ -172,20 +248,18 @@ class Endpoint:
             raise RefusedError(f"{self.url}: {self._problem(response)}. {advice}")
         return response
 
-    def _read(self, client: "httpx2.Client", path: str, content: dict[str, Any]) -> "httpx2.Response":
+    def _read(self, client: "httpx2.Client", content: dict[str, Any]) -> "httpx2.Response":
         """Send a prompt and read the body of the response, up to a limit of bytes and of time."""
         import httpx2  # noqa: PLC0415 - most commands need no network
 
         deadline, body = time.monotonic() + self.completion_seconds, bytearray()
-        with client.stream("POST", f"{self.url.rstrip('/')}/{path}", json=content) as response:
+        with client.stream("POST", f"{self.url.rstrip('/')}/{_PATH}", json=content) as response:
             for piece in response.iter_bytes():
                 body += piece
                 if len(body) > _LARGEST:
                     raise RefusedError(f"{self.url}: an answer of more than {_LARGEST} bytes. {_OTHER}")
                 if time.monotonic() > deadline:
-                    raise RefusedError(
-                        f"{self.url}: no answer within {self.completion_seconds:g} seconds. {self.again}"
-                    )
+                    raise RefusedError(f"{self.url}: no answer within {self.completion_seconds:g} seconds. {_AGAIN}")
             # The body is unpacked by now, so what says how it was packed holds no more.
             headers = [(name, value) for name, value in response.headers.raw if name.lower() == b"retry-after"]
             return httpx2.Response(response.status_code, headers=headers, content=bytes(body))

@@ -7,7 +7,7 @@
 3. What has ended, was cancelled or is late leaves its slot at once.
 
 Each completion draws its tokens from a generator of its own: what a model writes does not depend on what else is asked.
-Evaluation, the proof of a merge, feedback and the server all write through it.
+Evaluation, the proof of a merge and the server all write through it.
 
 `python -m mens_pipeline.inference.engine [--model FOLDER]` proves it equal, token for token, to the plain loop of
 `transformers`; without a folder, for tiny models with full attention, with linear attention and with windows.

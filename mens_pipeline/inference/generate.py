@@ -1,37 +1,33 @@
 """From a generation job to `completions.jsonl`. For a generation process alone."""
 
 import gc
-import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final
 
 import torch
-from transformers import AutoTokenizer, GenerationConfig
+from transformers import AutoTokenizer
 
 from mens_pipeline.inference.begun_word import BegunWord
 from mens_pipeline.inference.constraint import Constraint
-from mens_pipeline.inference.dense_llama import speed_up
+from mens_pipeline.inference.dense_model import speed_up
 from mens_pipeline.inference.engine import Engine, Slot
-from mens_pipeline.inference.foreign import ForeignPrompt, complete_prompts, start_servers
 from mens_pipeline.inference.generation import (
     COMPLETIONS,
     Completion,
     Decoding,
     EvaluatedModel,
-    ForeignEngine,
     GenerationJob,
     Request,
     Syntax,
 )
 from mens_pipeline.inference.insert_constraint import InsertConstraint
 from mens_pipeline.inference.kv_cache import state_positions
-from mens_pipeline.inference.model import load_evaluated, save_merged
+from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.jobs.agent import Team, own_team
 from mens_pipeline.jobs.environment import own_environment
@@ -41,8 +37,6 @@ from mens_pipeline.models.chat import encode_prompt, format_for
 from mens_pipeline.models.infill import encode_infill_prompt, encode_prefix, split_word
 from mens_pipeline.storage.jsonl import write_jsonl
 
-_SERVED: Final = "served"
-_ENGINE_LOG: Final = "engine.log"
 _MANY: Final = 32
 """Completions that are written at once, about; the weights are laid out for so many."""
 _READ_SHARE: Final = 4
@@ -52,11 +46,11 @@ _READ_SHARE: Final = 4
 def generate(job: GenerationJob) -> None:
     """Complete every request of a job, and write the completions in their order; second tries come behind all.
 
-    The jobs in `then` are done with the same loaded model, or by the same servers. Several processes divide the
-    requests of each job, whose completions the first one writes.
+    The jobs in `then` are done with the same loaded model. Several processes divide the requests of each job, whose
+    completions the first one writes.
 
     Raises:
-        RefusedError: The adapter does not fit the base, or a server does not respond.
+        RefusedError: The adapter does not fit the base.
     """
     # Numbers next to zero slow a CPU down a hundredfold, and decide nothing.
     torch.set_flush_denormal(True)
@@ -80,11 +74,8 @@ def generate(job: GenerationJob) -> None:
     jobs = (job, *(GenerationJob.model_validate_json(path.read_text(encoding="utf-8")) for path in job.then))
     generations = [_Generation(each, tokenizer, load, log, team) for each in jobs]
     generations.sort(key=lambda one: str(one.job.evaluated))  # each model is loaded once
-    served = dict[Path, list[Completion]]()
-    if job.engine is not None:
-        served = _complete_with_servers(job.engine, generations, tokenizer, job.run_dir)
     for one in generations:
-        completions = one.complete_all(served.get(one.job.run_dir))
+        completions = one.complete_all()
         if team.is_first:
             write_jsonl(one.job.run_dir / COMPLETIONS, completions)
 
@@ -106,32 +97,13 @@ class _Generation:
         label = self.job.label if shares == 1 else f"{self.job.label}, the first of {shares} shares"
         return CompletionCounter(self.log, label)
 
-    @property
-    def is_for_servers(self) -> bool:
-        """Whether servers write it: they cannot be made to spell out the word before a cursor, and pieces are short."""
-        is_at_cursor = any(request.window is not None for request in self.job.requests)
-        is_free = self.job.decoding.syntax is not Syntax.CONSTRAINED
-        return is_free and self.job.engine is not None and not is_at_cursor
-
-    @property
-    def _every(self) -> list[tuple[Request, int]]:
-        """The requests, each with the number of each of its samples."""
-        return [(request, sample) for request in self.job.requests for sample in range(self.job.decoding.num_samples)]
-
-    def prompts(self) -> list[ForeignPrompt]:
-        """Return the prompts of all completions, for servers."""
-        return [ForeignPrompt(request.task, sample, self._prompt(request)) for request, sample in self._every]
-
-    def complete_all(self, completions: list[Completion] | None) -> list[Completion]:
-        """Complete the requests of the job, each as often as it is to be sampled; only the first process gets any.
-
-        With completions that servers wrote, no more than second tries.
-        """
-        every, decoding = self._every, self.job.decoding
+    def complete_all(self) -> list[Completion]:
+        """Complete the requests of the job, each as often as it is to be sampled; only the first process gets any."""
+        decoding = self.job.decoding
+        every = [(request, sample) for request in self.job.requests for sample in range(decoding.num_samples)]
         places = {(request.task, sample): place for place, (request, sample) in enumerate(every)}
         own = every[self.team.rank :: self.team.size]
-        if completions is None:
-            completions = self._complete(own, is_constrained=decoding.syntax is Syntax.CONSTRAINED)
+        completions = self._complete(own, is_constrained=decoding.syntax is Syntax.CONSTRAINED)
         failed = []
         if decoding.syntax is Syntax.FALLBACK:
             pairs = zip(own, completions, strict=True)
@@ -147,7 +119,9 @@ class _Generation:
             return encode_prompt(self.tokenizer, self.job.system_prompt, request.prompt)
         if request.suffix is None:
             return encode_prefix(self.tokenizer, request.prompt, request.window)
-        return encode_infill_prompt(self.tokenizer, request.prompt, request.suffix, request.window)
+        assert self.job.infill_order is not None, "a job with a suffix says it"  # noqa: S101 - our own impossibility
+        around = (request.prompt, request.suffix, request.window)
+        return encode_infill_prompt(self.tokenizer, *around, self.job.infill_order)
 
     def _constraint(self, request: Request, stop: frozenset[int]) -> Constraint | InsertConstraint:
         if request.suffix is not None:
@@ -163,7 +137,7 @@ class _Generation:
         return frozenset(token for token, text in enumerate(texts) if "\n" in text)
 
     def _complete(self, requests: Sequence[tuple[Request, int]], *, is_constrained: bool) -> list[Completion]:
-        """Complete requests, each given with the number of its sample, with our own engine."""
+        """Complete requests, each given with the number of its sample."""
         if not requests:
             return []
         (model, stop), tokenizer, decoding = self.load(self.job.evaluated), self.tokenizer, self.job.decoding
@@ -182,52 +156,6 @@ class _Generation:
         self.report.num_rows += len(rows)
         complete_rows(model, rows, stop, decoding.batch_tokens, lambda row: self.report.count(len(row.tokens)))
         return [_completion_of(row, tokenizer) for row in rows]
-
-
-def _complete_with_servers(
-    engine: ForeignEngine, generations: Sequence[_Generation], tokenizer: Any, run_dir: Path
-) -> dict[Path, list[Completion]]:
-    """Complete the requests of those jobs that servers write; they end before this process loads a model.
-
-    A server is started once for all jobs of a model, or where it takes adapters for all jobs of the same base: one with
-    the values that it has in four bits is another one than the base itself.
-
-    Returns:
-        Folder of a job -> its completions.
-    """
-
-    def model_served(one: _Generation) -> EvaluatedModel:
-        evaluated = one.job.evaluated
-        return evaluated.model_copy(update={"adapter_path": None}) if engine.takes_adapters else evaluated
-
-    folder, found = run_dir / _SERVED, dict[Path, list[Completion]]()
-    asked_of_servers = [one for one in generations if one.is_for_servers]
-    for evaluated in dict.fromkeys(map(model_served, asked_of_servers)):
-        group = [one for one in asked_of_servers if model_served(one) == evaluated]
-        paths = dict.fromkeys(one.job.adapter_path for one in group if one.job.adapter_path != evaluated.adapter_path)
-        names = {path: f"adapter-{number}" for number, path in enumerate(paths)}
-        save_served(evaluated, tokenizer, folder)
-        adapters = {name: path for path, name in names.items() if path is not None}
-        with start_servers(engine, folder, run_dir / _ENGINE_LOG, adapters) as endpoints:
-            for one in group:
-                name = names.get(one.job.adapter_path)
-                asked = endpoints if name is None else [replace(endpoint, name=name) for endpoint in endpoints]
-                prompts, decoding, report = one.prompts(), one.job.decoding, one.report
-                report.num_rows += len(prompts)
-                found[one.job.run_dir] = complete_prompts(asked, prompts, decoding, engine.at_once, report.count)
-        shutil.rmtree(folder)
-    return found
-
-
-def save_served(evaluated: EvaluatedModel, tokenizer: Any, folder: Path) -> None:
-    """Save a merged model as a plain folder, with the weights that are evaluated, for another engine."""
-    model = load_evaluated(evaluated.model_copy(update={"held": "dense", "device": "cpu"}))
-    # Nothing of what the base prefers but where a turn ends: requests say how they are completed.
-    model.generation_config = GenerationConfig(eos_token_id=sorted(stop_tokens(tokenizer, model)))
-    save_merged(model, evaluated.base_path, folder)
-    tokenizer.save_pretrained(folder)
-    del model
-    gc.collect()
 
 
 @dataclass(eq=False, kw_only=True)

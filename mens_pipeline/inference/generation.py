@@ -10,9 +10,9 @@ from pydantic import Field, model_validator
 
 from mens_pipeline.jobs.protocol import Job
 from mens_pipeline.language import Mode, analyze, tokenize
+from mens_pipeline.models.infill import Order
 from mens_pipeline.storage.validation import Strict
 
-LORA_MODULES: Final = "{lora_modules}"
 """In the command of an engine: where options of vLLM name the adapters."""
 
 COMPLETIONS: Final = "answers.jsonl"
@@ -160,19 +160,6 @@ class EvaluatedModel(Strict):
         return EvaluatedModel.model_validate(self.model_dump(include=set(EvaluatedModel.model_fields)))
 
 
-class ForeignEngine(Strict):
-    """Servers in place of our own engine."""
-
-    command: str = Field(description="Starts one; may hold {folder}, {port}, {index} and {lora_modules}.")
-    copies: int = Field(default=1, ge=1, description="How many share the requests.")
-    at_once: int = Field(default=16, ge=1, description="Requests on their way to each.")
-
-    @property
-    def takes_adapters(self) -> bool:
-        """Whether one server has a base with all its adapters beside, rather than each merged model its own."""
-        return LORA_MODULES in self.command
-
-
 class GenerationJob(EvaluatedModel, Job):
     """Job of a generation process."""
 
@@ -181,13 +168,19 @@ class GenerationJob(EvaluatedModel, Job):
     system_prompt: str
     decoding: Decoding
     requests: tuple[Request, ...]
+    infill_order: Order | None = Field(
+        default=None, description="Which side of a cursor is shown first; null where no request has a suffix."
+    )
     devices: int = Field(default=1, ge=1, description="GPUs, or processes on a CPU, that share the requests.")
-    engine: ForeignEngine | None = Field(
-        default=None, description="What writes free completions; None for our own loop."
-    )
     then: tuple[Path, ...] = Field(
-        default=(), description="Jobs done next: of the same model, without loading it again, or by the same servers."
+        default=(), description="Jobs done next: of the same model, without loading it again."
     )
+
+    @model_validator(mode="after")
+    def _says_an_order(self) -> "GenerationJob":
+        if self.infill_order is None and any(request.suffix is not None for request in self.requests):
+            raise ValueError("requests have a suffix, and infill_order does not say which side is shown first")
+        return self
 
 
 def progress_of(completion: dict[str, Any]) -> str:

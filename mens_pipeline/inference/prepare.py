@@ -1,25 +1,20 @@
 """From an adapter and some tasks to generation jobs, and to completions that are kept."""
 
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
-from mens_pipeline.corpus.evolution.requests import Reply
-from mens_pipeline.corpus.evolution.requests import Request as Asking
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import (
     COMPLETIONS,
-    Completion,
     Decoding,
     Dtype,
     EvaluatedModel,
-    ForeignEngine,
     GenerationJob,
     Held,
     Request,
@@ -31,7 +26,7 @@ from mens_pipeline.jobs.local import refuse_failure
 from mens_pipeline.jobs.protocol import JOB
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.base import Base, base_folder, configuration_of, find_recorded_base, read_tokenizer
-from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline.models.infill import Order
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.storage.validation import Strict
@@ -57,10 +52,10 @@ class GenerationInputs(Strict):
     quantization: tuple[str, bool, Dtype, Held]
     system_prompt: str
     requests: tuple[Request, ...]
+    infill_order: Order | None = Field(exclude_if=lambda order: order is None)
     decoding: dict[str, Any]
     computed_on: tuple[str, Dtype]
     libraries: dict[str, str]
-    engine: ForeignEngine | None = Field(exclude_if=lambda engine: engine is None)
     devices: int = Field(exclude_if=lambda devices: devices == 1)
 
 
@@ -83,7 +78,7 @@ class PreparedGeneration:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Decoding options, device, lock and engine of a generation; without a foreign engine it is our own.
+    """Decoding options, device and lock of a generation.
 
     Without a number of `devices` it takes as many as the adapter was trained on, where they are there.
     """
@@ -91,7 +86,6 @@ class Conditions:
     decoding: Decoding
     device: Device
     lock_path: Path
-    engine: ForeignEngine | None = None
     devices: int | None = None
 
 
@@ -115,6 +109,8 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
     batch_tokens = max(conditions.decoding.batch_tokens, fitting)
     decoding = conditions.decoding.model_copy(update={"batch_tokens": batch_tokens})
     requests = tuple(requests)
+    is_at_cursor = any(request.suffix is not None for request in requests)
+    infill_order = adapter.manifest.infill_order if is_at_cursor else None
     devices = _devices_of(conditions, adapter.manifest.recipe.devices)
     system_prompt = adapter.manifest.system_prompt if system_prompt is None else system_prompt
     inputs = GenerationInputs(
@@ -123,11 +119,11 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
         quantization=(evaluated.quantization, evaluated.double_quant, evaluated.trained_in, evaluated.held),
         system_prompt=system_prompt,
         requests=requests,
+        infill_order=infill_order,
         # On a GPU, kernels and so the order of sums depend on how many rows there are together.
         decoding=decoding.model_dump(exclude={"batch_tokens"} if evaluated.device == "cpu" else None),
         computed_on=(evaluated.device, evaluated.compute_dtype),
         libraries=library_versions(),
-        engine=conditions.engine,
         devices=1 if evaluated.device == "cpu" else devices,
     )
     shutil.rmtree(run_dir, ignore_errors=True)
@@ -138,9 +134,9 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
         system_prompt=system_prompt,
         decoding=decoding,
         requests=requests,
+        infill_order=infill_order,
         devices=devices,
         run_dir=run_dir.resolve(),
-        engine=conditions.engine,
         lock_path=conditions.lock_path.resolve(),
     )
     job_path = run_dir.resolve() / JOB
@@ -149,10 +145,8 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
 
 
 def _devices_of(conditions: Conditions, trained_on: int) -> int:
-    """Return how many processes write, one a device; servers of a foreign engine share the devices themselves."""
+    """Return how many processes write, one a device."""
     device, asked = conditions.device, conditions.devices
-    if conditions.engine is not None:
-        return 1
     if asked is not None:
         refuse_missing_devices(device, asked)
         return asked
@@ -219,7 +213,7 @@ def computed_in(device: Device) -> Dtype:
 def generate_all(
     asked: Mapping[str, PreparedGeneration], store: ArtifactStore, launch: Callable[[PreparedGeneration], int]
 ) -> dict[str, Artifact]:
-    """Run several generations as `generate_once` does; those of the same model, or of servers, share a process."""
+    """Run several generations as `generate_once` does; those of the same model share a process."""
     waiting = {
         name: prepared
         for name, prepared in asked.items()
@@ -234,14 +228,9 @@ def generate_all(
 
 
 def _with(prepared: PreparedGeneration, others: Iterable[PreparedGeneration]) -> PreparedGeneration:
-    """Return a generation whose process does others next that have no completions yet: of its model, or its servers."""
+    """Return a generation whose process does others of its model next that have no completions yet."""
     job = prepared.job
-
-    def goes_along(other: GenerationJob) -> bool:
-        is_same = other.evaluated == job.evaluated if job.engine is None else other.base_path == job.base_path
-        return is_same and other.engine == job.engine
-
-    same = [other for other in others if goes_along(other.job) and other is not prepared]
+    same = [other for other in others if other.job.evaluated == job.evaluated and other is not prepared]
     left = tuple(other.job_path for other in same if not (other.job.run_dir / COMPLETIONS).is_file())
     job = job.model_copy(update={"then": left})
     prepared.job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
@@ -303,57 +292,3 @@ def completion_fits(base: Base, decoding: Decoding) -> Callable[[str], bool]:
         raise RefusedError(f"{path}: the base model of this adapter is gone. Restore it, or train again.")
     tokenizer = read_tokenizer(path)
     return lambda text: len(tokenizer.encode(text.rstrip("\n")).ids) < decoding.max_new_tokens
-
-
-@dataclass(frozen=True)
-class LocalGenerator:
-    """A generator in a process of its own, which takes all requests of a call as one batch.
-
-    `launch` runs the process of a job and returns its exit code.
-    """
-
-    adapter: Adapter
-    conditions: Conditions
-    work: Path
-    launch: Callable[[PreparedGeneration], int]
-
-    @property
-    def name(self) -> str:
-        """The base model, and that the adapter is with it."""
-        return f"{self.adapter.manifest.base_model.name} with adapter"
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the adapter."""
-        return self.adapter.digest
-
-    @property
-    def decoding(self) -> Mapping[str, Any]:
-        """Decoding options in JSON types."""
-        is_batch_felt = self.conditions.device.kind != "cpu"
-        return self.conditions.decoding.model_dump(mode="json", exclude=None if is_batch_felt else {"batch_tokens"})
-
-    @property
-    def max_new_tokens(self) -> int:
-        """Tokens of a reply at most."""
-        return self.conditions.decoding.max_new_tokens
-
-    def complete(
-        self, requests: Sequence[Asking], record: Callable[[Reply], None], time_left: Callable[[], float]
-    ) -> None:
-        """Complete requests, with one process for each run of them that share a system prompt."""
-        for system, group in groupby(requests, key=lambda request: request.system):
-            if time_left() > 0:
-                self._completion_batch(system, list(group), record)
-
-    def _completion_batch(self, system: str, requests: list[Asking], record: Callable[[Reply], None]) -> None:
-        asked = [Request(task=request.key, prompt=request.prompt) for request in requests]
-        prepared = prepare_generation("adapter", self.adapter, asked, self.conditions, self.work, system_prompt=system)
-        refuse_failure(self.work, self.launch(prepared), "generation")
-        num_bytes = {request.key: request.num_bytes for request in requests}
-        for completion in read_models(self.work / COMPLETIONS, Completion):
-            # The process counts what it writes; of what it was given no more is known than its length.
-            num_tokens, num_written = num_bytes[completion.task] + completion.num_tokens, completion.num_tokens
-            reply = {"text": completion.text, "stopped": completion.stopped, "num_written": num_written}
-            record(Reply(key=completion.task, num_tokens=num_tokens, **reply))
-        shutil.rmtree(self.work, ignore_errors=True)

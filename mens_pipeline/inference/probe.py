@@ -1,4 +1,4 @@
-"""Measure a machine in seconds: products of matrices, a few real steps of training, and completions of the base.
+"""Measure a machine in seconds: a few real steps of training, and completions of the base.
 
 Nothing here estimates. The jobs are those of training and of generation, cut short, so that whatever slows these
 down, another program beside them included, slows the probe down likewise.
@@ -22,7 +22,7 @@ from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.local import refuse_failure
 from mens_pipeline.jobs.protocol import JOB, Job
 from mens_pipeline.models.adapter import TELEMETRY
-from mens_pipeline.models.base import Base, FileTokenizer
+from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import encode_prompt
 from mens_pipeline.storage.validation import Strict
 from mens_pipeline.training.prepare import PreparedRun
@@ -34,15 +34,12 @@ _STEPS: Final = 4
 _MINUTES: Final = 0.5
 """In which these are made; where a step takes longer, there are two of them."""
 
-_AT_ONCE: Final = 16
+AT_ONCE: Final = 16
 """Completions that the probe writes at once, about as many as an evaluation has in its batches."""
 
 _FEW: Final = 2
 _MORE: Final = 10
 """Tokens of a completion of the probe; what the longer ones take beyond the shorter ones is the time of writing."""
-
-_SIDE: Final = 1024
-_PRODUCT_SECONDS: Final = 0.7
 
 
 class Rates(Strict):
@@ -53,7 +50,6 @@ class Rates(Strict):
     generate_start: float = Field(ge=0, description="Of a generation process until it writes.")
     read_token: float = Field(ge=0, description="Of reading one token of a prompt.")
     write_token: float = Field(ge=0, description="Of writing one token of a completion among others.")
-    memory_mb: float | None = Field(default=None, description="Peak of training, megabytes; null where not measured.")
 
     def completion(self, read: float, written: float) -> float:
         """Return the seconds of a completion among others: so many tokens of its prompt, so many of its own."""
@@ -81,7 +77,7 @@ class Probe:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _training(self, run: PreparedRun) -> dict[str, float]:
-        """Measure a token of training, what the process takes besides, and the peak of its memory."""
+        """Measure a token of training, and what the process takes besides."""
         short = {"max_steps": _STEPS, "max_minutes": _MINUTES, "save_steps": 10_000, "validation_split_ratio": 0.0}
         recipe, folder = run.job.recipe.model_copy(update=short), self.folder / "train"
         seconds = self._run(run.job.model_copy(update={"recipe": recipe, "run_dir": folder, "continues": None}))
@@ -92,13 +88,12 @@ class Probe:
         token = lap / sum(step["num_tokens"] for step in counted)
         # Its first step may compile kernels, which every run pays for once.
         own = token * sum(step["num_tokens"] for step in steps)
-        peak = max(step["peak_memory_mb"] for step in steps)
-        return {"train_token": token, "train_start": max(0.0, seconds - own), "memory_mb": peak}
+        return {"train_token": token, "train_start": max(0.0, seconds - own)}
 
     def _completions(self, run: PreparedRun) -> dict[str, float]:
         """Measure reading and writing: several completions at once, of a few tokens and of more."""
         sizes = {"load": _FEW, "read": _FEW, "write": _MORE}  # the first pays for what is done once
-        prompts = [pair.prompt for pair, _ in zip(read_pairs(run.job.train_path), range(_AT_ONCE), strict=False)]
+        prompts = [pair.prompt for pair, _ in zip(read_pairs(run.job.train_path), range(AT_ONCE), strict=False)]
         first, *others = (self._job(run, name, prompts, tokens) for name, tokens in sizes.items())
         seconds = self._run(first.model_copy(update={"then": tuple(_write(job) for job in others)}))
         ended: dict[str, tuple[float, int]] = {}
@@ -148,54 +143,3 @@ def _write(job: Job) -> Path:
     path = job.run_dir / JOB
     path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return path
-
-
-def products(device: Device) -> float:
-    """Measure billions of operations a second of large products of matrices, in the precision of training."""
-    import torch
-
-    dtype = torch.bfloat16 if device.has_bfloat16 else torch.float32
-    left, right = (torch.randn(_SIDE, _SIDE, device=device.kind).to(dtype) for _ in range(2))
-    (left @ right)[0, 0].item()  # what is done once
-    began, number = perf_counter(), 0
-    while perf_counter() - began < _PRODUCT_SECONDS:
-        (left @ right)[0, 0].item()  # reading a value waits for the device
-        number += 1
-    return 2 * _SIDE**3 * number / (perf_counter() - began) / 1e9
-
-
-_TRAINING_SHARE: Final = 0.4
-"""Of the products: measured 0.46 on two cores of an AMD EPYC with nothing beside it (docs/results.md)."""
-
-_READING_SHARE: Final = 0.17
-_WRITING_SHARE: Final = 0.085
-"""The same of reading prompts, and of completions, 32 at a time, which a CPU computes in float32: 252 tokens/s."""
-
-_GPU_SHARE: Final = 0.3
-"""Of products and of the memory, for all of these on a GPU: taken from what others report, and not measured."""
-
-_START: Final = 20.0
-"""Seconds in which a process loads libraries and a small base; a large base takes as long again for 8 GB."""
-
-
-def estimated_rates(base: Base, gflops: float, bandwidth_gb: float | None = None, *, is_cpu: bool = True) -> Rates:
-    """Estimate by arithmetic what could not be measured.
-
-    Args:
-        base: Its sizes count, wherever it is.
-        gflops: Of products of matrices, billions of operations a second.
-        bandwidth_gb: Of the memory, gigabytes a second; None where nothing is limited by it.
-        is_cpu: Whether activations are kept; a GPU computes them again, and so all products once more.
-    """
-    frozen = max(1, base.num_parameters - base.vocab_size * base.hidden_size)
-    shares = (_TRAINING_SHARE, _READING_SHARE, _WRITING_SHARE) if is_cpu else (_GPU_SHARE,) * 3
-    training, reading, writing = (1e9 * gflops * share for share in shares)
-    step = 0.0 if bandwidth_gb is None else 2 * base.num_parameters / bandwidth_gb / 1e9 / _GPU_SHARE
-    start = _START + 2 * base.num_parameters / 8e9 * _START
-    return Rates(
-        train_token=(4 if is_cpu else 6) * frozen / training,
-        train_start=start,
-        generate_start=start,
-        read_token=2 * base.num_parameters / reading,
-        write_token=step / _AT_ONCE + 2 * base.num_parameters / writing,
-    )

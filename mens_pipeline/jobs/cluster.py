@@ -1,4 +1,4 @@
-"""Work of the corpus and of evaluation on the nodes of a Ray cluster, in place of processes of this machine.
+"""Work of the corpus on the nodes of a Ray cluster, in place of processes of this machine.
 
 Batches of files and of synthetic tasks become tasks of Ray. A worker that runs programs is started by an actor, as a
 process beside it, confined as it would be here; what programs get to see is the same. A node that is lost is replaced
@@ -12,12 +12,14 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
-from mens_pipeline.corpus.extract.batches import Pools
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
+from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.jobs.environment import ray_environment
-from mens_pipeline.language.interpreter import LimitKind, Limits, WorkerPool, WorkerProcess, WorkerStoppedError
+from mens_pipeline.language.interpreter import LimitKind, Limits, WorkerProcess, WorkerStoppedError
 
 _RESTARTS: Final = 3
 """Nodes that may be lost under one actor or task."""
@@ -25,8 +27,15 @@ _PATIENCE_SECONDS: Final = 10.0
 _PASSED: Final = ("OMP_NUM_THREADS", "PYTHONPATH", "PYTHONSAFEPATH")
 
 
-def work_on_cluster(address: str) -> None:
-    """Let every pool of this process work on the nodes of a Ray cluster, on as many CPUs as it has.
+class CorpusPools(NamedTuple):
+    """Where the corpus is worked on: batches of files and tasks, and functions that are observed."""
+
+    batches: Pool
+    observers: Callable[[], BehaviourWorkers]
+
+
+def join_cluster(address: str) -> CorpusPools:
+    """Join a Ray cluster, and return pools of its nodes, of as many processes as it has CPUs.
 
     Raises:
         ConfigurationError: There is no cluster at the address, or this machine is none of its nodes.
@@ -43,8 +52,8 @@ def work_on_cluster(address: str) -> None:
         advice = 'Install the extra "cluster", start Ray with `ray start --head`, and join with `ray start --address`.'
         raise ConfigurationError(f"RAY_ADDRESS={address}: no cluster to work on ({error}). {advice}") from error
     num_processes = max(1, int(ray.cluster_resources().get("CPU", 1)))
-    Pools.new, Pools.at_once = ClusterExecutor, num_processes
-    WorkerPool.launch, WorkerPool.at_once = ClusterWorker, num_processes
+    observers = partial(BehaviourWorkers, num_processes, launch=ClusterWorker)
+    return CorpusPools(Pool(num_processes, ClusterExecutor), observers)
 
 
 def _join(address: str) -> None:

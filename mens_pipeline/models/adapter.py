@@ -8,8 +8,10 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from mens_pipeline.corpus.infill.rows import ACCEPTED, INFILL
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.base import Base, Count, Digest, Recorded, RecordedPath, Word, read_object, shapes_in
+from mens_pipeline.models.infill import SUFFIX_FIRST, Order
 from mens_pipeline.storage.files import is_out_of_place
 from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.storage.validation import errors_in, list_errors, newer_format
@@ -28,7 +30,7 @@ CARD: Final = "README.md"
 WEIGHTS: Final = "adapter_model.safetensors"
 CONFIGURATION: Final = "adapter_config.json"
 METHOD: Final = "qlora"
-SCHEMA_VERSION: Final = 7
+SCHEMA_VERSION: Final = 8
 """Of the manifest."""
 
 _MOST_BYTES: Final = 16 * 2**20
@@ -51,6 +53,12 @@ class TrainedRecipe(Recorded):
     devices: Count = Field(default=1, description="Not said in runs before there were several.")
     infill_window: Count | None = Field(default=None, description="None in runs before there were rows at a cursor.")
 
+    @property
+    def method(self) -> str:
+        """How the base was held, in words."""
+        double = " with double quantisation" if self.bnb_4bit_use_double_quant else ""
+        return "LoRA: base in bfloat16" if self.quantization == "bf16" else f"QLoRA: NF4{double}"
+
 
 class ShownKind(Recorded):
     """What training showed of one kind of rows."""
@@ -58,6 +66,8 @@ class ShownKind(Recorded):
     tokens_shown: Count
     share: float
     epochs: float
+    rows: Count = 0
+    rows_too_long: Count = 0
 
 
 class TrainingResult(Recorded):
@@ -95,7 +105,10 @@ class TrainingManifest(Recorded):
     """`training_manifest.json`: what an adapter was made from, how, and what training came to."""
 
     manifest_schema_version: Count | None = None
-    backend: Literal["qlora"]
+    backend: Literal["qlora"] = Field(description="The trainer, as `--backend` names it.")
+    adapter_method: Literal["qlora", "lora"] | None = Field(
+        default=None, description="Whether the base was in four bits, or in bfloat16; none in earlier runs."
+    )
     tokenizer: Word = "hf"
     name: str = Field(pattern="^[0-9A-Za-z._-]{1,128}$")
     vcs_sha: Word | None
@@ -112,8 +125,18 @@ class TrainingManifest(Recorded):
     heldout_sha256: Digest | None
     system_prompt: str
     chat_template: str | None = Field(default=None, description="None in runs before bases that think had a form.")
+    infill_order: Order = Field(
+        default=SUFFIX_FIRST,
+        description="Side of a cursor that it is shown first; the suffix in runs that do not say.",
+    )
     libraries: dict[Word, Word] = Field(default={}, description="Versions of those that decide what training gives.")
     result: TrainingResult
+
+    @property
+    def is_taught(self) -> bool:
+        """Whether the adapter was shown holes at a cursor when it trained."""
+        shown = [kind for name, kind in (self.result.kinds or {}).items() if name in {INFILL, ACCEPTED}]
+        return self.recipe.infill_window is not None and any(kind.tokens_shown for kind in shown)
 
     @classmethod
     def read(cls, path: Path) -> Self:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mens_pipeline.corpus.curate.mixed_train_set import report_beside
-from mens_pipeline.corpus.infill.rows import INFILL
 from mens_pipeline.language import visible_text
 from mens_pipeline.models.adapter import ShownKind, TrainingManifest
 from mens_pipeline.models.base import Base, FileTokenizer
 from mens_pipeline.models.chat import format_of
-from mens_pipeline.models.infill import marks_of
+from mens_pipeline.models.infill import PREFIX_FIRST, marks_of
 from mens_pipeline.storage.store import digest_of
 
 if TYPE_CHECKING:
@@ -83,15 +82,13 @@ def model_card(  # noqa: PLR0913 - the parts of a card
     """
     base, recipe, result = manifest.base_model, manifest.recipe, manifest.result
     layers = recipe.target_modules if isinstance(recipe.target_modules, str) else ", ".join(recipe.target_modules)
-    double = " with double quantisation" if recipe.bnb_4bit_use_double_quant else ""
-    is_taught = INFILL in (result.kinds or {})
     sees = base.architecture.endswith("ForConditionalGeneration")
     rows = (
         ("base model", f"{plain(base_name(base))}, {plain(base.architecture)}, SHA-256 `{base.sha256[:12]}`"),
         ("revision of the base", plain(base.revision or _UNKNOWN)),
         ("licence of the base", plain(base.licence or _UNKNOWN)),
         ("licence of the data", plain(data_licence or _UNKNOWN)),
-        ("method", "LoRA: base in bfloat16" if recipe.quantization == "bf16" else f"QLoRA: NF4{double}"),
+        ("method", recipe.method),
         ("adapter", f"rank {recipe.lora_r}, alpha {recipe.lora_alpha}, on {plain(layers)}"),
         ("rows", f"{result.num_train} of {result.num_rows}, longest {result.longest} tokens"),
         ("steps", f"{result.num_steps}, {result.trained_tokens} tokens in {result.seconds:.0f} s"),
@@ -125,7 +122,8 @@ def model_card(  # noqa: PLR0913 - the parts of a card
         auto_class="AutoModelForImageTextToText" if sees and standing is not None else "AutoModelForCausalLM",
         # Manifests of adapters that were trained before bases that think were asked in their own form say nothing.
         chat=format_of(manifest.chat_template),
-        marks=marks_of(FileTokenizer(tokenizer_in)) if is_taught and tokenizer_in is not None else None,
+        is_prefix_first=manifest.infill_order == PREFIX_FIRST,
+        marks=marks_of(FileTokenizer(tokenizer_in)) if manifest.is_taught and tokenizer_in is not None else None,
     )
 
 
@@ -150,6 +148,17 @@ def format_kinds(kinds: Mapping[str, ShownKind]) -> str:
         f"{name} {100 * kind.share:.0f} % ({kind.tokens_shown:,} tokens, {kind.epochs:.1f} epochs)"
         for name, kind in sorted(kinds.items(), key=lambda item: (-item[1].tokens_shown, item[0]))
     )
+
+
+def never_shown(kinds: Mapping[str, ShownKind]) -> dict[str, int]:
+    """Return the rows of each kind that has some, and of which none is shown."""
+    there = {name: kind.rows + kind.rows_too_long for name, kind in kinds.items() if not kind.tokens_shown}
+    return {name: rows for name, rows in sorted(there.items()) if rows}
+
+
+def format_never_shown(kinds: Mapping[str, ShownKind]) -> str:
+    """Format the kinds of which no row was shown: `telemetry (372 rows), ...`; empty where there is none."""
+    return ", ".join(f"{name} ({rows} rows)" for name, rows in never_shown(kinds).items())
 
 
 def _head(manifest: TrainingManifest, form: Form, standing: Standing | None) -> "ModelCardData":

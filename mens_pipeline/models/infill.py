@@ -14,7 +14,13 @@ from typing import Final, Literal
 from mens_pipeline.models.chat import Encoded, Tokenizer, control_tokens, escape, format_for
 
 Order = Literal["suffix_first", "prefix_first"]
-"""Which side of the cursor is shown first. With the suffix first, what is typed extends what was read already."""
+"""Which side of the cursor is shown first. With the suffix first, what is typed extends what was read already; with the
+prefix first, the suffix is read again."""
+
+SUFFIX_FIRST: Final[Order] = "suffix_first"
+PREFIX_FIRST: Final[Order] = "prefix_first"
+
+_CODESTRAL: Final = ("[PREFIX]", "[SUFFIX]", "[MIDDLE]")
 
 _NATIVE: Final = (
     ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
@@ -22,7 +28,7 @@ _NATIVE: Final = (
     ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
     ("<\uff5cfim\u2581begin\uff5c>", "<\uff5cfim\u2581hole\uff5c>", "<\uff5cfim\u2581end\uff5c>"),
     ("▁<PRE>", "▁<SUF>", "▁<MID>"),
-    ("[PREFIX]", "[SUFFIX]", "[MIDDLE]"),
+    _CODESTRAL,
 )
 """Of Qwen2.5-Coder and Qwen3, of StarCoder and CodeGemma, of Granite, DeepSeek, Code Llama and Codestral."""
 _IDLE: Final = ("<issue_start>", "<issue_closed>", "<issue_comment>")
@@ -36,8 +42,8 @@ _TOKEN_CHARACTERS: Final = 16
 """Characters of a token at most, in a text that is worth reading."""
 _SUFFIX_SHARE: Final = 0.25
 """Of a window, for what stands behind the cursor."""
-_SUFFIX_FIRST: Final = 0.7
-"""Share of training rows with the suffix first; the others keep a model able to read both orders."""
+_SUFFIX_FIRST_SHARE: Final = 0.7
+"""Share of training rows with the suffix first, for a base that is asked so; the others keep it able to read both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +57,22 @@ class Marks:
 
 def marks_of(tokenizer: Tokenizer) -> Marks:
     """Return the marks of a tokenizer: its own, else idle special tokens, else words."""
+    return Marks(*_find_marks(tokenizer))
+
+
+def choose_order(tokenizer: Tokenizer) -> Order:
+    """Return the order in which a base is shown a cursor: that of its pretraining, where it has marks of its own.
+
+    That is prefix first, except for Codestral. A base without marks learns either, and gets the suffix first. An
+    adapter is asked in the order of its training, which its manifest records (`infill_order`).
+    """
+    marks = _find_marks(tokenizer)
+    return PREFIX_FIRST if marks in _NATIVE and marks != _CODESTRAL else SUFFIX_FIRST
+
+
+def _find_marks(tokenizer: Tokenizer) -> tuple[str, str, str]:
     known = {token.content for token in tokenizer.added_tokens_decoder.values()}
-    return Marks(*next((marks for marks in (*_NATIVE, _IDLE) if known.issuperset(marks)), _WORDS))
+    return next((marks for marks in (*_NATIVE, _IDLE) if known.issuperset(marks)), _WORDS)
 
 
 def split_at_marks(text: str) -> tuple[str, str] | None:
@@ -81,15 +101,17 @@ def split_word(prefix: str) -> tuple[str, str]:
     return prefix.removesuffix(word), word
 
 
-def order_of(prefix: str, middle: str) -> Order:
-    """Return the order in which a training row is shown, the same one every time."""
+def order_of_row(order: Order, prefix: str, middle: str) -> Order:
+    """Return the order in which a training row is shown to a model that is asked in `order`, the same one every time.
+
+    All rows have the prefix first where it is asked so; else seven of ten have the suffix first.
+    """
     digest = hashlib.sha256(f"{prefix}\0{middle}".encode("utf-8", "surrogatepass")).digest()
-    return "suffix_first" if int.from_bytes(digest[:8], "big") < _SUFFIX_FIRST * 2**64 else "prefix_first"
+    is_turned = int.from_bytes(digest[:8], "big") >= _SUFFIX_FIRST_SHARE * 2**64
+    return PREFIX_FIRST if is_turned else order
 
 
-def encode_infill_prompt(
-    tokenizer: Tokenizer, prefix: str, suffix: str, window: int, order: Order = "suffix_first"
-) -> tuple[int, ...]:
+def encode_infill_prompt(tokenizer: Tokenizer, prefix: str, suffix: str, window: int, order: Order) -> tuple[int, ...]:
     """Encode a cursor: the ids up to where the piece between prefix and suffix begins, or the word that it ends.
 
     Args:
@@ -103,7 +125,7 @@ def encode_infill_prompt(
     behind = _cut(tokenizer, escape(suffix, control), int(window * _SUFFIX_SHARE), is_suffix=True)
     before = _cut(tokenizer, escape(split_word(prefix)[0], control), window - len(behind), is_suffix=False)
     shown = [(marks.suffix, behind), (marks.prefix, before)]
-    if order == "prefix_first":
+    if order == PREFIX_FIRST:
         shown.reverse()
     ids = _encode(tokenizer, chat.bos)
     for mark, side in shown:

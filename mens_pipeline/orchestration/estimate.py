@@ -1,7 +1,4 @@
-"""Estimate the time of a run of the whole graph, stage by stage, and turn the dial of `mens run --minutes`.
-
-Pure arithmetic: measured or estimated `Rates` times how much is trained and asked.
-"""
+"""Turn the dial of `mens run --minutes`, and estimate what presets take on GPUs. Pure arithmetic."""
 
 from collections.abc import Iterator, Mapping
 from math import ceil
@@ -11,41 +8,19 @@ from pydantic import Field
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import EvaluationConfig
-from mens_pipeline.inference.probe import Rates, estimated_rates
+from mens_pipeline.inference.probe import AT_ONCE, Rates
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.base import Base
 from mens_pipeline.storage.validation import Strict
 from mens_pipeline.training.plan import MOST_PASSES
-from mens_pipeline.training.preflight import choose_quantization, estimate_memory, fits_dense, layer_bytes
+from mens_pipeline.training.preflight import choose_quantization, estimate_memory, layer_bytes
 from mens_pipeline.training.presets import Named
 from mens_pipeline.training.recipe import Recipe
 
-CORPUS: Final = "corpus"
-TRAINING: Final = "training"
-EVALUATION: Final = "evaluation"
-GATE: Final = "gate"
-
-_CORPUS_CHARACTERS: Final = 88e6
-"""Of Vox that take as long to analyse as the corpus stages of the seed data take on one core; 0.4 of it by the size."""
-
-_SEED_CHARACTERS: Final = 480_000
-_CORPUS_CORES: Final = 2
-"""More help little: some of the stages are one process."""
-
+GATE_SECONDS: Final = 4.0
 _SCORING: Final = 15.0
 """Seconds in which prompts are prepared, and completions scored and their tests run."""
 
-_ROW_LENGTH: Final = 160
-"""Tokens of a row of the seed data, with the prompt before it."""
-
-_LIBRARIES_MB: Final = 1000
-"""Of the deep learning stack and the allocator, beside what is computed."""
-
-_SHAPES_MB: Final = 1700
-"""Megabytes that a training on a CPU grows by, since oneDNN keeps memory for each new shape of a product: the first
-step of `cpu_demo` takes 1.7 GB, as its sizes say; runs of 160 to 400 steps ended at 3.6 to 5.4 GB."""
-
-_GATE_SECONDS: Final = 4.0
 _MOST_EVALUATION: Final = 0.5
 """Share of the time of the dial that evaluation takes at most; training gets the rest, and what is left over."""
 
@@ -53,6 +28,15 @@ _ROOM: Final = 1.25
 """Steps that the dial asks for beyond what the probe says will fit: the budget of training decides."""
 
 _LEAST_STEPS: Final = 3
+
+_ROW_LENGTH: Final = 160
+"""Tokens of a row of the seed data, with the prompt before it."""
+
+_GPU_SHARE: Final = 0.3
+"""Of products and of the memory of a GPU: taken from what others report, and not measured."""
+
+_START: Final = 20.0
+"""Seconds in which a process loads libraries and a small base; a large base takes as long again for 8 GB."""
 
 
 class SuiteSize(Strict):
@@ -100,12 +84,6 @@ class Suite(NamedTuple):
         )
 
 
-def corpus_seconds(characters: int, rate: float, cores: int) -> float:
-    """Return the seconds of the corpus stages; so many characters of Vox, analysed at so many a second on one core."""
-    work = _CORPUS_CHARACTERS * (0.6 + 0.4 * characters / _SEED_CHARACTERS)
-    return work / rate / min(_CORPUS_CORES, max(1, cores))
-
-
 def evaluation_seconds(rates: Rates, suite: Suite, size: SuiteSize) -> float:
     """Return the seconds of an evaluation: what is read and written by adapter and base, with their starts."""
     tasks = size.heldout_tasks + size.benchmark_tasks
@@ -149,15 +127,6 @@ class Rows(NamedTuple):
         return self.num_steps if max_minutes is None else min(self.num_steps, max(1, int(60 * max_minutes / each)))
 
 
-def planned_rows(recipe: Recipe, tokens: float) -> Rows:
-    """Estimate what a recipe trains on from sizes alone: an epoch has so many tokens, in rows like the seed data's."""
-    rows = recipe.rows_at_once * min(recipe.max_length, _ROW_LENGTH)
-    step = min(recipe.tokens_at_once or rows, rows) * recipe.accumulation
-    steps = max(1, round(tokens * recipe.num_train_epochs / step))
-    steps = min(steps, recipe.max_steps or steps)
-    return Rows(steps, steps * step)
-
-
 class Dial(Strict):
     """What the minutes of a run come to."""
 
@@ -172,20 +141,20 @@ class Dial(Strict):
 
 
 def turn_dial(  # noqa: PLR0913, PLR0917 - all that a run can be cut by
-    minutes: float, spent: float, rates: Rates, rows: Rows, recipe: Recipe, suite: Suite, correction: float = 1.0
+    minutes: float, spent: float, rates: Rates, rows: Rows, recipe: Recipe, suite: Suite
 ) -> Dial:
     """Choose steps, prompts, samples and holes with which what is left of the minutes is used and not exceeded.
 
     Of the whole eval suite what fits half of the time is asked: first what the gates judge by, then what stands beside
-    it. Training gets the rest. `spent` are seconds that are gone; evaluations took `correction` times what was planned.
+    it. Training gets the rest. `spent` are seconds that are gone.
 
     Raises:
         RefusedError: Not even a few steps and prompts fit.
     """
     sizes = [suite.take_share(percent / 100) for percent in range(301)]
-    costs = [correction * evaluation_seconds(rates, suite, size) for size in sizes]
+    costs = [evaluation_seconds(rates, suite, size) for size in sizes]
     step = rows.step * rates.train_token
-    fixed = spent + _GATE_SECONDS + rows.seconds(rates, 0.0)
+    fixed = spent + GATE_SECONDS + rows.seconds(rates, 0.0)
     left, needed = 60 * minutes - fixed, costs[0] + _LEAST_STEPS * step
     if needed > left:
         least = ceil((fixed + needed) / 60)
@@ -198,101 +167,77 @@ def turn_dial(  # noqa: PLR0913, PLR0917 - all that a run can be cut by
     return Dial(max_minutes=max_minutes, max_steps=steps, num_train_epochs=epochs, suite=size)
 
 
-class Stage(Strict):
-    """A line of a plan: what a stage does, its seconds and how they are known, and megabytes at most."""
-
-    name: str
-    does: str
-    seconds: float
-    basis: str
-    memory_mb: float
-    disk_mb: float
-
-
-def stages_of(  # noqa: PLR0913, PLR0917 - all that a plan rests on
-    corpus: float,
-    rates: Rates,
-    rows: Rows,
-    what: tuple[Recipe, Base, Device],
-    suite: tuple[Suite, SuiteSize],
-    basis: str,
-    correction: float = 1.0,
-) -> tuple[Stage, ...]:
-    """Return the stages of a run in order; `corpus` are the seconds of the first, `correction` as for `turn_dial`."""
-    (recipe, base, device), (whole, size) = what, suite
-    steps = rows.fitting(rates, recipe.max_minutes)
-    fit = f"{steps} steps" if steps == rows.num_steps else f"{steps} of {rows.num_steps} steps"
-    tokens = f"{steps * rows.step:,.0f} tokens, rank {recipe.lora_r}, rows of {recipe.max_length}"
-    samples = f", {whole.config.num_samples} samples" if whole.config.num_samples > 1 else ""
-    prompts = f"{size.heldout_tasks} held-out and {size.benchmark_tasks} benchmark prompts"
-    at_once, dtype = recipe.tokens_at_once or recipe.rows_at_once * recipe.max_length, "bfloat16"
-    layer = layer_bytes({"hidden_size": base.hidden_size, "num_attention_heads": base.num_heads}, has_kernels=True)
-    chosen = recipe.model_copy(update={"quantization": choose_quantization(recipe, base, at_once, device, layer)})
-    computed_on = device.kind, dtype if device.has_bfloat16 else "float32"
-    trained = estimate_memory(base, chosen, at_once, computed_on, layer)
-    libraries, shapes = (_LIBRARIES_MB, _SHAPES_MB) if device.kind == "cpu" else (0, 0)
-    memory = (rates.memory_mb or trained.total + libraries) + shapes
-    width = 0.75 if not fits_dense(device, base.num_parameters, dtype) else 4 if device.kind == "cpu" else 2
-    held = _LIBRARIES_MB + base.num_parameters * width / 2**20
-    lines = (
-        (CORPUS, "pairs, held-out split, train set", corpus, "estimated", 500, 6),
-        (TRAINING, f"{fit}, {tokens}", rows.seconds(rates, recipe.max_minutes), basis, memory, trained.checkpoints),
-        (
-            EVALUATION,
-            f"{prompts}{samples}, {size.infill_holes} holes",
-            correction * evaluation_seconds(rates, whole, size),
-            basis,
-            held,
-            2,
-        ),
-        (GATE, "verdict, report, promotion", _GATE_SECONDS, "estimated", 500, 1),
-    )
-    return tuple(Stage(**dict(zip(Stage.model_fields, line, strict=True))) for line in lines)
-
-
 class Gpu(NamedTuple):
-    """A GPU as its maker describes it: gigabytes, dense products in 16 bits (TFLOP/s), memory (GB/s), watts."""
+    """A GPU as its maker describes it: gigabytes, dense products in 16 bits (TFLOP/s), memory (GB/s)."""
 
     name: str
     memory_gb: float
     tflops: float
     bandwidth: float
-    watts: float
+
+    def estimate_rates(self, base: Base) -> Rates:
+        """Estimate the speeds of training, which computes all products once more, and of completions."""
+        frozen = max(1, base.num_parameters - base.vocab_size * base.hidden_size)
+        products, start = 1e12 * self.tflops * _GPU_SHARE, _START + 2 * base.num_parameters / 8e9 * _START
+        read, weights = 2 * base.num_parameters / products, 2 * base.num_parameters / (1e9 * self.bandwidth)
+        return Rates(
+            train_token=6 * frozen / products,
+            train_start=start,
+            generate_start=start,
+            read_token=read,
+            write_token=weights / _GPU_SHARE / AT_ONCE + read,
+        )
 
 
 GPUS: Final = (
-    Gpu("RTX 4060", 8, 30, 272, 115),
-    Gpu("RTX 4080", 16, 97, 717, 320),
-    Gpu("RTX 3090", 24, 71, 936, 350),
-    Gpu("A100 40 GB", 40, 312, 1555, 400),
-    Gpu("H100", 80, 989, 3350, 700),
-    Gpu("H200", 141, 989, 4800, 700),
+    Gpu("RTX 4060", 8, 30, 272),
+    Gpu("RTX 4080", 16, 97, 717),
+    Gpu("RTX 3090", 24, 71, 936),
+    Gpu("A100 40 GB", 40, 312, 1555),
+    Gpu("H100", 80, 989, 3350),
+    Gpu("H200", 141, 989, 4800),
 )
 """The data sheets of NVIDIA; products of bfloat16 that sum in float32, without sparsity."""
 
 
-class PricedPreset(NamedTuple):
-    """Estimated steps and stages of a preset on its GPU; without GPU and stages where `auto` never picks it."""
+class PresetEstimate(NamedTuple):
+    """A preset: its steps, and on its GPU seconds of training and evaluation and megabytes.
+
+    Without a GPU, where `auto` never picks it, these are zero.
+    """
 
     preset: str
     recipe: Recipe
     rows: Rows
-    gpu: Gpu | None
-    stages: tuple[Stage, ...]
+    gpu: str | None = None
+    training: float = 0.0
+    evaluation: float = 0.0
+    memory_mb: float = 0.0
 
 
-def price_presets(
-    presets: Mapping[str, Named], base: Base, tokens: float, suite: Suite, corpus: float
-) -> Iterator[PricedPreset]:
+def estimate_presets(presets: Mapping[str, Named], base: Base, tokens: float, suite: Suite) -> Iterator[PresetEstimate]:
     """Yield all presets, those that `auto` picks on the smallest GPU that each is for; `tokens` are of an epoch."""
+    layer = layer_bytes({"hidden_size": base.hidden_size, "num_attention_heads": base.num_heads}, has_kernels=True)
     for name, preset in presets.items():
         recipe = Recipe.model_validate(preset.values)
-        rows = planned_rows(recipe, tokens)
+        at_once = recipe.tokens_at_once or recipe.rows_at_once * recipe.max_length
+        row_tokens = recipe.rows_at_once * min(recipe.max_length, _ROW_LENGTH)
+        step = min(recipe.tokens_at_once or row_tokens, row_tokens) * recipe.accumulation
+        steps = max(1, round(tokens * recipe.num_train_epochs / step))
+        steps = min(steps, recipe.max_steps or steps)
+        rows = Rows(steps, steps * step)
         if preset.min_vram_gb is None:
-            yield PricedPreset(name, recipe, rows, None, ())
+            yield PresetEstimate(name, recipe, rows)
             continue
         gpu = next(one for one in GPUS if one.memory_gb >= preset.min_vram_gb)
-        rates = estimated_rates(base, 1000 * gpu.tflops, gpu.bandwidth, is_cpu=False)
-        what = recipe, base, Device("cuda", gpu.name, gpu.memory_gb, has_bfloat16=True)
-        stages = stages_of(corpus, rates, rows, what, (suite, suite.take_share(2.0)), "estimated")
-        yield PricedPreset(name, recipe, rows, gpu, stages)
+        rates, device = gpu.estimate_rates(base), Device("cuda", gpu.name, gpu.memory_gb, has_bfloat16=True)
+        held = recipe.model_copy(update={"quantization": choose_quantization(recipe, base, at_once, device, layer)})
+        yield PresetEstimate(
+            name,
+            recipe,
+            rows,
+            gpu.name,
+            rows.seconds(rates, recipe.max_minutes),
+            evaluation_seconds(rates, suite, suite.take_share(2.0)),
+            estimate_memory(base, held, at_once, ("cuda", "bfloat16"), layer).total,
+        )

@@ -125,13 +125,13 @@ class CheckOutcome:
     """One asset check of a run.
 
     Attributes:
-        blocks: Whether a failure stops what comes after it.
+        is_error: Whether a failure is an error; otherwise it is a warning.
         figures: Its numbers and texts, in order; tables are left to the UI.
     """
 
     name: str
     passed: bool
-    blocks: bool
+    is_error: bool
     figures: dict[str, str]
 
 
@@ -143,7 +143,6 @@ class GraphOutcome:
         success: No step failed and no blocking check refused.
         is_interrupted: Somebody stopped it; it is recorded as canceled.
         figures: Asset -> its metadata, plain values only.
-        step_seconds: Step -> how long it took, of those that succeeded.
     """
 
     run_id: str
@@ -152,7 +151,6 @@ class GraphOutcome:
     checks: tuple[CheckOutcome, ...]
     figures: dict[str, dict[str, Any]]
     seconds: float
-    step_seconds: dict[str, float]
 
     @property
     def is_promoted(self) -> bool:
@@ -203,12 +201,7 @@ def run_graph(
             for event in result.filter_events(lambda event: event.is_step_materialization)
             if event.asset_key is not None and (made := event.step_materialization_data.materialization)
         }
-        took = {
-            event.step_key: event.step_success_data.duration_ms / 1000
-            for event in result.filter_events(lambda event: event.is_step_success)
-            if event.step_key is not None
-        }
-    return GraphOutcome(run_id, success, is_interrupted, checks, figures, perf_counter() - started, took)
+    return GraphOutcome(run_id, success, is_interrupted, checks, figures, perf_counter() - started)
 
 
 def _is_interrupted(result: dg.ExecuteInProcessResult) -> bool:
@@ -238,5 +231,4 @@ def _outcome(evaluation: dg.AssetCheckEvaluation) -> CheckOutcome:
         if isinstance(value, dg.TextMetadataValue | dg.IntMetadataValue | dg.FloatMetadataValue)
     }
     name = f"{evaluation.asset_key.to_user_string()}/{evaluation.check_name}"
-    blocks = evaluation.blocking is True and evaluation.severity is dg.AssetCheckSeverity.ERROR
-    return CheckOutcome(name, evaluation.passed, blocks, figures)
+    return CheckOutcome(name, evaluation.passed, evaluation.severity is dg.AssetCheckSeverity.ERROR, figures)

@@ -108,8 +108,11 @@ def watch_training(
         nonlocal last
         track(event)
         payload = event["payload"]
-        if event["event"] == "train_start" and (done := step_of(payload["resumed_from"])):
-            context.log.info("training resumed at step %d of %d", done, payload["planned_steps"])
+        if event["event"] == "train_start":
+            if done := step_of(payload["resumed_from"]):
+                context.log.info("training resumed at step %d of %d", done, payload["planned_steps"])
+            if "computed_by" in payload:
+                context.log.info("training: %s", payload["computed_by"])
         elif event["event"] == "plan":
             context.log.info("training: %s", format_plan(payload))
         elif event["event"] == "step" and time.monotonic() - last >= seconds:

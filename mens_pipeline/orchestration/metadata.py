@@ -15,7 +15,6 @@ from dagster_shared.error import SerializableErrorInfo
 from pydantic import BaseModel
 
 from mens_pipeline.errors import MensError
-from mens_pipeline.jobs.cluster import work_on_cluster
 from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.stage import Stage
@@ -93,7 +92,7 @@ _GPU_POD: Final = {"container_config": {"resources": {"limits": {"nvidia.com/gpu
 def declare_asset(
     group: str, *kinds: str, version: str, rows: type[BaseModel] | None = None, on_gpu: bool = False, **more: Any
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """Declare what a function makes as an asset that refuses plainly, and is made on a cluster if there is one.
+    """Declare what a function makes as an asset that refuses plainly.
 
     Args:
         group: Of the asset graph.
@@ -110,16 +109,8 @@ def declare_asset(
         more |= {"pool": "gpu", "op_tags": {**GPU_TAGS, **pod}, "tags": GPU_TAGS}
 
     def declare(make: Callable[..., Any]) -> dg.AssetsDefinition:
-        @plainly
-        @wraps(make)
-        def make_on_cluster(*arguments: Any, **named: Any) -> Any:
-            settings = load_settings()
-            if settings.launcher == "ray" and settings.ray_address:
-                work_on_cluster(settings.ray_address)
-            return make(*arguments, **named)
-
         declared = dg.asset(group_name=group, kinds=set(kinds), owners=OWNERS, code_version=version, **more)
-        asset: dg.AssetsDefinition = declared(make_on_cluster)
+        asset: dg.AssetsDefinition = declared(plainly(make))
         return asset
 
     return declare

@@ -10,18 +10,18 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import dagster as dg
-from dagster._core.storage.tags import PARENT_RUN_ID_TAG
 
 from mens_pipeline.configured import open_store
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
+from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.extract.sources import shown_name, vox_files
 from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 from mens_pipeline.errors import SourceNotFoundError
-from mens_pipeline.evaluation.replay import KIND as REPLAY
+from mens_pipeline.jobs.cluster import CorpusPools, join_cluster
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import ADAPTER, CARD
 from mens_pipeline.orchestration.metadata import FILES, fold_paths, table
-from mens_pipeline.promotion.bill import BILL_PAGE
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.history import history_of
 from mens_pipeline.promotion.promote import Promotion
@@ -96,6 +96,18 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
         raise dg.Failure(f"{found_out}. Materialise {ref.kind} again.", allow_retries=False)
 
 
+def find_pools() -> CorpusPools:
+    """Return where the corpus is worked on: on this machine, or on the nodes of the Ray cluster that is named.
+
+    Raises:
+        ConfigurationError: The cluster cannot be joined.
+    """
+    settings = load_settings()
+    if settings.launcher == "ray" and settings.ray_address:
+        return join_cluster(settings.ray_address)
+    return CorpusPools(Pool(settings.num_workers), BehaviourWorkers)
+
+
 def linked_page(store: ArtifactStore, artifact: Artifact, name: str) -> dict[str, dg.MetadataValue[str]]:
     """Return metadata that leads to a page of an artifact: where it lies, and a link where a host serves the store.
 
@@ -115,7 +127,7 @@ def page_links(served: str) -> dict[dg.AssetKey, dict[str, dg.MetadataValue[str]
     Args:
         served: Where a web server shows the store.
     """
-    kinds = {"benchmark_gate": GATE, "recipe_scores": GATE, "promoted_adapter": PROMOTED, "history_replay": REPLAY}
+    kinds = {"benchmark_gate": GATE, "recipe_scores": GATE, "promoted_adapter": PROMOTED}
     return {
         dg.AssetKey(asset): {"report_pages": dg.MetadataValue.url(f"{served.rstrip('/')}/{kind}/")}
         for asset, kind in kinds.items()
@@ -123,17 +135,14 @@ def page_links(served: str) -> dict[dg.AssetKey, dict[str, dg.MetadataValue[str]
 
 
 def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, Any]:
-    """Return card, bill of materials, report and history of the champion."""
+    """Return card, report and history of the champion."""
     champion = promotion.champion
-    bill = champion.path / BILL_PAGE
-    of_bill = {"bill_of_materials": dg.MetadataValue.md(bill.read_text(encoding="utf-8"))} if bill.is_file() else {}
     metadata = {
         **linked_page(store, champion, PAGE),
         "changed": promotion.changed,
         "champion": dg.MetadataValue.path(champion.path),
         "previous": promotion.previous or "none",
         "card": dg.MetadataValue.md((champion.path / ADAPTER / CARD).read_text(encoding="utf-8")),
-        **of_bill,
         "history": table(
             {
                 "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(event.timestamp_unix)),
@@ -255,17 +264,6 @@ def made_by(instance: dg.DagsterInstance, run_id: str, asset: dg.AssetKey) -> li
     """Return what a run made of an asset, the newest last."""
     logs = instance.all_logs(run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
     return [made for entry in logs if (made := entry.asset_materialization) and made.asset_key == asset]
-
-
-def made_in_run(context: dg.AssetExecutionContext, name: str) -> ArtifactRef | None:
-    """Return what a run made of an asset, or a run that this one goes on from; None where neither made it."""
-    run: dg.DagsterRun | None = context.run
-    while run is not None:
-        if own := made_by(context.instance, run.run_id, dg.AssetKey(name)):
-            return artifact_of(own[-1])
-        before = run.tags.get(PARENT_RUN_ID_TAG)
-        run = context.instance.get_run_by_id(before) if before is not None else None
-    return None
 
 
 def artifact_of(materialization: dg.AssetMaterialization) -> ArtifactRef:

@@ -1,6 +1,6 @@
 """The bill of materials of a promoted model: base, source files with their licences, synthetic share, versions.
 
-It lies with the model as JSON of CycloneDX 1.6, which other tools read, and as a page with the same facts for people.
+It lies with the model as JSON of CycloneDX 1.6, which other tools read.
 """
 
 import json
@@ -20,19 +20,15 @@ from mens_pipeline.corpus.schema.records import FILES, UNKNOWN_LICENCE, SourceKi
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest, adapter_digest
 from mens_pipeline.models.base import FileTokenizer, find_recorded_base
-from mens_pipeline.models.card import base_name, markdown_table, plain
+from mens_pipeline.models.card import base_name
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
 if TYPE_CHECKING:
     from cyclonedx.model.license import License
 
 BILL: Final = "bom.cdx.json"
-BILL_PAGE: Final = "bill_of_materials.md"
-BILLS: Final = (BILL, BILL_PAGE)
 
 _NOT_ON_RECORD: Final = "not on record"
-_NUM_SHOWN: Final = 100
-"""Files on the page; the JSON has all of them."""
 
 
 class Origin(StrEnum):
@@ -107,16 +103,13 @@ def write_bill(folder: Path, store: ArtifactStore, timestamp_unix: int) -> None:
     Raises:
         RefusedError: The adapter or its manifest is not complete.
     """
-    bill = bill_of(folder, store, timestamp_unix)
-    (folder / BILL).write_text(as_cyclonedx(bill), encoding="utf-8")
-    (folder / BILL_PAGE).write_text(as_page(bill), encoding="utf-8")
+    (folder / BILL).write_text(as_cyclonedx(bill_of(folder, store, timestamp_unix)), encoding="utf-8")
 
 
 def copy_bill(promoted: Artifact, folder: Path) -> None:
     """Copy the bill of materials of a promoted adapter, where it has one: those of earlier versions have none."""
-    for name in BILLS:
-        if name in promoted.outputs:
-            shutil.copy2(promoted.path / name, folder / name)
+    if BILL in promoted.outputs:
+        shutil.copy2(promoted.path / BILL, folder / BILL)
 
 
 def bill_of(run: Path, store: ArtifactStore, timestamp_unix: int) -> Bill:
@@ -263,62 +256,3 @@ class _Licensed:
 
     def of(self, licence: str | None) -> "tuple[License, ...]":
         return () if licence is None or licence.strip() in {"", UNKNOWN_LICENCE} else (self._make(licence),)
-
-
-def as_page(bill: Bill) -> str:
-    """Format a bill as a page in Markdown; it names no path of this machine."""
-    manifest, base = bill.manifest, bill.manifest.base_model
-    facts = [
-        ("adapter", f"SHA-256 `{bill.adapter_sha256}`"),
-        (
-            "base model",
-            f"{plain(base_name(base))}, {plain(base.revision or 'no revision')}, SHA-256 `{base.sha256[:12]}`",
-        ),
-        ("licence of the base", plain(base.licence or "not stated")),
-        ("train set", f"SHA-256 `{manifest.train_sha256}`"),
-        ("rows", f"{bill.num_rows:,}, {bill.total:,} {bill.unit}" if bill.total else _NOT_ON_RECORD),
-        ("synthetic share", _NOT_ON_RECORD if bill.synthetic_share is None else _percent(bill.synthetic_share)),
-        ("versions", plain(", ".join(f"{name} {number}" for name, number in bill.libraries.items()))),
-    ]
-    origins = sorted(bill.amounts.items(), key=lambda item: (-item[1], item[0]))
-    by_licence: dict[str, list[SourceFileShare]] = {}
-    for file in bill.files:
-        by_licence.setdefault(file.licence or _NOT_ON_RECORD, []).append(file)
-    licences = [(name, len(files), sum(file.amount for file in files)) for name, files in by_licence.items()]
-    shown = bill.files[:_NUM_SHOWN]
-    what = f"Shares are of the {bill.unit} of all prompts and completions of the train set, with repeats."
-    more = f"The {len(shown)} with most {bill.unit}, of {len(bill.files)}. All, with their SHA-256: `{BILL}`."
-    return "\n".join(
-        [
-            f"# Bill of materials of {plain(manifest.name)}\n",
-            *markdown_table(("what", ""), facts),
-            f"\n## Origin of the rows\n\n{what}\n",
-            *markdown_table(("origin", "share"), ((name, _percent(n / bill.total)) for name, n in origins)),
-            "\n## Licences of the files\n",
-            *markdown_table(
-                ("licence", "files", "share"),
-                (
-                    (plain(name), count, _percent(n / bill.total))
-                    for name, count, n in sorted(licences, key=lambda found: -found[2])
-                ),
-            ),
-            f"\n## Files\n\n{more}\n",
-            *markdown_table(
-                ("file", "licence", "commit", "share"),
-                (
-                    (
-                        plain(file.path),
-                        plain(file.licence or _NOT_ON_RECORD),
-                        (file.commit or "none")[:12],
-                        _percent(file.amount / bill.total),
-                    )
-                    for file in shown
-                ),
-            ),
-            "",
-        ]
-    )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %"

@@ -1,11 +1,13 @@
-"""The evaluated adapters of a store, the best first, as a table in Markdown: recipe, minutes, figures, commits."""
+"""The evaluated adapters of a store, the best first: as a table in Markdown, or as figures in CSV or Parquet."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS, EvalResults
+from mens_pipeline.evaluation.statistics import Rate
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
@@ -17,11 +19,12 @@ from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.recipe import PREFLIGHT
 
-_HEAD: Final = (
-    *("recipe", "base", "training", "held-out parse rate", "benchmark parse rate"),
-    *("hidden tests, held out", "hidden tests, benchmark", "verdict"),
-    *("commit of data", "commit of pipeline", "evaluated", "machine"),
-)
+_RATES: Final = {
+    "held-out parse rate": (Suite.HELDOUT, "parse_rate"),
+    "benchmark parse rate": (Suite.BENCHMARK, "parse_rate"),
+    "hidden tests, held out": (Suite.HELDOUT, "test_rate"),
+    "hidden tests, benchmark": (Suite.BENCHMARK, "test_rate"),
+}
 _NAMED: Final = "recipe "
 """Before the name of a recipe, in the origin of a value."""
 _MOST_BYTES: Final = 16 * 2**20
@@ -43,33 +46,92 @@ class Entry:
         overall = self.results.adapter.overall
         return overall.test_rate.value or 0.0, overall.parse_rate.value or 0.0
 
-    def row(self) -> tuple[str, ...]:
-        """Return the cells of its line."""
-        manifest, result, suites = self.manifest, self.manifest.result, self.results.adapter.suites
-        origins = set(manifest.recipe_origins.values())
+    @property
+    def recipe(self) -> str:
+        """The recipes that were named, else the preset."""
+        origins = set(self.manifest.recipe_origins.values())
         named = sorted(origin.removeprefix(_NAMED) for origin in origins if origin.startswith(_NAMED))
-        figures = (
-            str(getattr(suites[suite], rate)) if suite in suites else "not asked"
-            for rate in ("parse_rate", "test_rate")
-            for suite in (Suite.HELDOUT, Suite.BENCHMARK)
-        )
-        date = datetime.fromtimestamp(self.receipt.timestamp_unix, UTC)
+        return ", ".join(named) or self.manifest.preset or "none"
+
+    def find_rate(self, suite: Suite, name: str) -> Rate | None:
+        """Return a rate of a suite; None if it was not asked."""
+        suites = self.results.adapter.suites
+        return getattr(suites[suite], name) if suite in suites else None
+
+    @property
+    def evaluated(self) -> datetime:
+        """When the verdict was given."""
+        return datetime.fromtimestamp(self.receipt.timestamp_unix, UTC)
+
+    def cells(self) -> dict[str, str]:
+        """Return its line for people, by the heads of the columns."""
+        manifest, result = self.manifest, self.manifest.result
         steps = f"{result.num_steps} of " if result.num_steps != result.planned_steps else ""
-        return (
-            plain(", ".join(named) or manifest.preset or "none"),
-            plain(base_name(manifest.base_model)),
-            f"{steps}{result.planned_steps} steps, {result.seconds / 60:.1f} min",
-            *figures,
-            str(self.receipt.status),
-            (manifest.vcs_sha or "none")[:12],
-            self.commit[:12] if self.commit else "not on record",
-            f"{date:%Y-%m-%d}",
-            plain(self.machine),
-        )
+        return {
+            "recipe": plain(self.recipe),
+            "base": plain(base_name(manifest.base_model)),
+            "training": f"{steps}{result.planned_steps} steps, {result.seconds / 60:.1f} min",
+            **{head: str(self.find_rate(*rate) or "not asked") for head, rate in _RATES.items()},
+            "verdict": str(self.receipt.status),
+            "commit of data": (manifest.vcs_sha or "none")[:12],
+            "commit of pipeline": self.commit[:12] if self.commit else "not on record",
+            "evaluated": f"{self.evaluated:%Y-%m-%d}",
+            "machine": plain(self.machine),
+        }
+
+    def figures(self) -> dict[str, Any]:
+        """Return its line for programs: numbers as numbers, shares from 0 to 1, None for what is not known."""
+        result = self.manifest.result
+        return {
+            "adapter_sha256": self.results.subject.adapter_sha256,
+            "recipe": self.recipe,
+            "base": base_name(self.manifest.base_model),
+            "steps": result.num_steps,
+            "planned_steps": result.planned_steps,
+            "minutes": result.seconds / 60,
+            **{"_".join(rate): (found := self.find_rate(*rate)) and found.value for rate in _RATES.values()},
+            "verdict": str(self.receipt.status),
+            "commit_of_data": self.manifest.vcs_sha,
+            "commit_of_pipeline": self.commit,
+            "evaluated": self.evaluated,
+            "machine": self.machine,
+        }
 
 
-def leaderboard_of(store: ArtifactStore) -> str:
-    """Return the table of a store; what has no figures, or those of another version, is counted below it.
+@dataclass(frozen=True, slots=True)
+class Leaderboard:
+    """The entries of a store, the best first; `num_without` counts verdicts without figures that this version reads."""
+
+    entries: tuple[Entry, ...]
+    num_without: int
+
+    def format(self) -> str:
+        """Format it as a table in Markdown."""
+        lines = [entry.cells() for entry in self.entries]
+        table = markdown_table([*lines[0]], ([*line.values()] for line in lines)) if lines else ()
+        note = [f"\n{self.num_without} more verdicts without figures that this version reads."]
+        return "\n".join([*table, *(note if self.num_without else [])]) + "\n"
+
+    def write(self, path: Path) -> None:
+        """Write the figures into a file, as its ending says: `.csv` or `.parquet`.
+
+        Raises:
+            ConfigurationError: The ending is another, or the file cannot be written.
+        """
+        import pandas as pd
+
+        frame = pd.DataFrame([entry.figures() for entry in self.entries])
+        writers = {".csv": lambda: frame.to_csv(path, index=False), ".parquet": lambda: frame.to_parquet(path)}
+        if path.suffix not in writers:
+            raise ConfigurationError(f"{path}: ends with neither .csv nor .parquet. Name a file that does.")
+        try:
+            writers[path.suffix]()
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {error.strerror or error}. Name a file that may be written.") from error
+
+
+def read_leaderboard(store: ArtifactStore) -> Leaderboard:
+    """Read the leaderboard of a store: each adapter with its newest verdict.
 
     Raises:
         RefusedError: Nothing was evaluated yet.
@@ -89,8 +151,7 @@ def leaderboard_of(store: ArtifactStore) -> str:
         if sha256 not in newest or newest[sha256].receipt.timestamp_unix <= entry.receipt.timestamp_unix:
             newest[sha256] = entry
     entries = sorted(newest.values(), key=lambda entry: entry.rank, reverse=True)
-    note = [f"\n{num_without} more verdicts without figures that this version reads."] if num_without else []
-    return "\n".join([*markdown_table(_HEAD, (entry.row() for entry in entries)), *note]) + "\n"
+    return Leaderboard(tuple(entries), num_without)
 
 
 def _read_entry(gate: Artifact, store: ArtifactStore) -> Entry | None:

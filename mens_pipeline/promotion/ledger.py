@@ -11,12 +11,12 @@ import hashlib
 import json
 import secrets
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from pydantic import Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.inference.generation import Decoding, ForeignEngine
+from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.promotion.history import find_withdrawn, history_of
 from mens_pipeline.storage.jsonl import model_in
 from mens_pipeline.storage.signing import PRIVATE, Signing
@@ -53,8 +53,8 @@ class Try(Versioned):
     device: str | None = Field(
         default=None, description="`cuda bfloat16 dense`: where, in which dtype and how the weights lay; null likewise."
     )
-    engine: ForeignEngine | None = Field(
-        default=None, description="What completed in place of our own loop; null for that."
+    engine: dict[str, Any] | None = Field(
+        default=None, description="Null; in lines of earlier versions the servers that completed, if any."
     )
 
     def is_of_same_eval_suite(self, other: "Try") -> bool:

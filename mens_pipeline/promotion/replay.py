@@ -23,8 +23,6 @@ from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, completion_fits, generate_all
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.promotion.history import baseline_of
-from mens_pipeline.promotion.receipt import PAGE
-from mens_pipeline.promotion.report.page import replay_page
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.stage import DecidedBy, Params, Parent, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
@@ -39,12 +37,11 @@ class ReplayParams(Params):
 
 
 def write_replay(folder: Path, params: ReplayParams) -> dict[str, Any]:
-    """Score a replay; the folder gets `replay_results.json`, `infill_completions.jsonl` and `report.html`."""
+    """Score a replay; the folder gets `replay_results.json` and `infill_completions.jsonl`."""
     completions = {name: completions_of([made]) for name, made in params.completions.items()}
     results, scores = score_replay(params.suite, completions, params.facts)
     (folder / RESULTS).write_text(results.model_dump_json(indent=2) + "\n", encoding="utf-8")
     write_jsonl(folder / INSERTS, scores)
-    (folder / PAGE).write_text(replay_page(results, scores), encoding="utf-8")
     return {"drift": results.drift.verdict}
 
 
@@ -72,7 +69,7 @@ def replay_history(  # noqa: PLR0913 - all that a replay rests on
         since: The commit or date after which they came; None for the commit that the adapter is named after.
         number: Holes at most.
         config: How pieces are written.
-        conditions: Device, lock and engine.
+        conditions: Device and lock.
         launch: Runs a generation process, and returns its exit code.
         work: Names the folders of the jobs; no other replay at work may have the same.
 

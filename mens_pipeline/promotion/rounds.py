@@ -35,7 +35,7 @@ from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import read_results, results_in
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.signing import explain_unsigned
-from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of, key_of
+from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
 
 _LEAST_SHARE: Final = 0.2
 """Of the first round; with fewer prompts left over, everything is asked at once: they would decide nothing, and a
@@ -94,8 +94,7 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
                 f"{adapter.path}: another adapter was promoted while this one was asked. Evaluate again."
             )
         own = {name: one for name, one in asked[-1].items() if one.model == "adapter" and "champion" not in name}
-        # Servers of a base write for all of its models before they end.
-        generate_all(own if conditions.engine is None else asked[-1], store, launch)
+        generate_all(own, store, launch)
         tried = _try_of(asked[0]["adapter"], suite, demands.thresholds)
         counted = record_try(store, tried, now=now)
         reserve = [task for later in rounds[number:] for task in later]
@@ -132,10 +131,9 @@ def assemble_suite(  # noqa: PLR0913, PLR0917 - all that is asked, and of whom
     thresholds: Thresholds,
     *,
     few_shot: Path,
-    shown: Path | None = None,
     part: tuple[int, int] | None = None,
 ) -> tuple[Examination, Thresholds]:
-    """Return all that an adapter is asked, and the thresholds that go with it; the base is shown rows of `shown`.
+    """Return all that an adapter is asked, and the thresholds that go with it; the base is shown rows of `train`.
 
     `part` counts the held-out prompts and those of the benchmark that are asked, in one round; None for all.
     """
@@ -147,8 +145,7 @@ def assemble_suite(  # noqa: PLR0913, PLR0917 - all that is asked, and of whom
         num_too_long = round(suite.num_too_long * len(tasks) / len(suite.tasks))
         suite = replace(suite, tasks=tasks, num_too_long=num_too_long)
     first = rounds_of(suite.tasks, thresholds)[0]
-    rows, rows_sha256 = (train, manifest.train_sha256) if shown is None else (shown, digest_of(shown))
-    few = few_shot_of(first, config.few_shot_tasks, few_shot, rows, rows_sha256)
+    few = few_shot_of(first, config.few_shot_tasks, few_shot, train, manifest.train_sha256)
     holes = infill_suite(heldout, train, manifest, config, completion_fits(base, infill_decoding(config)))
     return replace(suite, num_base_tasks=config.base_tasks, few_shot=few, infill=holes), thresholds
 
@@ -218,7 +215,6 @@ def _try_of(adapter: PreparedGeneration, eval_suite: Examination, thresholds: Th
         files=tuple(sorted({task.file for task in heldout})),
         rows_sha256=key_of({"rows": sorted([task.prompt, task.reference, task.tests or ""] for task in heldout)}),
         device=f"{job.device} {job.compute_dtype} {job.held}",
-        engine=job.engine,
     )
 
 

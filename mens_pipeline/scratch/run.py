@@ -1,6 +1,5 @@
 """A run of the scratch lane: the job that is made of a recipe, and the artifact that comes of it."""
 
-import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -24,7 +23,7 @@ from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, Details, digest_of, key_of
 from mens_pipeline.training.preflight import check_disk
 from mens_pipeline.training.prepare import Prepared, claim_folder, lay_out
-from mens_pipeline.training.qlora_adapter import TrainingParams, write_trained_model
+from mens_pipeline.training.qlora_adapter import build_trained_model, write_trained_model
 
 KIND: Final = "scratch_model"
 STAGE: Final = Stage(KIND, ("mens_pipeline.scratch.train",), write_trained_model)
@@ -60,27 +59,17 @@ class ScratchResult(Recorded):
 
 
 class ScratchManifest(Recorded):
-    """`training_manifest.json` of the scratch lane."""
+    """`training_manifest.json` of the scratch lane, with the fields that are read later; others are kept."""
 
-    manifest_schema_version: int
-    kind: str
     lane: str
     name: str
-    vcs_sha: str | None
-    vox_backend: str | None
     config: ScratchConfig = Field(strict=False)
-    shape: dict[str, Any]
     num_parameters: int
-    tokenizer: dict[str, Any]
     recipe: dict[str, Any]
-    seed: int
     contract_digest: Digest
-    train_file: str
     train_sha256: Digest
-    base_sha256: Digest | None = None
+    base_sha256: Digest | None
     model_sha256: Digest
-    system_prompt: str
-    libraries: dict[str, str]
     result: ScratchResult
 
 
@@ -211,40 +200,36 @@ def build_scratch_model(
     def finish() -> dict[str, Any]:
         return finish_scratch(run, vcs_sha, ExitCode.DONE if run.is_done else launch(run)).as_json()
 
-    # The contract has the digest: the same rows from another mix train nothing again.
-    origins = store.holding(run.job.train_path)
-    params = TrainingParams(contract=run.contract, run_dir=run.job.run_dir, model=MODEL, finish=finish, origins=origins)
-    model, reused = STAGE.build(store, params, force=again)
-    shutil.rmtree(run.job.run_dir, ignore_errors=True)
-    return model, reused
+    return build_trained_model(STAGE, run, store, finish, model=MODEL, rests_on=(run.job.train_path,), again=again)
 
 
 def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> ScratchManifest:
     """Write manifest and card of a run beside its model; refuse (`RefusedError`) one that is not complete."""
     job, recipe = run.job, run.job.recipe
-    result = ScratchResult.model_validate(result_after(job.run_dir, code))
-    manifest = ScratchManifest(
-        manifest_schema_version=SCHEMA_VERSION,
-        kind=KIND,
-        lane=LANE,
-        name=f"scratch-model-{vcs_sha}" if vcs_sha else "scratch-model",
-        vcs_sha=vcs_sha,
-        vox_backend=run.backend,
-        config=recipe.config,
-        shape=asdict(recipe.shape),
-        num_parameters=result.num_parameters,
-        tokenizer={"name": "VoxTokenizer", "vocab_size": len(VOCABULARY), "rules": run.contract["tokenizer"]},
-        recipe={**recipe.model_dump(mode="json"), "learning_rate": recipe.rate},
-        seed=recipe.seed,
-        contract_digest=job.contract_digest,
-        train_file=str(job.train_path),
-        train_sha256=run.contract["train_sha256"],
-        base_sha256=run.contract.get("base_sha256"),
-        model_sha256=result.model_sha256,
-        system_prompt=job.system_prompt,
-        libraries=run.contract["libraries"],
-        result=result,
-    )
+    result = result_after(job.run_dir, code)
+    document = {
+        "manifest_schema_version": SCHEMA_VERSION,
+        "kind": KIND,
+        "lane": LANE,
+        "name": f"scratch-model-{vcs_sha}" if vcs_sha else "scratch-model",
+        "vcs_sha": vcs_sha,
+        "vox_backend": run.backend,
+        "config": recipe.config,
+        "shape": asdict(recipe.shape),
+        "num_parameters": result["num_parameters"],
+        "tokenizer": {"name": "VoxTokenizer", "vocab_size": len(VOCABULARY), "rules": run.contract["tokenizer"]},
+        "recipe": {**recipe.model_dump(mode="json"), "learning_rate": recipe.rate},
+        "seed": recipe.seed,
+        "contract_digest": job.contract_digest,
+        "train_file": str(job.train_path),
+        "train_sha256": run.contract["train_sha256"],
+        "base_sha256": run.contract.get("base_sha256"),
+        "model_sha256": result["model_sha256"],
+        "system_prompt": job.system_prompt,
+        "libraries": run.contract["libraries"],
+        "result": result,
+    }
+    manifest = ScratchManifest.model_validate(document)
     (job.run_dir / MANIFEST).write_text(as_document(manifest.as_json()), encoding="utf-8")
     (job.run_dir / MODEL / CARD).write_text(card_of(manifest), encoding="utf-8")
     return manifest
@@ -252,22 +237,18 @@ def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> Scra
 
 def card_of(manifest: ScratchManifest) -> str:
     """Write the card of a model, for people and for the Hub."""
-    shape, result = manifest.shape, manifest.result
-    validation = f"{result.validation_loss:.4f}" if result.validation_loss is not None else "not measured"
-    blocks = f"{shape['num_hidden_layers']} layers, {shape['num_attention_heads']} heads, {shape['hidden_size']} wide"
+    result = manifest.result
+    begin = "random weights" if manifest.base_sha256 is None else f"the model `{manifest.base_sha256[:12]}` by LoRA"
     rows = [
-        ("shape", f"{manifest.config}: {blocks}, {manifest.num_parameters:,} parameters"),
-        ("tokenizer", f"VoxTokenizer, {manifest.tokenizer['vocab_size']} ids"),
-        ("rows", f"{result.num_train} of {result.num_rows}, longest {result.longest} tokens"),
-        ("steps", f"{result.num_steps}, {result.trained_tokens} tokens in {result.seconds:.0f} s"),
+        (
+            "shape",
+            f"{manifest.config}, {manifest.num_parameters:,} parameters, VoxTokenizer with {len(VOCABULARY)} ids",
+        ),
+        ("steps", f"{result.num_steps}, {result.trained_tokens} tokens of {result.num_train} rows"),
         ("loss", f"{result.train_loss:.4f} on average while training"),
-        ("loss on other files", validation),
-        ("train set", f"SHA-256 `{manifest.train_sha256[:12]}`"),
         ("contract", f"`{manifest.contract_digest[:12]}`"),
     ]
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     head = "---\nlibrary_name: transformers\ntags: [vox, scratch]\n---\n"
-    begin = "random weights" if manifest.base_sha256 is None else f"the model `{manifest.base_sha256[:12]}` by LoRA"
     use = f"A GPT-2 with a head of its own, trained from {begin}; `transformers` loads it with its Auto classes."
-    title = f"# {manifest.name}\n\nA small model of Vox, made from scratch."
-    return f"{head}\n{title}\n\n| what | |\n|---|---|\n{table}\n\n{use}\n"
+    return f"{head}\n# {manifest.name}\n\n{use}\n\n| what | |\n|---|---|\n{table}\n"

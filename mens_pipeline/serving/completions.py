@@ -104,9 +104,9 @@ class RequestPreparer:
         self, request: GenerationRequest, text: str, suffix: str
     ) -> tuple[GenerationRequest, tuple[int, ...]]:
         """Return a request at a cursor with its prompt; a model that was never taught this goes on to the line end."""
-        window = self._served.infill_window
-        if window is not None:
-            return request, encode_infill_prompt(self._tokenizer, text, suffix, window)
+        window, order = self._served.infill_window, self._served.infill_order
+        if window is not None and order is not None:
+            return request, encode_infill_prompt(self._tokenizer, text, suffix, window, order)
         stop = tuple(dict.fromkeys((*request.stop, "\n")))
         said = (
             *request.warnings,

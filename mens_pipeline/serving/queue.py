@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from mens_pipeline.errors import MensError
 from mens_pipeline.inference.engine import Engine
@@ -51,24 +51,9 @@ class Loaded:
         text: str = self.tokenizer.decode(tokens, skip_special_tokens=True)
         return text
 
-    def new_engine(self, num_slots: int) -> "SlotEngine":
+    def new_engine(self, num_slots: int) -> Engine[ServedSlot]:
         """Return an engine that writes so many completions at once, or fewer."""
         return Engine[ServedSlot](self.model, self.stop, num_slots, piece=_PIECE)
-
-
-class SlotEngine(Protocol):
-    """Interface of an engine to the queue; `Engine` documents it."""
-
-    num_slots: int
-
-    def admit(self, slot: ServedSlot, /) -> None:
-        """Let a completion take a free slot."""
-
-    def step(self) -> list[ServedSlot]:
-        """Write a token of each completion, and return those that have ended."""
-
-    def clear(self) -> None:
-        """Drop all completions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +187,7 @@ class GenerationQueue:
                 self._running.remove(slot)
                 self._finish(slot)
 
-    def _admit(self, engine: SlotEngine, loaded: Loaded) -> bool:
+    def _admit(self, engine: Engine[ServedSlot], loaded: Loaded) -> bool:
         """Move completions that wait into free slots, or wait for some; return False when it is time to end."""
         with self._wake:
             while not (self._waiting or self._running):

@@ -22,6 +22,7 @@ from mens_pipeline.models.base import (
     template_in,
 )
 from mens_pipeline.models.chat import format_of, system_of
+from mens_pipeline.models.infill import Order
 from mens_pipeline.promotion.history import adapter_sha256_of, champion_of
 from mens_pipeline.promotion.policy import GateStatus
 from mens_pipeline.promotion.receipt import KIND as GATE
@@ -30,7 +31,6 @@ from mens_pipeline.scratch.merge import is_scratch_model
 from mens_pipeline.storage.signing import PRIVATE, explain_unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.preflight import check_tokenizer, fits_dense
-from mens_pipeline.training.recipe import INFILL
 
 ALIAS: Final = "mens"
 """A name of every model that is served, so that clients need not change when another adapter is promoted."""
@@ -54,8 +54,8 @@ class ServedModel:
         candidate: What its gate said, of an adapter that was not promoted; every response says it.
         infill_threshold: Mean log-probability of a token below which a piece at a cursor is withheld; None where no
             evaluation says one.
-        gguf: The folder of its GGUF file, where llama.cpp computes it; None for our own engine.
         infill_window: Tokens around a cursor that it is shown; None for a model that was not taught to complete there.
+        infill_order: Which side of a cursor it is shown first, as in its training; None with the window.
     """
 
     name: str
@@ -68,8 +68,8 @@ class ServedModel:
     num_parameters: int
     candidate: str | None = None
     infill_window: int | None = None
+    infill_order: Order | None = None
     infill_threshold: float | None = None
-    gguf: Path | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -143,7 +143,8 @@ def adapter_model(adapter: Adapter, device: Device, evaluation: Path | None = No
         max_context=_max_context(evaluated.base_path),
         architecture=base.architecture,
         num_parameters=base.num_parameters,
-        infill_window=manifest.recipe.infill_window if INFILL in (manifest.result.kinds or {}) else None,
+        infill_window=manifest.recipe.infill_window if manifest.is_taught else None,
+        infill_order=manifest.infill_order if manifest.is_taught else None,
         infill_threshold=_threshold_in(evaluation or adapter.path, adapter.digest),
     )
 

@@ -34,7 +34,7 @@ def load(served: ServedModel, max_concurrent: int) -> Loaded:
     from transformers import AutoTokenizer
     from transformers.utils.logging import disable_progress_bar
 
-    from mens_pipeline.inference.dense_llama import speed_up  # noqa: PLC0415 - likewise
+    from mens_pipeline.inference.dense_model import speed_up  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.generate import stop_tokens  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.model import load_evaluated  # noqa: PLC0415 - likewise
 
@@ -46,10 +46,6 @@ def load(served: ServedModel, max_concurrent: int) -> Loaded:
     # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
     warnings.filterwarnings("ignore", ".is_gradient_checkpointing", FutureWarning)
     path = served.evaluated.base_path
-    if served.gguf is not None:
-        from mens_pipeline.serving.llama_cpp import load_llama_cpp  # noqa: PLC0415 - most servers need none of it
-
-        return load_llama_cpp(served, served.gguf, max_concurrent)
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         model = speed_up(load_evaluated(served.evaluated), max_concurrent)

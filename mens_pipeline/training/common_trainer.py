@@ -23,7 +23,7 @@ from mens_pipeline.jobs.agent import ALONE, Team
 from mens_pipeline.jobs.progress import TelemetryLog
 from mens_pipeline.jobs.protocol import CHECKPOINTS, mark_complete
 from mens_pipeline.models.chat import Encoded
-from mens_pipeline.training.qlora import keep_adapter_in_float32, take_over
+from mens_pipeline.training.qlora import begin_evaluation, keep_adapter_in_float32, take_over
 from mens_pipeline.training.recipe import Continued
 from mens_pipeline.training.step_plan import StepPlan
 
@@ -270,7 +270,7 @@ def mean_loss(
     A batch is what `compute_loss` takes, on any device, with the number of its labelled tokens. Every process of a team
     gives batches of its own, and gets the mean over those of all.
     """
-    trainer.model.eval()
+    begin_evaluation(trainer.model)
     device = trainer.model.device
     total = count = 0.0
     with torch.no_grad():

@@ -4,16 +4,22 @@ They compute what they replace, in the same precision but in another order of op
 what each is worth.
 """
 
+from collections import Counter
 from functools import partial
 from types import MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
+from bitsandbytes import nn as four_bits
 from bitsandbytes.functional import dequantize_4bit
 from peft.tuners.lora.bnb import Linear4bit
+from peft.tuners.tuners_utils import BaseTunerLayer
 from torch.autograd.function import once_differentiable
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRMSNorm
+from transformers.models.mistral.modeling_mistral import MistralAttention, MistralRMSNorm
+from transformers.models.qwen2.modeling_qwen2 import Qwen2Attention, Qwen2RMSNorm
+from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention, Qwen3RMSNorm
 
 from mens_pipeline.training.preflight import SCORED_ON_CPU
 
@@ -23,18 +29,21 @@ if TYPE_CHECKING:
 _ADAPTER: Final = "default"
 _ATTENTION: Final = "causal_products"
 _NOTHING_SHARED: Final = (0, 0)
-_CAUSAL_MODELS: Final = frozenset({"llama"})
-"""Model types whose attention is causal and nothing else: no window, no soft cap, no sinks."""
+_CAUSAL_MODELS: Final = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+"""Model types whose attention is causal and nothing else, but for a window: no soft cap, no sinks."""
+_ATTENTIONS: Final = (LlamaAttention, MistralAttention, Qwen2Attention, Qwen3Attention)
+_NORMS: Final = (LlamaRMSNorm, MistralRMSNorm, Qwen2RMSNorm, Qwen3RMSNorm)
 
 
 class _LoraProduct(torch.autograd.Function):  # type: ignore[misc]
-    """`x W' + scale (x A') B'` with gradients for `x`, `A` and `B`, without float32 copies of activations."""
+    """`x W' + b + scale (x A') B'` with gradients for `x`, `A` and `B`, without float32 copies of activations."""
 
     @staticmethod
     def forward(  # noqa: PLR0913, PLR0917 - what a layer consists of
         context: Any,
         inputs: torch.Tensor,
         weight: torch.Tensor,
+        bias: torch.Tensor | None,
         _down: torch.Tensor,
         _up: torch.Tensor,
         low_down: torch.Tensor,
@@ -44,13 +53,14 @@ class _LoraProduct(torch.autograd.Function):  # type: ignore[misc]
         """Compute the layer: (..., d_in) to (..., d_out).
 
         A, (rank, d_in), and B, (d_out, rank), are float32 and given for their gradients alone; `low_down` is A and
-        `low_up` is `scale` times B, in the precision of the frozen `weight`, (d_out, d_in).
+        `low_up` is `scale` times B, in the precision of the frozen `weight`, (d_out, d_in), and `bias`, (d_out).
         """
         flat = inputs.reshape(-1, inputs.shape[-1])
         inner = flat @ low_down.t()
         context.save_for_backward(flat, inner, weight, low_down, low_up)
         context.scale, context.shape = scale, inputs.shape
-        return (flat @ weight.t()).addmm_(inner, low_up.t()).view(*inputs.shape[:-1], weight.shape[0])
+        product = torch.nn.functional.linear(flat, weight, bias).addmm_(inner, low_up.t())
+        return product.view(*inputs.shape[:-1], weight.shape[0])
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator]
@@ -64,7 +74,7 @@ class _LoraProduct(torch.autograd.Function):  # type: ignore[misc]
             of_inputs = (outer @ weight).addmm_(inner_gradient, low_down).view(context.shape)
         of_down = (inner_gradient.t() @ flat).float()
         of_up = (outer.t() @ inner).float().mul_(context.scale)
-        return of_inputs, None, of_down, of_up, None, None, None
+        return of_inputs, None, None, of_down, of_up, None, None, None
 
 
 class _TokenLosses(torch.autograd.Function):  # type: ignore[misc]
@@ -164,18 +174,22 @@ class _FusedLayer:
     """The forward pass of one adapted four-bit layer, with a dense copy of its weight."""
 
     def __init__(self, layer: Any, dtype: torch.dtype) -> None:
-        quantized = layer.base_layer.weight
+        quantized, bias = layer.base_layer.weight, layer.base_layer.bias
         self._weight = dequantize_4bit(quantized.data, quantized.quant_state).to(dtype)
+        self._bias = None if bias is None else bias.detach().to(dtype)
         self._down, self._up = layer.lora_A[_ADAPTER].weight, layer.lora_B[_ADAPTER].weight
         self._scale: float = layer.scaling[_ADAPTER]
         self._versions: tuple[int, int] | None = None
         self._low: tuple[torch.Tensor, torch.Tensor] | None = None
 
-    def forward(self, _layer: Any, inputs: torch.Tensor) -> torch.Tensor:
+    def forward(self, layer: Any, inputs: torch.Tensor) -> torch.Tensor:
+        if layer.disable_adapters or layer.merged:
+            plain: torch.Tensor = type(layer).forward(layer, inputs)
+            return plain
         low_down, low_up = self._in_low_precision()
         inputs = inputs.to(self._weight.dtype)
         product: torch.Tensor = _LoraProduct.apply(
-            inputs, self._weight, self._down, self._up, low_down, low_up, self._scale
+            inputs, self._weight, self._bias, self._down, self._up, low_down, low_up, self._scale
         )
         return product
 
@@ -189,54 +203,94 @@ class _FusedLayer:
         return self._low
 
 
-def fuse_adapters(model: "PeftModel", dtype: torch.dtype) -> int:
-    """Give every adapted four-bit layer a dense copy of its weight and one fused operation; return how many there are.
+def replace_slow_parts(model: "PeftModel", dtype: torch.dtype) -> str:
+    """Replace in place what can be computed faster on a CPU; return a line that says what was, and what was not."""
+    layers, against = fuse_adapters(model, dtype), use_causal_products(model)
+    kept = ", ".join(f"{number} with {reason}" for reason, number in layers.items() if reason is not None)
+    attention = "products" if against is None else f"transformers, for {against}"
+    fused = f"{layers[None]} of {layers.total()} adapted layers fused"
+    return f"{fused}{f', PEFT computes {kept}' if kept else ''}; attention by {attention}"
+
+
+def fuse_adapters(model: "PeftModel", dtype: torch.dtype) -> Counter[str | None]:
+    """Give every adapted four-bit layer a dense copy of its weight and one fused operation.
 
     The copy holds the values that bitsandbytes restores at every call; a layer of d_in to d_out takes
-    `d_in * d_out * itemsize` bytes more. The model has one adapter without dropout, and is changed in place.
+    `d_in * d_out * itemsize` bytes more. The model is changed in place.
+
+    Returns:
+        The number of layers that were fused, by None, and of those that the libraries still compute, by the reason.
     """
-    layers = [module for module in model.modules() if isinstance(module, Linear4bit)]
-    for layer in layers:
-        layer.forward = MethodType(_FusedLayer(layer, dtype).forward, layer)
-    return len(layers)
+    found: Counter[str | None] = Counter()
+    for layer in [module for module in model.modules() if isinstance(module, BaseTunerLayer)]:
+        reason = _reason_to_keep(layer)
+        if reason is None:
+            layer.forward = MethodType(_FusedLayer(layer, dtype).forward, layer)
+        found[reason] += 1
+    return found
 
 
-def use_causal_products(model: "PeftModel") -> bool:
+def _reason_to_keep(layer: Any) -> str | None:
+    """Return what an adapted layer has beyond a `_LoraProduct`; None for one that can be fused."""
+    base = layer.get_base_layer()
+    if type(layer) is not Linear4bit or type(base) is not four_bits.Linear4bit:
+        return type(base).__name__
+    state = base.weight.quant_state
+    found = {
+        "several adapters": [*layer.lora_A] != [_ADAPTER] or layer.active_adapters != [_ADAPTER],
+        "a variant of LoRA": bool(layer.lora_variant),
+        "dropout": type(layer.lora_dropout[_ADAPTER]) is not torch.nn.Identity,
+        "a bias that trains": layer.lora_bias[_ADAPTER] or (base.bias is not None and base.bias.requires_grad),
+        "packed weights": state is None or getattr(state, "packing_format_for_cpu", False),
+    }
+    return next((reason for reason, is_there in found.items() if is_there), None)
+
+
+def use_causal_products(model: "PeftModel") -> str | None:
     """Compute attention by batched products, where nothing but causality is masked; norms and rotations in one piece.
 
     PyTorch's kernel for short rows on a CPU takes several times as long as the three products that it consists of. A
-    model is changed in place, if its type is known to be purely causal; whether it was is returned.
+    model is changed in place if nothing speaks against it; the reason is returned.
     """
     config = model.get_base_model().config
-    if config.model_type not in _CAUSAL_MODELS:
-        return False
+    found: dict[str, bool] = {
+        config.model_type: config.model_type not in _CAUSAL_MODELS,
+        "a sliding window": getattr(config, "sliding_window", None) is not None,
+        "attention dropout": config.attention_dropout != 0,
+    }
+    reason: str | None = next((reason for reason, is_there in found.items() if is_there), None)
+    if reason is not None:
+        return reason
     ALL_ATTENTION_FUNCTIONS.register(_ATTENTION, _causal_attention)
     config._attn_implementation = _ATTENTION  # noqa: SLF001 - the setter reloads kernels from the Hub
     for module in model.modules():
-        if isinstance(module, LlamaRMSNorm):
+        if isinstance(module, _NORMS):
             module.forward = partial(_normalize, module)
-        elif isinstance(module, LlamaAttention):
+        elif isinstance(module, _ATTENTIONS):
             module.forward = partial(_attention_layer, module)
-    return True
+    return None
 
 
-def _normalize(module: LlamaRMSNorm, inputs: torch.Tensor) -> torch.Tensor:
+def _normalize(module: Any, inputs: torch.Tensor) -> torch.Tensor:
     normed: torch.Tensor = _RootMeanSquareNorm.apply(inputs, module.weight, module.variance_epsilon)
     return normed
 
 
 def _attention_layer(
-    module: LlamaAttention,
+    module: Any,
     hidden_states: torch.Tensor,
     position_embeddings: tuple[torch.Tensor, torch.Tensor],
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Do what `LlamaAttention.forward` does without a cache; (rows, length, width) in and out."""
+    """Do what the forward pass of one of `_ATTENTIONS` does without a cache; (rows, length, width) in and out."""
     shape = hidden_states.shape[:-1]
     query, key, value = (
-        project(hidden_states).view(*shape, -1, module.head_dim).transpose(1, 2)
+        project(hidden_states).view(*shape, -1, module.head_dim)
         for project in (module.q_proj, module.k_proj, module.v_proj)
     )
+    if isinstance(module, Qwen3Attention):
+        query, key = module.q_norm(query), module.k_norm(key)
+    query, key, value = (states.transpose(1, 2) for states in (query, key, value))
     angles = [each[:, None] for each in position_embeddings]
     query, key = (_Rotation.apply(states, *angles) for states in (query, key))
     seen, _ = _causal_attention(module, query, key, value, None, module.scaling, options.get("shared", _NOTHING_SHARED))

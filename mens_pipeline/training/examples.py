@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.reasons import NotShown
+from mens_pipeline.corpus.schema.upstream_rows import LANES_OF_CODE
 from mens_pipeline.models.chat import Encoded
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.jsonl import replacing, write_digest
@@ -97,6 +98,7 @@ class Examples(Account[NotShown]):
         train: In the order of the train set.
         columns: What the plan needs of them.
         validation: Rows of other source files, for the loss on what is not trained.
+        prose_kinds: Kinds of which no row is in a lane of code.
         too_long: Kind -> rows that are too long, and their tokens.
         num_supervised: Tokens of the completions that train.
         num_weighted: Rows that train whose weight is not 1.
@@ -105,6 +107,7 @@ class Examples(Account[NotShown]):
     train: ShownRows
     columns: Columns
     validation: Sequence[Example] = ()
+    prose_kinds: frozenset[str] = frozenset()
     too_long: dict[str, tuple[int, int]] = field(default_factory=dict)
     num_supervised: int = 0
     num_weighted: int = 0
@@ -167,7 +170,7 @@ def _count(columns: Columns, pieces: Iterable[slice | Rows]) -> tuple[Counter[st
 def open_examples(job: TrainingJob) -> Examples:
     """Open the rows of a job, which were encoded when it was prepared."""
     recipe = job.recipe
-    encoding = Encoding(job.train_path, job.base_path, job.system_prompt, recipe.infill_window)
+    encoding = Encoding(job.train_path, job.base_path, job.system_prompt, recipe.infill_window, job.infill_order)
     return make_examples(Shards(encoding.paths(job.rows_path)), recipe)
 
 
@@ -176,6 +179,7 @@ def make_examples(shards: Sequence[Any], recipe: Recipe) -> Examples:
     seen = num_supervised = num_weighted = 0
     dropped, too_long = Counter[NotShown](), (Counter[str](), Counter[str]())
     kinds, categories = dict[str, int](), dict[str, int]()
+    of_code: set[int] = set()
     starts: list[int] = []
     sides: tuple[list[_Found], list[_Found]] = ([], [])
     for shard in shards:
@@ -183,6 +187,7 @@ def make_examples(shards: Sequence[Any], recipe: Recipe) -> Examples:
         kind, category = _codes(shard, "kind", kinds), _codes(shard, "category", categories)
         completions = np.diff(shard["completion"].offsets.to_numpy())
         lengths = (np.diff(shard["prompt"].offsets.to_numpy()) + completions).astype(np.uint32)
+        of_code.update(np.unique(kind[_is_any(shard, "lane", LANES_OF_CODE.__contains__)]).tolist())
         is_left = np.ones(len(shard), bool)
         for reason, is_kept in _limits(shard, lengths, recipe):
             if reason is NotShown.TOO_LONG:
@@ -209,6 +214,7 @@ def make_examples(shards: Sequence[Any], recipe: Recipe) -> Examples:
         train=ShownRows(shards, starts, train.rows, train.lengths, recipe),
         columns=Columns(train.lengths, train.difficulties, *names),
         validation=ShownRows(shards, starts, validation.rows, validation.lengths, recipe),
+        prose_kinds=frozenset(kind for kind, code in kinds.items() if code not in of_code),
         too_long={kind: (number, too_long[1][kind]) for kind, number in too_long[0].items()},
         num_supervised=num_supervised,
         num_weighted=num_weighted,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mens_pipeline.training.columns import Batches, Columns, Rows
-from mens_pipeline.training.recipe import Continued, Recipe
+from mens_pipeline.training.recipe import CODE, FROM_USERS, Continued, Recipe
 
 _WINDOW: Final = 256
 """Rows among which micro-batches are formed: many enough to find rows of like length, and a small part of a run."""
@@ -23,6 +23,9 @@ _WINDOW: Final = 256
 MOST_PASSES: Final = 4
 """How often an epoch shows a kind at most; up to four passes repeated data is nearly as good as new (Muennighoff et al.
 2023, arXiv:2305.16264)."""
+
+_LEAST_REST: Final = 1e-6
+"""A smaller rest of shares is an error of rounding."""
 
 _PIECE: Final = 1 << 20
 """Rows for which a computation needs more than a few bytes each at once."""
@@ -34,16 +37,26 @@ def shares_of(tokens: Mapping[str, int], named: Mapping[str, float]) -> dict[str
     """Return the share of the shown tokens that each kind gets.
 
     Of the shares that are `named`, at most 1 together, that of a kind that is not there goes to all others in
-    proportion. Kinds that are not named share the rest in proportion to their `tokens`.
+    proportion. Kinds that are not named share the rest in proportion to their `tokens`. Where there is no rest, each of
+    them has the share of its tokens among all, which is cut from the named ones in proportion; completions that users
+    accepted have `MOST_PASSES` times that, up to the share of `CODE`, so that even a short run shows all of them.
 
     Returns:
         Kind -> share; 1 together, unless every kind that is there was given 0.
     """
-    others = sum(count for kind, count in tokens.items() if kind not in named)
-    rest = max(0.0, 1 - sum(named.values()))
-    wanted = {kind: named[kind] if kind in named else rest * count / others for kind, count in tokens.items()}
+    others = {kind: count for kind, count in tokens.items() if kind not in named}
+    wanted = {kind: named[kind] for kind in tokens if kind in named}
+    rest = 1 - sum(named.values())
+    if rest > _LEAST_REST:
+        wanted |= {kind: rest * count / sum(others.values()) for kind, count in others.items()}
+    elif others:
+        sizes = {kind: count / sum(tokens.values()) for kind, count in others.items()}
+        cut = (1 - sum(sizes.values())) / (sum(wanted.values()) or 1)
+        wanted = {kind: cut * share for kind, share in wanted.items()} | sizes
+        for kind in FROM_USERS & sizes.keys():
+            wanted[kind] = max(sizes[kind], min(MOST_PASSES * sizes[kind], named.get(CODE, 0)))
     whole = sum(wanted.values())
-    return {kind: share / whole if whole else 0.0 for kind, share in wanted.items()}
+    return {kind: wanted[kind] / whole if whole else 0.0 for kind in tokens}
 
 
 class Dealer:

@@ -10,7 +10,9 @@ from typing import Any, Final, Literal, NamedTuple
 from mens_pipeline.errors import RefusedError, how_to_install
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.environment import own_environment
+from mens_pipeline.models.adapter import ShownKind
 from mens_pipeline.models.base import Base, configuration_of
+from mens_pipeline.models.card import format_never_shown
 from mens_pipeline.models.chat import Tokenizer, format_for
 from mens_pipeline.training.examples import Examples
 from mens_pipeline.training.plan import Plan
@@ -239,9 +241,16 @@ def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
     if memory.total > _MOST_OF_MEMORY * available:
         notes.append(f"about {memory.total:.0f} MB needed, the device has {available:.0f} MB")
     kinds = examples.kinds(plan.batches)
-    missing = sorted(kind for kind in recipe.kind_shares if kind not in kinds or not kinds[kind]["rows"])
+    asked = (kind for kind, share in recipe.kind_shares.items() if share)
+    missing = sorted(kind for kind in asked if kind not in kinds or not kinds[kind]["rows"])
     if missing:
         notes.append(f"token_shares: no row of {', '.join(missing)} trains; their share goes to the other kinds")
+    if left := format_never_shown({name: ShownKind.model_validate(kind) for name, kind in kinds.items()}):
+        advice = "Give them a share (token_shares), or raise max_length, max_steps or max_minutes"
+        notes.append(f"no row is shown of {left}. {advice}")
+    if prose := [kind for kind in kinds if kind in examples.prose_kinds and kinds[kind]["rows_shown"]]:
+        share = sum(kinds[kind]["share"] for kind in prose)
+        notes.append(f"{100 * share:.0f} % of the tokens shown are prose ({', '.join(prose)}), which teaches no Vox")
     return {
         "schema_version": SCHEMA,
         "contract_digest": contract_digest,

@@ -18,6 +18,7 @@ from mens_pipeline.jobs.protocol import JOB, Job, as_document, result_of
 from mens_pipeline.models.adapter import refuse_links
 from mens_pipeline.models.base import Base, FileTokenizer, configuration_of
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, find_base_model
+from mens_pipeline.models.infill import choose_order
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.jsonl import open_rows, write_text
 from mens_pipeline.storage.store import ArtifactStore, digest_of, key_of
@@ -143,10 +144,11 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         pass
     name = recipe.model_name_or_path or (DEFAULT_CUDA_MODEL if device.kind == "cuda" else DEFAULT_CPU_MODEL)
     base = find_base_model(name, recipe.model_revision, cache / "base_models", log_line)
-    check_tokenizer(FileTokenizer(base.path), base.path)
+    check_tokenizer(tokenizer := FileTokenizer(base.path), base.path)
     check_logits(base, device.kind)
     train_sha256 = digest_of(train_path)
-    encoding = Encoding(train_path, base.path, SYSTEM_PROMPT, recipe.infill_window)
+    order = choose_order(tokenizer) if continues is None else continues.infill_order
+    encoding = Encoding(train_path, base.path, SYSTEM_PROMPT, recipe.infill_window, order)
     rows_path = encode_train_set(encoding, train_sha256, cache, log_line)
     examples = make_examples(Shards(encoding.paths(rows_path)), recipe)
     check_examples(examples, min_rows, resolved.origins)
@@ -183,6 +185,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
         compute_dtype=dtype,
         run_dir=run_dir.resolve(),
         system_prompt=SYSTEM_PROMPT,
+        infill_order=order,
         contract_digest=digest,
         continues=continues,
         lock_path=device.lock_in(cache).resolve(),

@@ -83,6 +83,14 @@ def keep_adapter_in_float32(model: "PeftModel") -> None:
             parameter.data = parameter.data.to(torch.float32)
 
 
+def begin_evaluation(model: "torch.nn.Module") -> None:
+    """Set a model to evaluation mode, but for its four-bit layers: bitsandbytes would pack their weights for a CPU."""
+    from bitsandbytes.nn import Linear4bit
+
+    for module in model.eval().modules():
+        module.training = isinstance(module, Linear4bit)
+
+
 def take_over(model: "PeftModel", before: Continued) -> None:
     """Give a new adapter the values of the one that training goes on from; the optimizer begins again.
 

@@ -4,7 +4,7 @@ A run that goes on has the same rows and rates, from the adapter it had, up and 
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +29,7 @@ from mens_pipeline.models.chat import format_of
 from mens_pipeline.storage.files import copy_folder
 from mens_pipeline.storage.stage import Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline.training.prepare import PreparedRun, library_versions
+from mens_pipeline.training.prepare import Prepared, PreparedRun, library_versions
 from mens_pipeline.training.presets import ResolvedRecipe
 from mens_pipeline.training.recipe import CONTRACT, PREFLIGHT, Continued
 
@@ -81,13 +81,30 @@ def build_qlora_adapter(  # noqa: PLR0913 - what an adapter is made of and recor
         return finish_run(run, vcs_sha, ExitCode.DONE if run.is_done else launch(run), backend).as_json()
 
     continues = run.job.continues
+    rests_on = (run.job.train_path, *((continues.adapter,) if continues is not None else ()))
+    return build_trained_model(STAGE, run, store, finish, model=ADAPTER, rests_on=rests_on, again=again)
+
+
+def build_trained_model(  # noqa: PLR0913 - what a model is made of
+    stage: Stage[TrainingParams],
+    run: Prepared[Any],
+    store: ArtifactStore,
+    finish: Callable[[], dict[str, Any]],
+    *,
+    model: str,
+    rests_on: Sequence[Path],
+    again: bool,
+) -> tuple[Artifact, bool]:
+    """Build the artifact of a run of either lane, with its folder `model`, and say whether it was reused.
+
+    `finish` ends the run and returns its manifest. With `again`, what is there stays until it is trained.
+    """
     # The contract has the digests: the same rows from another mix train nothing again.
-    origins = store.holding(run.job.train_path, *((continues.adapter,) if continues is not None else ()))
-    run_dir = run.job.run_dir
-    params = TrainingParams(contract=run.contract, run_dir=run_dir, model=ADAPTER, finish=finish, origins=origins)
-    adapter, reused = STAGE.build(store, params, force=again)
+    origins, run_dir = store.holding(*rests_on), run.job.run_dir
+    params = TrainingParams(contract=run.contract, run_dir=run_dir, model=model, finish=finish, origins=origins)
+    made, reused = stage.build(store, params, force=again)
     shutil.rmtree(run_dir, ignore_errors=True)
-    return adapter, reused
+    return made, reused
 
 
 def finish_run(run: PreparedRun, vcs_sha: str | None, code: int, backend: str | None = None) -> TrainingManifest:
@@ -106,9 +123,17 @@ def training_manifest(
     """Build the manifest of an adapter."""
     base, continues = run.base, run.job.continues
     heldout = run.job.train_path.with_name(HELDOUT)
+    recipe = run.job.recipe
+    is_packed = recipe.quantization != "bf16"
     document = {
         "manifest_schema_version": SCHEMA_VERSION,
         "backend": METHOD,
+        "adapter_method": "qlora" if is_packed else "lora",
+        # As upstream's adapter manifest has it.
+        "quant": {
+            "base_quant": "nf4" if is_packed else "none",
+            "double_quant": is_packed and recipe.bnb_4bit_use_double_quant,
+        },
         "tokenizer": "hf",
         "name": f"lora-adapter-{vcs_sha}" if vcs_sha else "lora-adapter",
         "vcs_sha": vcs_sha,
@@ -122,6 +147,7 @@ def training_manifest(
         "heldout_sha256": digest_of(heldout) if heldout.is_file() else None,
         "system_prompt": run.job.system_prompt,
         "chat_template": format_of(template_in(base.path)).template(),
+        "infill_order": run.job.infill_order,
         "n_layers": result["n_layers"],
         "n_heads": result["n_heads"],
         "libraries": library_versions(),
@@ -143,6 +169,7 @@ def continue_from(run: Path) -> Continued:
         num_batches=sum(each.num_batches or 0 for each in runs),
         num_steps=sum(each.num_steps for each in runs),
         seconds=sum(each.seconds for each in runs),
+        infill_order=manifest.infill_order,
     )
 
 

@@ -7,15 +7,19 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from mens_pipeline.corpus.infill.rows import ACCEPTED, INFILL
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.protocol import Job
+from mens_pipeline.models.infill import Order
 from mens_pipeline.storage.validation import Strict
 
 MAX_DIFFICULTY: Final = 10
 CONTRACT: Final = "contract.json"
 PREFLIGHT: Final = "training-preflight.json"
-INFILL: Final = "infill"
-"""The kind of rows that complete code at a cursor."""
+FROM_USERS: Final = frozenset((ACCEPTED, "telemetry"))
+"""Kinds of completions that users accepted."""
+CODE: Final = "vox_codegen"
+"""The kind of programs of a workspace."""
 _SHARDED_BY: Final = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED": "DeepSpeed"}
 """Variables by which accelerate is told to cut a model up -> what it then does it with."""
 
@@ -97,7 +101,8 @@ class Recipe(BaseModel):
     )
     token_shares: dict[str, Annotated[float, Field(ge=0, le=1)]] = Field(
         default={},
-        description="Kind (task_family) -> its share of the tokens shown, 1 together at most; others share the rest.",
+        description="Kind (task_family) -> its share of the tokens shown, 1 together at most; others share the rest, "
+        "or have that of their tokens among all where there is none.",
     )
     infill_share: float | None = Field(
         default=None,
@@ -189,7 +194,7 @@ class Recipe(BaseModel):
         if self.infill_share is None:
             return self.token_shares
         others = {kind: share * (1 - self.infill_share) for kind, share in self.token_shares.items() if kind != INFILL}
-        return {**others, INFILL: self.infill_share}
+        return {**others, INFILL: self.infill_share, **({} if self.infill_share else {ACCEPTED: 0.0})}
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Recipe":
@@ -251,6 +256,7 @@ class Continued(Strict):
     num_batches: int = Field(ge=0, description="Micro-batches that were shown.")
     num_steps: int = Field(ge=0, description="Optimizer steps that were made.")
     seconds: float = Field(ge=0, description="Of training.")
+    infill_order: Order = Field(description="Which side of a cursor it was shown first.")
 
 
 class TrainingJob(Job):
@@ -266,5 +272,6 @@ class TrainingJob(Job):
     device: str = Field(description="cuda, mps or cpu.")
     compute_dtype: str = Field(description="float32 or bfloat16: what is computed in.")
     system_prompt: str = Field(description="What the model is told before every prompt.")
+    infill_order: Order = Field(description="Which side of a cursor the model is shown first.")
     contract_digest: str = Field(description="What the run is, as a hash.")
     continues: Continued | None = Field(default=None, description="The run that this one goes on from, if any.")

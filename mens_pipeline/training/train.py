@@ -38,8 +38,9 @@ from mens_pipeline.jobs.protocol import RESULT, STOP, newest_checkpoint, write_d
 from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.models.chat import format_for
 from mens_pipeline.training.common_trainer import Progress, StopRequest, common_arguments, mean_loss
-from mens_pipeline.training.cpu_kernels import fuse_adapters, use_causal_products
+from mens_pipeline.training.cpu_kernels import replace_slow_parts
 from mens_pipeline.training.examples import Example, ShownRows, open_examples, plan_examples
+from mens_pipeline.training.first_loss import plain_loss, refuse_other_loss
 from mens_pipeline.training.plan import Plan, step_tokens
 from mens_pipeline.training.qlora import Checksums, checksums, load_base, lora_config
 from mens_pipeline.training.recipe import TrainingJob, refuse_sharding
@@ -150,7 +151,7 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
     # accelerate asks of a base in four bits that it lies on the very GPU of its process.
     device = team.local_rank if job.device == "cuda" and team.size > 1 else job.device
     model = load_base(job.base_path, recipe, device, dtype)
-    rows = [{"input_ids": [0], "labels": [0]}]  # the plan decides what is shown; the library asks for a dataset
+    rows = [{"input_ids": [0], "labels": [0]}]  # SFTTrainer starts with no less; the plan decides what is shown
     trainer = PlannedTrainer(
         model=model,
         args=SFTConfig(**arguments_of(job, plan, team)),
@@ -166,10 +167,10 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
     )
     trainer.begin(progress, job.continues)
     trainer.lora_plus_ratio = recipe.lora_plus_ratio
+    trainer.first_loss = plain_loss(trainer, is_new=job.continues is None)
     if job.device == "cpu":
-        if recipe.lora_dropout == 0:
-            fuse_adapters(trainer.model, dtype)
-        use_causal_products(trainer.model)
+        trainer.computed_by = replace_slow_parts(trainer.model, dtype)
+    refuse_other_loss(trainer, trainer.first_loss, job.base_name, job.compute_dtype)
     return trainer
 
 
@@ -206,6 +207,8 @@ def _about(job: TrainingJob, plan: Plan, trainer: PlannedTrainer) -> dict[str, A
         "contract_digest": job.contract_digest,
         "device": job.device,
         "compute_dtype": job.compute_dtype,
+        "computed_by": trainer.computed_by,
+        "first_loss": trainer.first_loss,
         "planned_steps": plan.num_steps,
         "curriculum_skipped": list(plan.num_skipped),
         "n_layers": config.num_hidden_layers,

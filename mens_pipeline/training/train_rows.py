@@ -19,12 +19,12 @@ from typing import Any, Final
 import numpy as np
 
 from mens_pipeline.corpus.curate.heldout_split import group_of
-from mens_pipeline.corpus.extract.batches import in_batches
+from mens_pipeline.corpus.extract.batches import Pool, in_batches
 from mens_pipeline.corpus.schema.records import TrainingPair, parse_pairs, read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.base import FileTokenizer, template_in
 from mens_pipeline.models.chat import Encoded, Tokenizer, encode, format_for
-from mens_pipeline.models.infill import encode_infill, order_of
+from mens_pipeline.models.infill import Order, encode_infill, order_of_row
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.jsonl import open_part, replacing, write_digest
 from mens_pipeline.storage.store import digest_of, key_of
@@ -62,6 +62,7 @@ class Encoding:
         base_path: The folder of the base, with its tokenizer.
         system: What the model is told before every prompt.
         infill_window: Tokens before and behind a cursor that it is shown.
+        infill_order: Which side of a cursor it is shown first.
         shard_bytes: Bytes of the train set in a shard.
     """
 
@@ -69,6 +70,7 @@ class Encoding:
     base_path: Path
     system: str
     infill_window: int
+    infill_order: Order
     shard_bytes: int = SHARD_BYTES
 
     def key(self, train_sha256: str) -> str:
@@ -80,6 +82,7 @@ class Encoding:
                 "template": template_in(self.base_path),
                 "system": self.system,
                 "infill_window": self.infill_window,
+                "infill_order": self.infill_order,
                 "shard_bytes": self.shard_bytes,
                 "code": code_version("mens_pipeline.training.train_rows:encode_pairs"),
             }
@@ -124,7 +127,9 @@ def encode_train_set(
         if why is not None and path.exists():
             log_line(f"{path}: {why}. It is made again.")
     jobs = [(encoding, path, number) for number, path in enumerate(paths) if found[number] is not None]
-    done = in_batches(((job, None, 1) for job in jobs), _write_shards, workers or os.cpu_count() or 1, batch_bytes=1)
+    done = in_batches(
+        ((job, None, 1) for job in jobs), _write_shards, Pool(workers or os.cpu_count() or 1), batch_bytes=1
+    )
     for count, _ in enumerate(done, start=1):
         if len(jobs) > 1:
             log_line(f"{count} of {len(jobs)} shards of the train set encoded")
@@ -158,6 +163,7 @@ def _write_shard(encoding: Encoding, path: Path, number: int) -> None:
                 _tokenizer(encoding.base_path),
                 encoding.system,
                 encoding.infill_window,
+                encoding.infill_order,
             )
         except RefusedError:
             for _ in read_pairs(encoding.train_path):  # a part does not know the number of its first line
@@ -173,7 +179,9 @@ def _tokenizer(folder: Path) -> FileTokenizer:
     return FileTokenizer(folder)
 
 
-def encode_pairs(pairs: Iterable[TrainingPair], tokenizer: Tokenizer, system: str, infill_window: int) -> Any:
+def encode_pairs(
+    pairs: Iterable[TrainingPair], tokenizer: Tokenizer, system: str, infill_window: int, infill_order: Order
+) -> Any:
     """Encode rows.
 
     Returns:
@@ -189,7 +197,7 @@ def encode_pairs(pairs: Iterable[TrainingPair], tokenizer: Tokenizer, system: st
     prompts, completions, numbers = _Ids(), _Ids(), (array("B"), array("B"))
     words: dict[str, list[str | None]] = {name: [] for name in _WORDS}
     for pair in pairs:
-        encoded = _encode(pair, tokenizer, system, infill_window)
+        encoded = _encode(pair, tokenizer, system, infill_window, infill_order)
         if encoded.completion[-1] != end or end in encoded.completion[:-1]:
             expected = "the token that ends a turn has to stand at the end of each row, and nowhere else"
             raise RefusedError(f"{expected}. Report this with the train set.")
@@ -210,10 +218,10 @@ def encode_pairs(pairs: Iterable[TrainingPair], tokenizer: Tokenizer, system: st
     return pa.record_batch(columns)
 
 
-def _encode(pair: TrainingPair, tokenizer: Tokenizer, system: str, infill_window: int) -> Encoded:
+def _encode(pair: TrainingPair, tokenizer: Tokenizer, system: str, infill_window: int, infill_order: Order) -> Encoded:
     if pair.infill is None:
         return encode(tokenizer, system, pair.prompt, pair.response)
-    order = order_of(pair.prompt, pair.response)
+    order = order_of_row(infill_order, pair.prompt, pair.response)
     return encode_infill(tokenizer, pair.prompt, pair.infill.suffix, pair.response, infill_window, order)
 
 

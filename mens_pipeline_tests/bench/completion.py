@@ -4,9 +4,9 @@
 
 RUN is a run of `mens train` that was shown holes. A person pauses where a line begins, and at a space about one and two
 thirds into it; each pause asks for the rest of the line, with what stands behind the forty lines as the suffix. Asked
-in turns are `mens serve`, the same with `--engine llama.cpp`, and llama.cpp's own `/infill` with the same weights,
-which checks nothing. So other work on the machine meets all of them: compare rows of one run. CPU seconds are those of
-the server's process; they say what seconds would be where nothing else runs on that thread.
+in turns are `mens serve`, and llama.cpp's own `/infill` with the same weights, which checks nothing. So other work on
+the machine meets both: compare rows of one run. CPU seconds are those of the server's process; they say what seconds
+would be where nothing else runs on that thread.
 """
 
 import argparse
@@ -70,7 +70,6 @@ def main() -> None:
         llama = f"mens_pipeline_tests.inference.llama_server {merged} {{port}} --type q8_0 --slots 1 --context 2048"
         commands = {
             "mens serve": serve,
-            "--engine llama.cpp": f"{serve} --engine llama.cpp",
             "llama.cpp itself": f"{llama} --threads {options.threads}",
         }
         servers = [stack.enter_context(running(name, line, options.threads)) for name, line in commands.items()]
@@ -115,9 +114,10 @@ def _ask(server: Server, pause: Pause, found: Measured, shared: float) -> None:
 
 
 def _shared_with_last(run: Path, pauses: list[Pause], window: int) -> list[float]:
-    """Return which share of each prompt stands at the beginning of the one before it, which our engines keep."""
-    tokenizer = FileTokenizer(find_recorded_base(Adapter.open(run).manifest.base_model))
-    prompts = [encode_infill_prompt(tokenizer, pause.prefix, pause.suffix, window) for pause in pauses]
+    """Return which share of each prompt stands at the beginning of the one before it, which our engine keeps."""
+    manifest = Adapter.open(run).manifest
+    tokenizer, order = FileTokenizer(find_recorded_base(manifest.base_model)), manifest.infill_order
+    prompts = [encode_infill_prompt(tokenizer, pause.prefix, pause.suffix, window, order) for pause in pauses]
     pairs = zip([(), *prompts], prompts, strict=False)
     return [
         sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*both, strict=False))) / len(both[1])

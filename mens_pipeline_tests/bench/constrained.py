@@ -22,7 +22,7 @@ from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, heldout_tasks
 from mens_pipeline.inference.constraint import Constraint
-from mens_pipeline.inference.dense_llama import speed_up
+from mens_pipeline.inference.dense_model import speed_up
 from mens_pipeline.inference.generate import Row, complete_rows, new_row, stop_tokens
 from mens_pipeline.inference.generation import Decoding, EvaluatedModel, Syntax, is_program
 from mens_pipeline.inference.model import load_evaluated

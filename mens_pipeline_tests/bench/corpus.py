@@ -8,6 +8,7 @@ from shutil import copytree
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
+from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS, build_extracted_corpus
 from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, VOX_SUFFIXES, files_below
 from mens_pipeline.settings import PROJECT_ROOT, load_settings
@@ -38,7 +39,7 @@ def main() -> None:
         generated = folder / "generated"
         _generate(generated, options.lines)
         cold = _measure("generated", generated, folder / "million", workers)
-        alone, _ = build_extracted_corpus(generated, ArtifactStore(folder / "alone"), 1)
+        alone, _ = build_extracted_corpus(generated, ArtifactStore(folder / "alone"))
         same = digest_of(alone.path / RECORDS) == digest_of(cold.path / RECORDS)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     worker = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
@@ -77,7 +78,7 @@ def _cpu_seconds() -> float:
 
 def _timed(workspace: Path, store: ArtifactStore, workers: int) -> tuple[Artifact, float]:
     started = perf_counter()
-    corpus, _ = build_extracted_corpus(workspace, store, workers)
+    corpus, _ = build_extracted_corpus(workspace, store, Pool(workers))
     return corpus, perf_counter() - started
 
 

@@ -45,7 +45,7 @@ def main() -> None:
     config |= {"r": options.rank, "lora_alpha": scale * options.rank / _FACTOR**2, "base_model_name_or_path": None}
     write_text(folder / CONFIGURATION, json.dumps(config, indent=2, sort_keys=True) + "\n")
     base = find_recorded_base(adapter.manifest.base_model)
-    contract = contract_with(adapter.manifest.base_model.sha256, FileTokenizer(base))
+    contract = contract_with(adapter.manifest.base_model.sha256, FileTokenizer(base), adapter.manifest.infill_order)
     write_text(DEMO / CONTRACT, contract.model_dump_json(indent=2) + "\n")
     write_text(DEMO / MANIFEST, json.dumps(_without_places(adapter, options.rank), indent=2) + "\n")
     size = (folder / WEIGHTS).stat().st_size

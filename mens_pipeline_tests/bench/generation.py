@@ -21,7 +21,7 @@ from unittest.mock import patch
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.inference.constraint import Constraint
-from mens_pipeline.inference.dense_llama import speed_up
+from mens_pipeline.inference.dense_model import speed_up
 from mens_pipeline.inference.engine import Slot
 from mens_pipeline.inference.generate import complete_rows, new_row, stop_tokens
 from mens_pipeline.inference.generation import Decoding, GenerationJob

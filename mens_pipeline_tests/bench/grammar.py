@@ -10,7 +10,8 @@ from llguidance import LLMatcher, LLTokenizer
 
 from mens_pipeline.language import Mode, mode_of
 from mens_pipeline.language.grammar.export import GrammarFormat, grammar_text
-from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
+from mens_pipeline.models.base_wheels import SMOLLM2
+from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.settings import load_settings
 from mens_pipeline_tests.bench.machine import machine_name
 from mens_pipeline_tests.language.examples import golden_programs
@@ -18,7 +19,7 @@ from mens_pipeline_tests.language.examples import golden_programs
 
 def main() -> None:
     """Measure and print; a token that the grammar refuses ends its program."""
-    base = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models")
+    base = find_base_model(SMOLLM2, None, load_settings().cache_root / "base_models")
     tokenizer = LLTokenizer((base.path / "tokenizer.json").read_text(encoding="utf-8"))
     before = perf_counter()
     matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(grammar_text(GrammarFormat.LARK)))

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
+from mens_pipeline.models.base_wheels import SMOLLM2
+from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.settings import load_settings
 from mens_pipeline_tests.training.tiny_base import TINY_HYBRID
 
@@ -96,7 +97,7 @@ def main(shape: str, folder: Path, tokenizer: Path | None = None) -> None:
 def tokenizer_files(folder: Path | None = None) -> Iterator[Path]:
     """Yield the files of the tokenizer of a folder; None: that of the CPU default, found as a training finds it."""
     if folder is None:
-        folder = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models").path
+        folder = find_base_model(SMOLLM2, None, load_settings().cache_root / "base_models").path
     for pattern in _OF_A_TOKENIZER:
         yield from folder.glob(pattern)
 

@@ -218,7 +218,7 @@ def eval_suite_of(folder: Path, size: int) -> Measured:
 
 
 def _pairs() -> Iterator[TrainingPair]:
-    for number, pair in enumerate(draw_tasks(seed=0, workers=1)):
+    for number, pair in enumerate(draw_tasks(seed=0)):
         path = f"generated/{number // 5}.vox"
         place = Source(path=path, blob="0" * 64, span=(0, 1), lines=(1, 1), kind=SourceKind.VOX_FILE)
         yield pair.model_copy(update={"source": place})

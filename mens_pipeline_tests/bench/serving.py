@@ -36,8 +36,9 @@ from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.inference.sampling import Sampler
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.models.base_wheels import SMOLLM2
 from mens_pipeline.models.chat import TEMPLATE
-from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
+from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.serving import server
 from mens_pipeline.serving.completions import Defaults
 from mens_pipeline.serving.queue import Limits
@@ -177,8 +178,8 @@ def merged_folder(given: Path | None, folder: Path) -> Path:
     if given is not None:
         scored = evaluated_model("adapter", Adapter.open(given), resolve_device(DeviceChoice.CPU))
     else:
-        print(f"{DEFAULT_CPU_MODEL}, untrained: no line of Vox is to be expected of it")
-        base = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models").path
+        print(f"{SMOLLM2}, untrained: no line of Vox is to be expected of it")
+        base = find_base_model(SMOLLM2, None, load_settings().cache_root / "base_models").path
         scored = EvaluatedModel(
             base_path=base,
             adapter_path=None,
@@ -293,7 +294,7 @@ def _serve(folder: Path, port: int, times: Path, *, is_before: bool) -> None:
         stack.enter_context(patch.object(Sampler, "choose_each", timed(Sampler.choose_each)))
         stack.enter_context(patch.object(Constraint, "choose", timed(Constraint.choose)))
         if is_before:
-            stack.enter_context(patch("mens_pipeline.inference.dense_llama.speed_up", lambda model, _num_rows: model))
+            stack.enter_context(patch("mens_pipeline.inference.dense_model.speed_up", lambda model, _num_rows: model))
         served = merged_model(folder, resolve_device(DeviceChoice.CPU))
         defaults = Defaults(Syntax.FREE)
         server.ModelServer(served, address, server.access_to(address, None, ""), limits, defaults, print).run()

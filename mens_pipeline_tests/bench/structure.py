@@ -1,7 +1,8 @@
 """Count what the package consists of, from its own code.
 
 `python -m mens_pipeline_tests.bench.structure`; `--list NAME` prints what a count is made of: `participles`, `wide`,
-`look-ups`, `single`, `road`, `walk`.
+`look-ups`, `single`, `repeated`, `named`, `renamed`, `joined`, `road`, `walk`. `--write` writes `weight.tsv`, the table
+that a test compares the code with.
 """
 
 import argparse
@@ -21,7 +22,13 @@ from mens_pipeline.storage.code_version import trace_code
 from mens_pipeline.storage.stage import Stage
 
 _PACKAGE: Final = "mens_pipeline"
-_ROOT: Final = Path(__file__).parents[2] / _PACKAGE
+_PROJECT: Final = Path(__file__).parents[2]
+_ROOT: Final = _PROJECT / _PACKAGE
+WEIGHTS: Final = Path(__file__).parents[1] / "weight.tsv"
+_HEADER: Final = "what\tlines or number\tmodules"
+_TOP: Final = "top"
+"""The row of modules that are in no folder."""
+
 _APART: Final = (f"{_PACKAGE}.language", f"{_PACKAGE}.corpus.synthesis")
 """What a reader of the road may take for granted: the language, and rows that nobody wrote."""
 
@@ -51,6 +58,7 @@ _IRREGULAR: Final = re.compile(
 )
 _NO_PARTICIPLE: Final = re.compile("need|feed|embed|seed|speed|exceed|proceed|succeed|breed")
 _MANIFEST: Final = re.compile(r"manifest", re.IGNORECASE)
+_JOINED: Final = re.compile(r"\.path / _?[A-Z][A-Z_]+")
 
 
 @dataclass(frozen=True)
@@ -175,6 +183,95 @@ def _is_manifest(node: ast.expr) -> bool:
     return _MANIFEST.search(name) is not None
 
 
+def find_repeated_classes(modules: dict[str, Module]) -> list[str]:
+    """Return names that more than one class has, with how many have it."""
+    names = Counter(
+        node.name for module in modules.values() for node in ast.walk(module.tree) if isinstance(node, ast.ClassDef)
+    )
+    return [f"{name} {num}" for name, num in names.most_common() if num > 1]
+
+
+def find_named_of(modules: dict[str, Module]) -> list[str]:
+    """Return functions called `x_of`, which says neither whether they read, find, build nor compute."""
+    return [
+        f"{module.name}:{node.lineno} {node.name}"
+        for module in modules.values()
+        for node in module.functions
+        if node.name.endswith("_of")
+    ]
+
+
+def find_renamed_kinds(modules: dict[str, Module]) -> list[str]:
+    """Return imports that give a kind of artifact another name: `import KIND as SPLIT_KIND`."""
+    return [
+        f"{module.name}:{node.lineno} {alias.name} as {alias.asname}"
+        for module in modules.values()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.name.endswith("KIND") and alias.asname is not None
+    ]
+
+
+def find_joined_paths(modules: dict[str, Module]) -> list[str]:
+    """Return places that append the name of a file to an artifact's path by hand: `artifact.path / NAME`."""
+    return [
+        f"{module.name}:{number} {line.strip()}"
+        for module in modules.values()
+        for number, line in enumerate(module.text.splitlines(), 1)
+        for _ in _JOINED.findall(line)
+    ]
+
+
+def measure_folders(modules: dict[str, Module]) -> dict[str, tuple[int, ...]]:
+    """Return lines and modules of each folder of the package."""
+    weights: dict[str, tuple[int, ...]] = {}
+    for module in modules.values():
+        path = module.name.split(".")
+        in_folder = len(path) > 1 and (_ROOT / path[1]).is_dir()
+        folder = f"{path[1]}/" if in_folder else _TOP
+        lines, num_modules = weights.get(folder, (0, 0))
+        weights[folder] = lines + len(module.text.splitlines()), num_modules + 1
+    return dict(sorted(weights.items(), key=lambda row: (row[0] == _TOP, row[0])))
+
+
+def measure_names(modules: dict[str, Module]) -> dict[str, tuple[int, ...]]:
+    """Return how often names and paths are what they should not be, and how much is written about the package."""
+    tests = (path.read_text(encoding="utf-8") for path in (_PROJECT / f"{_PACKAGE}_tests").rglob("*.py"))
+    return {
+        "class names used twice or more": (len(find_repeated_classes(modules)),),
+        "functions named x_of": (len(find_named_of(modules)),),
+        "imports of KIND as": (len(find_renamed_kinds(modules)),),
+        "places with .path / NAME": (len(find_joined_paths(modules)),),
+        "lines of tests": (sum(len(text.splitlines()) for text in tests),),
+        "pages of docs": (len(list((_PROJECT / "docs").glob("*.md"))),),
+    }
+
+
+def measure_reach() -> dict[str, tuple[int, ...]]:
+    """Return how much a pair meets on its road, and a promotion reaches. Imports the whole package."""
+    road = find_road()
+    return {
+        "road of a pair: modules": (len(_modules_of(road)),),
+        "road of a pair: definitions": (sum(":" in name for name in road),),
+        "modules that a promotion reaches": (len(_modules_of(trace_code((_WALK,)))),),
+    }
+
+
+def read_weights() -> dict[str, tuple[int, ...]]:
+    """Return the committed table: lines and modules of a folder, or the one figure of a name."""
+    rows = (line.split("\t") for line in WEIGHTS.read_text(encoding="utf-8").splitlines()[1:])
+    return {name: tuple(map(int, figures)) for name, *figures in rows}
+
+
+def write_weights() -> None:
+    """Write the table as the code is."""
+    modules = read_modules()
+    weights = measure_folders(modules) | measure_reach() | measure_names(modules)
+    rows = ["\t".join([name, *map(str, figures)]) for name, figures in weights.items()]
+    WEIGHTS.write_text("\n".join([_HEADER, *rows, ""]), encoding="utf-8")
+
+
 def find_road() -> dict[str, str]:
     """Return all definitions that a pair meets from the workspace to the champion, language and synthesis included."""
     entries = [f"{_PACKAGE}.promotion.promote", f"{_PACKAGE}.training.preflight"]
@@ -218,13 +315,26 @@ def _rows(modules: dict[str, Module]) -> Iterator[tuple[str, str, list[str]]]:
     yield f"wide: functions with more than {_MOST_PARAMETERS} parameters", f"{len(wide):,}", wide
     look_ups = find_look_ups(modules)
     yield "look-ups by string in manifests", f"{len(look_ups):,}", look_ups
+    repeated = find_repeated_classes(modules)
+    yield "repeated: class names used twice or more", f"{len(repeated):,}", repeated
+    named = find_named_of(modules)
+    yield "named x_of: functions", f"{len(named):,}", named
+    renamed = find_renamed_kinds(modules)
+    yield "renamed: imports of `KIND as`", f"{len(renamed):,}", renamed
+    joined = find_joined_paths(modules)
+    yield "joined: places with `.path / NAME`", f"{len(joined):,}", joined
 
 
 def main() -> None:
     """Print the counts, or what one of them is made of."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", metavar="NAME", help="print what a count is made of")
-    shown = parser.parse_args().list
+    parser.add_argument("--write", action="store_true", help=f"write {WEIGHTS.name}")
+    given = parser.parse_args()
+    if given.write:
+        write_weights()
+        return
+    shown = given.list
     for what, figure, parts in _rows(read_modules()):
         if shown is None:
             print(f"{what:<52}{figure:>8}")

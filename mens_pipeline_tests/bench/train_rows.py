@@ -1,6 +1,7 @@
 """The start of a training on many rows: encoded, found again, planned, and the first micro-batches read."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -12,6 +13,7 @@ from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.jobs.agent import Team
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.protocol import JOB
+from mens_pipeline.models.infill import SUFFIX_FIRST
 from mens_pipeline.storage.store import digest_of
 from mens_pipeline.training.columns import Share
 from mens_pipeline.training.examples import open_examples, plan_examples
@@ -55,7 +57,7 @@ def rows_of(folder: Path, size: int) -> Measured:
             target.writelines(block)
         target.writelines(block[: size % len(block)])
     found["train set, MB"] = train_path.stat().st_size / 1e6
-    encoding = Encoding(train_path, write_folder(folder / "base"), SYSTEM_PROMPT, _WINDOW)
+    encoding = Encoding(train_path, write_folder(folder / "base"), SYSTEM_PROMPT, _WINDOW, SUFFIX_FIRST)
     first = in_own_process(_encode, folder, encoding, size // len(block))
     found["encode: microseconds a row"] = 1e6 * first["seconds"] / min(size, len(block))
     found["encode: peak memory of a process, MB"] = first[PEAK]
@@ -101,7 +103,7 @@ def _encode(folder: Path, encoding: Encoding, num_blocks: int) -> Measured:
     head = folder / "head.jsonl"
     with encoding.train_path.open("rb") as content:
         head.write_bytes(content.read(SHARD_BYTES))
-    alone = Encoding(head, encoding.base_path, encoding.system, encoding.infill_window)
+    alone = replace(encoding, train_path=head)
     with measure_time(found, "seconds"):
         made = encode_train_set(alone, digest_of(head), cache)
     if made != first.parent:

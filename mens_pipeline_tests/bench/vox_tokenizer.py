@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
-from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
+from mens_pipeline.models.base_wheels import SMOLLM2
+from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.scratch import tokenizer
 from mens_pipeline.settings import load_settings
 from mens_pipeline_tests.bench.machine import machine_name
@@ -22,7 +23,7 @@ def main() -> None:
     from tokenizers import Tokenizer  # noqa: PLC0415 - of the library, without the deep learning stack
 
     texts = [text for text in golden_programs().values() if text.isascii()]
-    base = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models")
+    base = find_base_model(SMOLLM2, None, load_settings().cache_root / "base_models")
     of_base, wrapped = Tokenizer.from_file(str(base.path / "tokenizer.json")), tokenizer.transformers_tokenizer()
     size = sum(map(len, texts)) / 1e6
     print(f"{machine_name()}, one core, best of several runs; {len(texts)} golden programs, {size:.2f} MB")

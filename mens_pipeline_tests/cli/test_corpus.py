@@ -190,9 +190,38 @@ def test_eval_writes_and_prints_the_figures(tmp_path: Path) -> None:
     loud = invoke("corpus", "eval", rows, "-o", tmp_path / "eval_results.json", "--print-summary")
     figures = json.loads((tmp_path / "eval_results.json").read_text())
 
-    assert silent.stdout == ""
+    said = "FAILED  parse rate 50.0 %, required 70 %; coverage 3.3 %, required 50 %; figures in "
+    assert silent.stdout.startswith(said)
+    assert silent.exit_code == 0
     assert loud.stdout.startswith(
         "measured: data\nparse rate 1/2 (50.0 %), coverage 1/30 (3.3 %)\n"
         "  vox_codegen 1/2 (50.0 %), coverage 1/30 (3.3 %)\n"
     )
     assert figures["vox_parse_rate"] == 0.5
+    assert figures["gate_passed"] is False
+
+
+@pytest.mark.seed_row(8, 30, 37)
+@pytest.mark.parametrize(
+    ("variables", "passed"),
+    [
+        ({}, False),
+        ({"VOX_EVAL_MIN_PARSE_RATE": "0.5", "VOX_EVAL_MIN_COVERAGE": "0.03"}, True),
+        ({"VOX_EVAL_MIN_PARSE_RATE": "0.51", "VOX_EVAL_MIN_COVERAGE": "0"}, False),
+        ({"VOX_EVAL_MIN_PARSE_RATE": "0", "VOX_EVAL_MIN_COVERAGE": "0.04"}, False),
+    ],
+)
+def test_eval_compares_with_what_is_required_of_data(
+    variables: dict[str, str], *, passed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the policy, or of the variables; a strict one fails the command, and the figures are written all the same."""
+    (tmp_path / "rows.jsonl").write_text(
+        '{"prompt": "p", "response": "fn f() { }"}\n{"prompt": "p", "response": "fn ("}\n'
+    )
+    for name, value in {**variables, "VOX_EVAL_STRICT": "1"}.items():
+        monkeypatch.setenv(name, value)
+    result = invoke("corpus", "eval", tmp_path / "rows.jsonl", "-o", tmp_path / "eval_results.json")
+
+    assert result.exit_code == (0 if passed else 1)
+    assert result.stdout.startswith("passed" if passed else "FAILED")
+    assert json.loads((tmp_path / "eval_results.json").read_text())["gate_passed"] is passed

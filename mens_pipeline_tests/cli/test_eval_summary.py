@@ -3,11 +3,13 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from mens_pipeline.cli.eval_local import summary_of, trial_summary_of
 from mens_pipeline.evaluation.baselines import FewShot
 from mens_pipeline.evaluation.evaluate import evaluate_completions
 from mens_pipeline.evaluation.tasks import Suite
-from mens_pipeline.evaluation.trial import Trial
+from mens_pipeline.evaluation.trial import Trial, _trial
 from mens_pipeline.inference.generation import Decoding, Syntax
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, PROGRESS, SUBJECT, completion, evaluation, task
 
@@ -123,3 +125,19 @@ def test_a_trial_says_that_it_is_one() -> None:
     assert [_cells(line) for line in lines[:2]] == [["suite", "figure", "model"], ["benchmark", "parse rate", "1/1"]]
     assert ["", "run-time errors", "0"] in map(_cells, lines)
     assert lines[-2:] == ["completions trial.jsonl", "a trial: no verdict rests on it"]
+
+
+@pytest.mark.seed_row(67)
+def test_a_trial_does_not_take_what_the_parser_steered_for_the_model() -> None:
+    """Second tries have a column of their own; the completions that are kept are those that are served."""
+    tasks = [task(number, Suite.BENCHMARK, tests=_TESTS) for number in range(3)]
+    own = [completion(text, to) for text, to in zip((GOOD, BROKEN, BROKEN), tasks, strict=True)]
+    again = [completion(GOOD, to).model_copy(update={"constrained": True}) for to in tasks[1:]]
+    trial = _trial(tasks, [*own, *again], num_too_long=0)
+    lines = [_cells(line) for line in trial_summary_of(trial, Path("trial.jsonl")).splitlines()]
+
+    assert lines[:2] == [["suite", "figure", "model", "as served"], ["benchmark", "parse rate", "1/3", "3/3"]]
+    assert ["", "hidden tests", "1/3", "3/3"] in lines
+    assert ["", "run-time errors", "0", "0"] in lines
+    assert [kept.score.parses for kept in trial.completions] == [True, True, True]
+    assert _trial(tasks, own, num_too_long=0).served is None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.cli.synthesis import show_pairs
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
 from mens_pipeline_tests.cli.invoking import invoke
@@ -32,6 +33,21 @@ def test_long_runs_say_how_far_they_are(tmp_path: Path, monkeypatch: pytest.Monk
 
     assert len(result.stderr.splitlines()) == 11
     assert re.fullmatch(r"11 of 11 pairs, \d+ a second, 0\.0 min to go", result.stderr.splitlines()[-1])
+
+
+def test_what_is_prepared_first_is_not_taken_for_the_speed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Many pairs a second after ten seconds without one: no forecast of minutes, and then one that is right."""
+    now = 0.0
+    progress = show_pairs(1800, lambda: now)
+    for number in range(1, 1801):
+        now = 10 + number / 128
+        progress(number)
+
+    assert capsys.readouterr().err.splitlines() == [
+        "1 of 1800 pairs",
+        "641 of 1800 pairs, 128 a second, 0.2 min to go",
+        "1281 of 1800 pairs, 128 a second, 0.1 min to go",
+    ]
 
 
 def test_the_report_is_the_account(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ import pytest
 from mens_pipeline.cli import replay as command
 from mens_pipeline.corpus.infill.history import read_history
 from mens_pipeline.evaluation.replay import RESULTS, ReplayResults
+from mens_pipeline.evaluation.results import INSERTS, InsertScore
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST
+from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline_tests.cli.invoking import invoke, refusal
 from mens_pipeline_tests.corpus.infill.repository import Repository
 from mens_pipeline_tests.delivery.delivered import promoted_run
@@ -34,7 +36,7 @@ def run(trained: Path, tmp_path: Path, workspace: Repository, monkeypatch: pytes
 
 @pytest.mark.usefixtures("jobs_here")
 def test_a_history_is_replayed(run: Path, tmp_path: Path) -> None:
-    """Figures by model and week with intervals, what was left out, and whether they fall; a page shows them."""
+    """Figures by model and week with intervals, what was left out, and whether they fall; the pieces are kept."""
     said = invoke("replay", "--run-dir", run, "--device", "cpu")
     again = invoke("replay", "--run-dir", run, "--device", "cpu", "--json")
 
@@ -47,13 +49,12 @@ def test_a_history_is_replayed(run: Path, tmp_path: Path) -> None:
     results = ReplayResults.model_validate_json(again.stdout)
     assert set(results.parts["lines"]) == {"adapter", "ngram", "left_to_right", "base"}
     assert results.parts["lines"]["ngram"].num_commits == 12
-    assert [*results.kept_by_week] == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert [name for name in results.parts if name.isdecimal()] == list("123456789")
     assert "completions, " not in again.stderr, "kept completions are asked for once"
     (folder,) = (path.parent for path in (tmp_path / "store").rglob(RESULTS))
-    page = (folder / "report.html").read_text()
-    assert "Characters kept, week by week" in page
-    assert 'class="curve"' in page
-    assert "week 9: kept" in page
+    assert f"results {folder}" in said.stdout
+    pieces = list(read_models(folder / INSERTS, InsertScore))
+    assert {piece.task for piece in pieces} == set(results.times)
 
 
 @pytest.mark.usefixtures("jobs_here")

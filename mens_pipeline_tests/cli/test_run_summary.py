@@ -26,6 +26,7 @@ _RESULTS = {
     "heldout: parse rate": "80/112 (71.4 %), base 0/112 (0.0 %)",
     "heldout: resolve rate": "46/112 (41.1 %), base 0/112 (0.0 %)",
     "unknown_task: hidden tests": "2/24 (8.3 %)",
+    "coverage": "29/30 (96.7 %) of the constructs",
     "missing_constructs": "form",
 }
 _GATE = {
@@ -54,6 +55,16 @@ def test_a_train_set_alone_leads_to_the_adapter() -> None:
     )
 
 
+def test_what_was_never_shown_stands_below_what_was() -> None:
+    """By kind, and no line where there is none."""
+    left = "telemetry (372 rows)"
+    lines = _lines(qlora_adapter={**_ADAPTER, "never_shown": left}).splitlines()
+
+    place = next(number for number, line in enumerate(lines) if line.startswith("shown       "))
+    assert lines[place + 1] == f"not shown   {left}"
+    assert "not shown" not in _lines(qlora_adapter={**_ADAPTER, "never_shown": ""})
+
+
 @pytest.mark.seed_row(77)
 def test_a_refusal_shows_reasons_and_report() -> None:
     """The scores of both models stand above it; training the same again would give the same adapter."""
@@ -69,7 +80,8 @@ def test_a_refusal_shows_reasons_and_report() -> None:
     assert (
         "heldout     parse rate 80/112 (71.4 %), base 0/112 (0.0 %)\n"
         "heldout     resolve rate 46/112 (41.1 %), base 0/112 (0.0 %)\n"
-        "unknown_task hidden tests 2/24 (8.3 %)\n" in text
+        "unknown_task hidden tests 2/24 (8.3 %)\n"
+        "coverage    29/30 (96.7 %) of the constructs, missing form\n" in text
     )
     verdict = "refused, policy ci, second evaluation on this eval suite"
     assert (

@@ -33,14 +33,14 @@ _LINES: tuple[str, ...] = (
         "vox mens corpus pairs mens/data/validated.jsonl -o target/dogfood/train.jsonl "
         "--docs docs/src/ --docs docs/src/research/ --docs docs/src/adr/"
     ),
-    "vox mens corpus mix --config mens/config/mix.yaml",
-    "vox mens corpus eval target/dogfood/validated_mixed.jsonl -o mens/runs/latest/eval_results.json",
     "VOX_BACKEND=cpu vox mens train --data-dir target/dogfood --output-dir target/dogfood/run",
+    "vox mens corpus eval target/dogfood/validated_mixed.jsonl -o mens/runs/latest/eval_results.json",
     "VOX_BACKEND=cpu vox train --data-dir target/dogfood --output-dir mens/runs/v1",
     (
         "vox mens eval-local --model target/dogfood/run --bench mens/data/heldout_bench --max-tokens 128 "
         "--temperature 0.0 --samples 1 --seed-base 1337"
     ),
+    "vox mens corpus mix --config mens/config/mix.yaml",
 )
 """In the order of the pages; each works, and later ones use what earlier ones wrote. The pages ask for 500 rows."""
 
@@ -82,7 +82,7 @@ sources:
     weight: 4.0
     record_format: tool_trace
     optional: true
-output: target/dogfood/validated_mixed.jsonl
+output: mens/data/train_mixed.jsonl
 include_lanes: [vox_codegen, vox_tooling, vox_docs_qa, vox_lang_tier_b]
 exclude_lanes: [vox_speech, vox_rust_expert_cross]
 """
@@ -201,24 +201,35 @@ def test_pages_of_overlapping_folders_give_each_pair_once(workspace: Path) -> No
     assert not [pair for pair in pairs if "fn f_adr(" in pair.response]
 
 
-@pytest.mark.seed_row(37)
-def test_the_mix_and_the_figures_of_the_data_are_where_the_pages_say(workspace: Path) -> None:
-    """The train set with its report beside it, and the figures, which say that data was measured."""
-    mixed = workspace / "target" / "dogfood" / "validated_mixed.jsonl"
+@pytest.mark.seed_row(8, 37)
+def test_training_writes_what_the_next_step_of_the_pages_reads(workspace: Path) -> None:
+    """What trains, with its report beside it and what evaluates held out; the figures are of it, and are compared."""
+    dogfood = workspace / "target" / "dogfood"
+    mixed = dogfood / "validated_mixed.jsonl"
     report = json.loads(mixed.with_suffix(".mix_report.json").read_text())
     figures = json.loads((workspace / "mens" / "runs" / "latest" / "eval_results.json").read_text())
+    heldout = {pair.prompt for pair in read_pairs(dogfood / "heldout.jsonl")}
 
+    assert [source["path"] for source in report["sources"]] == ["train.jsonl", "infill.jsonl"]
     assert (
         report["total_emitted"] == len(list(read_pairs(mixed))) == figures["num_code_rows"] + figures["num_prose_rows"]
     )
+    assert len(heldout) > 100
+    assert not heldout & {pair.prompt for pair in read_pairs(mixed)}
+    assert (figures["measured"], figures["gate_passed"], figures["min_parse_rate"]) == ("data", True, 0.7)
+
+
+@pytest.mark.seed_row(9, 43)
+def test_the_mix_takes_upstreams_file(workspace: Path) -> None:
+    """Its keys; what is optional may be missing."""
+    report = json.loads((workspace / "mens" / "data" / "train_mixed.mix_report.json").read_text())
+
     assert [source["skipped_reason"] for source in report["sources"]] == [
         None,
         "missing_file_optional",
         None,
         "missing_file_optional",
     ]
-    assert figures["measured"] == "data"
-    assert figures["vox_parse_rate"] == 1.0
 
 
 @pytest.mark.seed_row(12, 18, 29, 36)
@@ -240,6 +251,18 @@ def test_the_adapter_is_judged_on_the_benchmark_that_was_named(workspace: Path) 
 
     assert (report["total"], report["k"], report["seed_base"], report["max_tokens"]) == (_BENCH_TASKS, 1, 1337, 128)
     assert report["bench"] == "heldout_bench"
+
+
+@pytest.mark.seed_row(37)
+def test_what_is_not_there_names_the_command_that_writes_it(workspace: Path, environment: dict[str, str]) -> None:
+    """The figures of data are no evaluation of a model, and their folder is no run."""
+    gate = _run("vox mens gate --run-dir mens/runs/latest", workspace, environment)
+    evaluation = _run("vox mens eval-local --run-dir mens/runs/latest", workspace, environment)
+
+    assert (gate.returncode, evaluation.returncode) == (1, 1)
+    assert "Run `mens eval-local --run-dir mens/runs/latest` first" in gate.stderr
+    assert "what `mens corpus eval` writes is about data" in gate.stderr
+    assert "Name the folder of a complete run of `mens train`" in evaluation.stderr
 
 
 def test_the_gate_says_no_to_random_weights(workspace: Path, environment: dict[str, str]) -> None:

@@ -21,7 +21,8 @@ from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
 from mens_pipeline.jobs.device import Device, exclusive
 from mens_pipeline.jobs.environment import training_environment
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
+from mens_pipeline.models.base_wheels import SMOLLM2
+from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.serving.served_model import adapter_model
 from mens_pipeline.settings import load_settings
 from mens_pipeline_tests.serving.running import CPU, Running
@@ -242,7 +243,7 @@ def test_the_real_model_writes_text(tmp_path: Path) -> None:
     """SmolLM2 with an adapter that changes nothing: a stream of real tokens is the whole answer, and both are text."""
     from transformers import AutoTokenizer
 
-    base = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models")
+    base = find_base_model(SMOLLM2, None, load_settings().cache_root / "base_models")
     run = write_run(tmp_path / "run", base.path, rank=1, is_neutral=True)
     messages: list[Any] = [
         {"role": "system", "content": "Answer in one word."},

@@ -81,9 +81,9 @@ def test_nothing_to_train_on_is_refused(url: str, tmp_path: Path) -> None:
     swapped = _invoke("--url", url, "-o", output, "--query-column", "id")
 
     assert isinstance(empty.exception, RefusedError)
-    assert "Silence: none of 0 rows trains: the table is empty. Check --table" in str(empty.exception)
+    assert "Silence: none of 0 rows is kept (there are none). Check --table" in str(empty.exception)
     assert isinstance(swapped.exception, RefusedError)
-    assert "none of 3 rows trains: 3 not_text." in str(swapped.exception)
+    assert "none of 3 rows is kept (3 not_text)." in str(swapped.exception)
     assert output.read_text() == "before"
 
 

@@ -8,9 +8,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
+from mens_pipeline.cli.train import _summary
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline_tests.evaluation.runs import training_manifest
 from mens_pipeline_tests.training.runs import pairs
 
 
@@ -40,7 +42,16 @@ def test_what_is_not_offered_names_what_is(options: tuple[str, ...], message: st
 def _dry_run(base: Path, folder: Path, *options: str, number: int = 60) -> Result:
     write_jsonl(folder / "train.jsonl", pairs(number))
     options = ("--model", str(base), "--device", "cpu", "--preset", "tiny", "--seq-len", "200", *options)
-    arguments = ["train", "--dry-run", "--data-dir", str(folder), "--output-dir", str(folder / "run"), *options]
+    arguments = [
+        "train",
+        "--dry-run",
+        "--fast-corpus",
+        "--data-dir",
+        str(folder),
+        "--output-dir",
+        str(folder / "run"),
+        *options,
+    ]
     return CliRunner().invoke(app, arguments, env={"MENS_CACHE_ROOT": str(folder / "cache")})
 
 
@@ -72,6 +83,18 @@ def test_rows_that_are_too_long_are_told_with_the_flag(tiny_base: Path, tmp_path
     result = _dry_run(tiny_base, tmp_path, "--seq-len", "133", number=160)
 
     assert re.search(r"longer than max_length, 133 tokens \(--seq-len\): vox_codegen \d+ rows \(\d+ %", result.stderr)
+
+
+@pytest.mark.parametrize(("shown", "is_warned"), [(0, True), (9, False)])
+def test_the_summary_warns_of_a_kind_that_was_never_shown(shown: int, *, is_warned: bool) -> None:
+    """Below those that were."""
+    document = training_manifest()
+    kind = {"rows": 3, "rows_too_long": 1, "tokens_shown": shown, "share": 0.0, "epochs": 0.0}
+    document["result"]["kinds"] = {"telemetry": kind}
+    lines = _summary(TrainingManifest.model_validate(document), Path("run")).splitlines()
+
+    assert lines[1].startswith("shown: telemetry ")
+    assert ("warning: no row was shown of telemetry (4 rows)" in lines) is is_warned
 
 
 @pytest.mark.slow

@@ -4,13 +4,18 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
-from mens_pipeline.cli.upstream import COMMANDS, CORPUS_COMMANDS, TRAIN_OPTIONS
+from mens_pipeline.cli.main import app
+from mens_pipeline.cli.upstream import TABLE, advice_on, choices_of
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.storage.yaml_file import load_yaml
 from mens_pipeline_tests.cli.invoking import invoke
+from mens_pipeline_tests.every import every
 
 
 def _refusal(*words: str) -> str:
@@ -19,7 +24,14 @@ def _refusal(*words: str) -> str:
     return str(result.exception)
 
 
-@pytest.mark.parametrize("words", [*((name,) for name in COMMANDS), *(("corpus", name) for name in CORPUS_COMMANDS)])
+_ADVICE = [(place, word, text) for place in load_yaml(TABLE) for word, text in advice_on(place).items()]
+_WORDS = [(*place.split(), word) for place, word, _ in _ADVICE if not word.startswith("-")]
+_OPTIONS = [(place.split(), word, text) for place, word, text in _ADVICE if word.startswith("-")]
+_OFFERED = {"--backend": "lora", "--tokenizer": "vox", "--device": "vulkan", "--resume": "runs/x/checkpoint_state.json"}
+"""Options that are here as well, with values that are not."""
+
+
+@every("words", _WORDS, ids=" ".join)
 def test_a_command_of_theirs_says_which_is_ours(words: tuple[str, ...]) -> None:
     """Whatever stands behind it."""
     result = invoke(*words, "--whatever", "x")
@@ -47,25 +59,44 @@ def test_a_word_of_nobody_is_no_command() -> None:
 
 def test_advice_names_commands_that_are_there() -> None:
     """Every `mens ...` in it can be asked for help."""
-    for text in (*COMMANDS.values(), *CORPUS_COMMANDS.values(), *TRAIN_OPTIONS.values()):
+    for _, _, text in _ADVICE:
         for command in re.findall(r"`mens ([a-z-]+(?: [a-z]+)?)", text):
             words = command.split() if command.split()[0] in {"corpus", "store", "telemetry"} else command.split()[:1]
             assert invoke(*words, "--help").exit_code == 0, text
 
 
-@pytest.mark.seed_row(26)
-@pytest.mark.parametrize("option", [name for name in TRAIN_OPTIONS if name != "--qlora-lm-head-only"])
-def test_an_option_of_theirs_says_what_to_write_instead(option: str) -> None:
+@pytest.mark.seed_row(19, 20, 23, 26)
+@every("asked", _OPTIONS, ids=lambda asked: " ".join((*asked[0], asked[1])))
+def test_an_option_of_theirs_says_what_to_write_instead(asked: tuple[list[str], str, str]) -> None:
     """With a value behind it or after a sign of equality, wherever it stands."""
-    for words in ((option,), (option, "1"), (f"{option}=1",), ("--device", "cpu", option)):
-        assert _refusal("train", *words) == f"{option} is not offered. {TRAIN_OPTIONS[option]}"
+    place, option, text = asked
+    value = _OFFERED.get(option, "1")
+    name = f"{option} {value}" if option in _OFFERED else option
+    for words in ((option, value), (f"{option}={value}",), ("--whatever", "x", option, value)):
+        assert _refusal(*place, *words) == f"{name} is not offered. {text}"
+
+
+@pytest.mark.parametrize(("option", "value"), [("--resume", "never"), ("--device", "cpu"), ("--backend", "qlora")])
+def test_values_that_are_offered_are_taken(option: str, value: str, tmp_path: Path) -> None:
+    """The command goes on to the next mistake."""
+    assert "train.jsonl: No such file" in str(invoke("train", "--data-dir", tmp_path, option, value).exception)
+
+
+def test_options_that_are_refused_are_not_there() -> None:
+    """Advice on what has come to be offered is out of date."""
+    for place, option, _ in _OPTIONS:
+        command: Any = typer.main.get_command(app)
+        for word in place:
+            command = command.commands[word]
+        known = {name: choices_of(one) for one in command.params for name in (*one.opts, *one.secondary_opts)}
+        assert option not in known or _OFFERED[option] not in known[option] != (), (place, option)
 
 
 def test_fields_that_are_written_instead_are_fields() -> None:
     """`--set NAME=...` in the advice names fields of the recipe."""
     from mens_pipeline.training.recipe import Recipe  # noqa: PLC0415 - the command line loads without it
 
-    named = {name for text in TRAIN_OPTIONS.values() for name in re.findall(r"--set (\w+)=", text)}
+    named = {name for _, _, text in _ADVICE for name in re.findall(r"--set (\w+)=", text)}
 
     assert named
     assert named <= set(Recipe.model_fields)

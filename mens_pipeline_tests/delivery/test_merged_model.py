@@ -1,6 +1,7 @@
 """From a champion to a folder that anybody can load: merged, proven, handed on."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,11 +18,13 @@ from mens_pipeline.delivery.merge_job import Dtype
 from mens_pipeline.delivery.merge_source import merge_source, prompts_of
 from mens_pipeline.delivery.merged_model import KIND, build_merged_model, manifest_in, prepare_merge, report_in
 from mens_pipeline.delivery.serving_handoff import (
+    DETAILS,
     HANDOFF,
     Delivery,
     ServingHandoff,
     build_serving_handoff,
     changed_files,
+    details_of,
     refuse_foreign,
     write_folder,
 )
@@ -31,7 +34,7 @@ from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import adapter_digest
-from mens_pipeline.promotion.bill import BILL, BILL_PAGE
+from mens_pipeline.promotion.bill import BILL
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run
@@ -53,7 +56,10 @@ print(model.dtype, tokenizer.decode(ids["input_ids"][0]), output.shape[1] > ids[
 """
 
 _UPSTREAM = {
-    **{key: {"type": "string"} for key in ("base_model", "tokenizer_source", "artifact_dir", "prompt_format")},
+    **{
+        key: {"type": "string", "minLength": 1}
+        for key in ("base_model", "tokenizer_source", "artifact_dir", "prompt_format")
+    },
     **{key: {"type": ["string", "null"]} for key in ("adapter_path", "openai_base_url", "notes")},
     "schema": {"const": "vox_external_serving_handoff_v1"},
     "schema_version": {"const": 1},
@@ -185,10 +191,10 @@ def test_the_hand_off_names_every_file_by_its_hash(delivered: tuple[Path, Artifa
     """Whoever gets the folder can look; a file that changes is told."""
     folder, store, _ = delivered
     handoff = ServingHandoff.model_validate_json((folder / HANDOFF).read_text())
-    ours, source = handoff.mens, merge_source(None, store)
+    ours, source = details_of(folder / HANDOFF), merge_source(None, store)
 
-    assert {file.path for file in ours.files} == {path.name for path in folder.iterdir()} - {HANDOFF}
-    assert {BILL, BILL_PAGE} <= {file.path for file in ours.files}
+    assert {file.path for file in ours.files} == {path.name for path in folder.iterdir()} - {DETAILS}
+    assert BILL in {file.path for file in ours.files}
     assert changed_files(folder / HANDOFF) == ()
     assert (handoff.artifact_dir, handoff.backend_family, handoff.adapter_path) == (".", "ollama", None)
     assert (ours.is_promoted, ours.verdict_passed, ours.verdict_sha256) == (True, True, source.verdict_sha256)
@@ -198,20 +204,36 @@ def test_the_hand_off_names_every_file_by_its_hash(delivered: tuple[Path, Artifa
     assert (ours.gguf.path, ours.gguf.led_agreement) == ("lora-adapter-0123abcd-f32.gguf", 1.0)
 
 
-def test_the_hand_off_without_what_is_ours_is_upstreams(delivered: tuple[Path, ArtifactStore, Result]) -> None:
-    """Its schema allows no other fields."""
+def test_the_hand_off_is_upstreams(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+    """Its schema, in our words, allows no other fields; ours are in a document beside it."""
     document = json.loads((delivered[0] / HANDOFF).read_text())
-    document.pop("mens")
     required = sorted(set(_UPSTREAM) - _OPTIONAL)
     schema = {"type": "object", "properties": _UPSTREAM, "required": required, "additionalProperties": False}
 
     jsonschema.validate(document, schema)
+    assert DETAILS in document["notes"]
+
+
+def test_a_hand_off_of_an_earlier_version_gives_way(
+    delivered: tuple[Path, ArtifactStore, Result], tmp_path: Path
+) -> None:
+    """It had what is ours in a field of its own; files that it names are no strangers."""
+    folder = Path(shutil.copytree(delivered[0], tmp_path / "out"))
+    details = json.loads((folder / DETAILS).read_text())
+    files = [file for file in details["files"] if file["path"] != HANDOFF]
+    earlier = {**{key: value for key, value in details.items() if key != "schema"}, "files": files}
+    (folder / HANDOFF).write_text(json.dumps({**json.loads((folder / HANDOFF).read_text()), "mens": earlier}))
+    (folder / DETAILS).unlink()
+
+    refuse_foreign(folder)
+    assert changed_files(folder / HANDOFF) == ()
 
 
 @pytest.mark.parametrize(
     ("name", "file"),
     [
         ("external_serving_handoff_v1", HANDOFF),
+        ("mens_handoff_v1", DETAILS),
         ("merge_report", "merge_report.json"),
         ("merge_manifest", "merge_manifest.json"),
         ("gguf_report", "gguf_report.json"),

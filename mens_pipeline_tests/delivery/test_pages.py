@@ -15,7 +15,7 @@ from threading import Thread
 import pytest
 
 from mens_pipeline.delivery.pages import ADDRESS, PageServer, open_socket
-from mens_pipeline.evaluation.replay import KIND as REPLAY
+from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.receipt import KIND, PAGE, RECEIPT
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 
@@ -60,22 +60,23 @@ def test_pages_are_listed_with_links_that_hold_in_every_session(gate: Artifact, 
     store = ArtifactStore(tmp_path / "store")
 
     def write(folder: Path) -> dict[str, str]:
-        (folder / PAGE).write_text("<title>Replay of 7 holes</title>")
+        (folder / PAGE).write_text("<title>Promoted: adapter 4567</title>")
         os.utime(folder / PAGE, (10, 10))
         return {}
 
-    old, replayed = store.build(KIND, {"of": "old"}, write)[0], store.build(REPLAY, {}, write)[0]
+    before = _get(port, "/")[1]
+    old, champion = store.build(KIND, {"of": "old"}, write)[0], store.build(PROMOTED, {}, write)[0]
     listed, of_gate = _get(port, "/"), _get(port, f"/{KIND}/")
     links = re.findall('href="([^"]*)">([^<]*)<', listed[1])
 
     assert links == [
         (f"/{KIND}/{gate.key}/{PAGE}", "Refused: adapter 0123"),
-        (f"/{KIND}/{old.key}/{PAGE}", "Replay of 7 holes"),
-        (f"/{REPLAY}/{replayed.key}/{PAGE}", "Replay of 7 holes"),
+        (f"/{KIND}/{old.key}/{PAGE}", "Promoted: adapter 4567"),
+        (f"/{PROMOTED}/{champion.key}/{PAGE}", "Promoted: adapter 4567"),
     ]
     assert [_get(port, link)[0] for link, _ in links] == [200, 200, 200]
-    assert "None yet." in listed[1]  # of champions
-    assert REPLAY not in of_gate[1]
+    assert "None yet." in before
+    assert PROMOTED not in of_gate[1]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST
 from mens_pipeline.models.base import Base
-from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
+from mens_pipeline.models.base_wheels import SMOLLM2
+from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
@@ -51,7 +52,7 @@ def _run(folder: Path, base: Base) -> Path:
 
 def test_smollm2_is_the_same_model_merged_and_as_gguf(tmp_path: Path) -> None:
     """Token by token, with its three key heads to nine query heads, and its tokenizer as it was trained with."""
-    base = find_base_model(DEFAULT_CPU_MODEL, None, load_settings().cache_root / "base_models")
+    base = find_base_model(SMOLLM2, None, load_settings().cache_root / "base_models")
     store = ArtifactStore(tmp_path / "store")
     source = merge_source(_run(tmp_path, base), store)
     conditions = Conditions(Decoding(max_new_tokens=24), resolve_device(DeviceChoice.CPU), tmp_path / "lock")

@@ -55,7 +55,7 @@ def test_a_training_is_read_back(tiny_base: Path, tmp_path: Path) -> None:
         "VOX_BACKEND": "cpu",
     }
     folders = ["--data-dir", str(tmp_path), "--output-dir", str(tmp_path / "run")]
-    command = [sys.executable, "-m", "mens_pipeline.cli", "train", *folders]
+    command = [sys.executable, "-m", "mens_pipeline.cli", "train", "--fast-corpus", *folders]
     done = subprocess.run(command, cwd=PROJECT_ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     expected = {step["step"]: step["loss"] for step in steps_of(tmp_path / "run" / TELEMETRY)}

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, find_base_model
+from mens_pipeline.cli.demo import DEMO
+from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.settings import PROJECT_ROOT, load_settings
 
 pytestmark = [
@@ -83,7 +85,7 @@ def test_a_given_workspace_becomes_a_train_set(installed: Path, workspace: Path,
 def test_the_demo_completes_in_any_folder(installed: Path, tmp_path: Path) -> None:
     """Its adapter and what it is asked come with the wheel; the base is the one that lies on this machine."""
     cache = load_settings().cache_root
-    find_base_model(DEFAULT_CPU_MODEL, None, cache / "base_models")
+    find_base_model(Adapter.open(DEMO).manifest.base_model.name, None, cache / "base_models")
     done = _run(installed / "mens", "demo", cwd=tmp_path, MENS_CACHE_ROOT=str(cache))
 
     assert done.returncode == 0, done.stdout + done.stderr

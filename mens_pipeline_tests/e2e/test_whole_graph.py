@@ -1,6 +1,5 @@
-"""`mens run` from the seed data to a verdict, and `mens improve` after it, with a base small enough for every night."""
+"""`mens run` from the seed data to a verdict, with a base small enough for every night."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,29 +56,3 @@ def test_the_second_time_nothing_is_made_again(folder: Path) -> None:
     assert second.stdout.count(", nothing had changed") == 3
     assert "reused      9/9 stages" in second.stdout
     assert "tokens/s" not in second.stderr
-
-
-@pytest.mark.usefixtures("ran")
-def test_a_round_is_answered_judged_trained_gated_and_compared(folder: Path) -> None:
-    """Every stage is real, and a round that is done is not run again."""
-    nothing_right = _mens(folder, "improve")
-    # No answer of random weights is accepted: the round then trains on rows of the train set alone.
-    feedback = folder / "config" / "feedback.yaml"
-    feedback.write_text(feedback.read_text().replace("least_rows: 2", "least_rows: 0"))
-    first = _mens(folder, "improve", "--control")
-    second = _mens(folder, "improve", "--control", "--json")
-
-    assert nothing_right.returncode == 1, nothing_right.stderr[-3000:]
-    assert "0 accepted completions, 2 are needed to learn from" in nothing_right.stderr
-    assert first.returncode == 0, first.stderr[-3000:]
-    assert "round 1: 6 training prompts, 12 completions" in first.stdout
-    assert "taken: the next round begins with it" in first.stdout
-    assert "feedback_samples" in first.stderr
-    (details,) = json.loads(second.stdout)
-    assert [arm["method"] for arm in details["arms"]] == ["raft", "control"]
-    assert {arm["verdict"] for arm in details["arms"]} == {"failed"}
-    assert details["completions"]["num_accepted"] == 0
-    assert details["worse"] is None
-    assert details["arms"][0]["adapter"] != details["arms"][1]["adapter"] != details["start"]
-    assert "start: " not in second.stderr
-    assert list((folder / "store").glob("*/.work-*")) == []

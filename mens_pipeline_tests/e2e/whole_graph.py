@@ -23,21 +23,12 @@ _EVAL_SUITE: Final = {
     "infill_tokens": 12,
 }
 """To hold what random weights write in full length to the language takes minutes."""
-_FEEDBACK: Final = {
-    "most_prompts": 6,
-    "samples": 2,
-    "max_new_tokens": 160,
-    "prompts_at_once": 3,
-    "least_rows": 2,
-    "sampling_minutes": 10,
-    "training_minutes": 0.2,
-}
 
 
 def write_config(
     folder: Path, eval_suite: Mapping[str, Any] | None = None, policy: Mapping[str, Any] | None = None
 ) -> Path:
-    """Copy the configuration with a short eval suite and a short round of feedback, and return where it is.
+    """Copy the configuration with a short eval suite, and return where it is.
 
     Args:
         folder: Where the copy goes.
@@ -47,7 +38,6 @@ def write_config(
     config = folder / "config"
     shutil.copytree(PROJECT_ROOT / "config", config)
     (config / "evaluation.yaml").write_text(yaml.safe_dump({**_EVAL_SUITE, **(eval_suite or {})}))
-    (config / "feedback.yaml").write_text(yaml.safe_dump(_FEEDBACK))
     gates = yaml.safe_load((config / "gates.yaml").read_text())
     gates["policies"]["ci"] |= policy or {}
     (config / "gates.yaml").write_text(yaml.safe_dump(gates))

@@ -10,8 +10,12 @@ from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.corpus.schema.records import SourceKind
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.benchmark import Difficulty, load_benchmark, tasks_as_pairs
+from mens_pipeline.evaluation.judge import judge
+from mens_pipeline.evaluation.tasks import benchmark_tasks
 from mens_pipeline.language import Mode
+from mens_pipeline_tests.corpus.rows import pair_at
 from mens_pipeline_tests.evaluation.benches import SOLUTION, task, write_bench
+from mens_pipeline_tests.evaluation.scored import completion
 
 _TESTS = "@test\nfn hidden() { assert(one() is 1) }\n"
 
@@ -71,7 +75,7 @@ def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"solution": None}, "benchmarks.0.solution: found nothing, expected a value."),
+        ({"category": None}, "benchmarks.0.category: found nothing, expected a value."),
         ({"difficulty": "trivial"}, "benchmarks.0.difficulty: found \"trivial\", expected 'easy', 'medium' or 'hard'."),
         ({"mode": "Script"}, "benchmarks.0.mode: found \"Script\", expected 'source', 'script' or 'ui'."),
         ({"id": "Fn One"}, 'benchmarks.0.id: found "Fn One", expected a string to match pattern'),
@@ -102,7 +106,10 @@ def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
         ({"solution": "blank.vox"}, "task `fn_one`: blank.vox: found 1 characters, expected a text of 1 to 65536."),
         ({"solution": "broken.vox"}, "task `fn_one`: broken.vox: found an error in line 2 ("),
         ({"mode": "ui"}, "task `fn_one`: one.vox: found mode `ui`, which expects a file name with `.vox.ui`."),
-        ({"requires": []}, "task `fn_one`: found neither `requires` nor `tests`, expected what tells a right"),
+        (
+            {"requires": [], "semantic_expected_contains": []},
+            "task `fn_one`: found neither `requires` nor `tests` nor `semantic_expected_contains`, expected what tells",
+        ),
         (
             {"requires": [{"construct": "function", "name": "two"}]},
             "task `fn_one`: one.vox: Asked for a function `two`; found a function `one`. Correct the solution, or `req",
@@ -191,3 +198,26 @@ def test_tasks_are_pairs_that_keep_their_copies_out_of_training(tmp_path: Path) 
     assert (pair.source.path, pair.source.kind) == ("bench/one.vox", SourceKind.VOX_FILE)
     assert HeldoutTasks([pair], 0.5, 12).overlap(pair) == (SplitReason.PROMPT, "bench/one.vox")
     assert HeldoutTasks([pair], 0.5, 12).overlap(pair.model_copy(update={"prompt": "x"})) is not None
+
+
+@pytest.mark.seed_row(21, 41)
+def test_a_manifest_with_upstreams_keys_alone_is_asked(tmp_path: Path) -> None:
+    """No solution, no provenance, a category of their own: substrings decide, and nothing that trains may repeat it."""
+    keys = ("id", "category", "description", "semantic_expected_contains")
+    theirs = {key: task(category="action", semantic_expected_contains=["fn one", "return"])[key] for key in keys}
+    benchmark = load_benchmark(write_bench(tmp_path, theirs))
+    (asked,) = benchmark_tasks(benchmark)
+    (pair,) = tasks_as_pairs(benchmark)
+    scores = [judge(asked, completion(text, asked)) for text in (SOLUTION, SOLUTION.replace("one", "two"), "fn one(")]
+
+    assert (asked.prompt, asked.reference, asked.construct) == (theirs["description"], "", "action")
+    assert [score.passed for score in scores] == [True, False, False]
+    assert scores[1].unmet == ("Asked for a text with `fn one`; found none.",)
+    assert HeldoutTasks([pair], 0.5, 12).overlap(pair_at("a.vox", pair.prompt, SOLUTION)) is not None
+
+
+def test_what_a_task_requires_decides_and_its_substrings_do_not(tmp_path: Path) -> None:
+    """A right completion may be worded otherwise than the solution."""
+    (asked,) = benchmark_tasks(load_benchmark(write_bench(tmp_path, task())))
+
+    assert judge(asked, completion("fn one() to int { 1 }\n", asked)).unmet == ()

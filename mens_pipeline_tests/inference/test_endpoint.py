@@ -4,30 +4,37 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Barrier, Thread
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
-from mens_pipeline.corpus.evolution.requests import Reply, Request
+from mens_pipeline.corpus.evolution.operators import Reply, Request
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.inference.endpoint import Endpoint
+from mens_pipeline.inference.endpoint import Endpoint, Ledger
 from mens_pipeline_tests.openai_server import ChatServer, Served, completion, serving
 
 _KEY = "sk-not-for-anybody-else"
 _REQUESTS = [Request(f"{number:064x}", "You write Vox.", f"Write f{number}.") for number in range(1, 5)]
 
 
+_NOWHERE = Ledger(Path("/nowhere/ledger.jsonl"))
+
+
 def _endpoint(server: ChatServer, **changes: Any) -> Endpoint:
-    return Endpoint(**{"url": server.url, "name": "m", "key": SecretStr(_KEY), "first_wait": 0.01, **changes})
+    usual = {"url": server.url, "name": "m", "ledger": _NOWHERE, "key": SecretStr(_KEY), "first_wait": 0.01}
+    return Endpoint(**{**usual, **changes})
 
 
 def _completions(endpoint: Endpoint, requests: list[Request], time_left: float = 60.0) -> dict[str, Reply]:
-    replies: dict[str, Reply] = {}
-    endpoint.complete(requests, lambda reply: replies.update({reply.key: reply}), lambda: time_left)
-    return replies
+    with TemporaryDirectory() as folder:
+        ledger = Ledger(Path(folder) / "ledger.jsonl")
+        return replace(endpoint, ledger=ledger).ask(requests, lambda: time_left)
 
 
 def test_requests_are_asked_as_openai_has_it_and_answered() -> None:
@@ -117,14 +124,15 @@ def test_a_request_that_is_turned_down_is_not_repeated_and_the_key_not_shown(sta
     assert _KEY not in str(e.value) + repr(_endpoint(server))
 
 
-def test_answers_before_a_failure_are_taken() -> None:
+def test_answers_before_a_failure_are_taken(tmp_path: Path) -> None:
     """One request after the other: the first is answered, the second is turned down."""
-    replies: list[Reply] = []
+    ledger = Ledger(tmp_path / "ledger.jsonl")
     contents = [completion("x"), Served(401, {})]
     with serving(lambda _content, number: contents[number]) as server, pytest.raises(RefusedError, match="status 401"):
-        _endpoint(server, concurrency=1).complete(_REQUESTS[:2], replies.append, lambda: 60.0)
+        _endpoint(server, concurrency=1, ledger=ledger).ask(_REQUESTS[:2], lambda: 60.0)
 
-    assert [reply.key for reply in replies] == [_REQUESTS[0].key]
+    assert [ledger.find(request.key) is not None for request in _REQUESTS[:2]] == [True, False]
+    assert ledger.num_new == 1
 
 
 @pytest.mark.parametrize("body", [b"<html>", {"choices": []}])
@@ -169,7 +177,7 @@ def test_an_answer_may_be_cut_declined_or_not_counted() -> None:
 def test_an_address_that_the_key_must_not_go_to_is_misuse(url: str, advice: str) -> None:
     """Before anything is sent; a password in an address is not repeated."""
     with pytest.raises(ConfigurationError, match=advice) as info:
-        Endpoint(url, "m", SecretStr(_KEY))
+        Endpoint(url, "m", _NOWHERE, SecretStr(_KEY))
 
     assert "secret@" not in str(info.value)
     assert _KEY not in str(info.value)
@@ -209,7 +217,7 @@ def test_an_answer_without_an_end_is_given_up() -> None:
     ):
         _completions(_endpoint(server), _REQUESTS[:1])
     with dripping() as url, pytest.raises(RefusedError, match=r"no answer within 0\.5 seconds\. Run the same"):
-        _completions(Endpoint(url, "m", completion_seconds=0.5), _REQUESTS[:1])
+        _completions(Endpoint(url, "m", _NOWHERE, completion_seconds=0.5), _REQUESTS[:1])
 
 
 @contextmanager

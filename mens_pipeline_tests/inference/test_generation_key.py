@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, GenerationJob, Request
 from mens_pipeline.inference.prepare import (
@@ -52,6 +53,28 @@ def test_how_many_are_written_at_once_changes_answers_on_a_card_alone(run: Path)
     assert _prepared(run, full, 256)[0] != _prepared(run, full, 512)[0]
     assert _prepared(run, _CPU, 256)[0] != _prepared(run, full, 256)[0]
     assert _prepared(run, card, 256)[0] != _prepared(run, full, 256)[0]
+
+
+def test_a_cursor_is_shown_in_the_order_of_the_training(run: Path) -> None:
+    """Which its manifest says: another order gives other completions; without a suffix there is none."""
+    conditions = Conditions(Decoding(), _CPU, run / "lock")
+    inputs, jobs = [], []
+    for order in ({}, {"infill_order": "suffix_first"}, {"infill_order": "prefix_first"}):
+        manifest = json.loads((run / MANIFEST).read_text())
+        (run / MANIFEST).write_text(json.dumps({**manifest, **order}))
+        for suffix in ("}", None):
+            asked = [Request(task="t", prompt="fn f() {", suffix=suffix, window=64)]
+            prepared = prepare_generation("adapter", Adapter.open(run), asked, conditions, run / "work")
+            expected = order.get("infill_order", "suffix_first") if suffix is not None else None
+            assert prepared.job.infill_order == expected
+            jobs.append(prepared.job)
+            inputs.append(prepared.inputs)
+
+    assert inputs[0] == inputs[2] != inputs[4]
+    assert inputs[1] == inputs[3] == inputs[5]
+    without = jobs[-1].model_dump() | {"requests": (Request(task="t", prompt="", suffix="}", window=64),)}
+    with pytest.raises(ValidationError, match="infill_order does not say which side"):
+        GenerationJob.model_validate(without)
 
 
 def test_a_card_with_room_holds_more_at_once(run: Path) -> None:

@@ -8,12 +8,13 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Decoding, Dtype, GenerationJob
-from mens_pipeline.inference.model import load_evaluated
+from mens_pipeline.inference.model import load_evaluated, save_merged
 from mens_pipeline.inference.prepare import held_on
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import WEIGHTS
-from mens_pipeline.training.qlora import load_base
+from mens_pipeline.training.qlora import begin_evaluation, load_base
 from mens_pipeline.training.recipe import Recipe
+from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
 
 # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
@@ -48,14 +49,18 @@ def _four_bit(base: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def adapter(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An adapter of the tiny base."""
+    return _write_adapter(tiny_base, tmp_path_factory.mktemp("adapter"))
+
+
+def _write_adapter(base: Path, folder: Path) -> Path:
     """An adapter that changes what the model says: its second matrices are not zero."""
     import torch
     from peft import LoraConfig, get_peft_model
 
     torch.manual_seed(1)
     config = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM")
-    model = get_peft_model(_four_bit(tiny_base), config)
-    folder = tmp_path_factory.mktemp("adapter")
+    model = get_peft_model(_four_bit(base), config)
     model.save_pretrained(folder, save_embedding_layers=False)
     return folder
 
@@ -77,27 +82,39 @@ def _greedy(model: Any) -> list[int]:
     return tokens
 
 
-def test_the_restored_base_is_the_four_bit_base(tiny_base: Path) -> None:
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_the_restored_base_is_the_four_bit_base(name: str, tmp_path: Path) -> None:
     """Bit for bit the same numbers, and so greedily the same tokens."""
     import torch
 
-    restored, four_bit = load_evaluated(_job(tiny_base, None)), _four_bit(tiny_base).train()
+    base = write_architecture(tmp_path, name)
+    restored, four_bit = load_evaluated(_job(base, None)), _four_bit(base)
+    begin_evaluation(four_bit)
 
     torch.testing.assert_close(_logits(restored), _logits(four_bit), rtol=0, atol=0)
     assert _greedy(restored) == _greedy(four_bit)
 
 
-def test_the_merged_adapter_is_the_adapter_on_four_bits(tiny_base: Path, adapter: Path) -> None:
-    """The same numbers to rounding, and greedily the same tokens, which are not those of the base."""
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_the_merged_adapter_is_the_adapter_on_four_bits(name: str, tmp_path: Path) -> None:
+    """The same numbers to rounding, and greedily the same tokens; also of what anybody loads from the merged folder."""
     import torch
     from peft import PeftModel
+    from transformers import AutoModelForCausalLM
 
-    merged = load_evaluated(_job(tiny_base, adapter))
-    on_four_bit = PeftModel.from_pretrained(_four_bit(tiny_base), adapter).train()
+    base = write_architecture(tmp_path / "base", name)
+    adapter = _write_adapter(base, tmp_path / "adapter")
+    merged = load_evaluated(_job(base, adapter))
+    on_four_bit = PeftModel.from_pretrained(_four_bit(base), adapter)
+    begin_evaluation(on_four_bit)
+    save_merged(merged, base, tmp_path / "merged")
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "merged").eval()
 
-    torch.testing.assert_close(_logits(merged), _logits(on_four_bit), rtol=1e-4, atol=1e-5)
-    assert _greedy(merged) == _greedy(on_four_bit)
-    assert _greedy(merged) != _greedy(load_evaluated(_job(tiny_base, None)))
+    expected = _logits(on_four_bit)
+    torch.testing.assert_close(_logits(merged), expected, rtol=1e-3, atol=1e-4)
+    assert torch.equal(_logits(loaded), _logits(merged))
+    assert _greedy(loaded) == _greedy(merged) == _greedy(on_four_bit)
+    assert (_logits(load_evaluated(_job(base, None))) - expected).abs().max() > 0.1
 
 
 def test_the_base_without_quantisation_is_itself(tiny_base: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.probe import Probe, products
+from mens_pipeline.inference.probe import Probe
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline_tests.jobs.processes import do_here
 from mens_pipeline_tests.training.runs import prepared
@@ -19,8 +19,6 @@ def test_a_probe_trains_and_writes_and_leaves_nothing(tiny_base: Path, tmp_path:
     assert 0 < rates.train_token < 1
     assert rates.completion(100, 50) > 0
     assert rates.completion(2, 3) == pytest.approx(2 * rates.read_token + 3 * rates.write_token)
-    assert rates.memory_mb is not None
-    assert rates.memory_mb > 1
     assert not folder.exists()
     assert not run.job.run_dir.exists()
 
@@ -32,8 +30,3 @@ def test_a_probe_that_fails_says_so_and_leaves_nothing(tiny_base: Path, tmp_path
         Probe(folder, resolve_device(DeviceChoice.CPU), lambda _path: 1).measure(prepared(tiny_base, tmp_path))
 
     assert not folder.exists()
-
-
-def test_products_are_counted_by_the_second() -> None:
-    """Any machine does more than a tenth of a billion operations."""
-    assert products(resolve_device(DeviceChoice.CPU)) > 0.1

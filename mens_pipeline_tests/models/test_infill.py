@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.models.infill import (
     Marks,
+    Order,
+    choose_order,
     encode_infill,
     encode_infill_prompt,
     encode_prefix,
     marks_of,
-    order_of,
+    order_of_row,
     split_word,
 )
 from mens_pipeline_tests.training.small_folder import Encoder
@@ -43,7 +45,7 @@ def test_the_marks_of_a_base_are_its_own(tokenizer: Encoder, marks: tuple[str, s
 
 def test_the_suffix_comes_first_so_that_typing_goes_on() -> None:
     """What is typed extends what was read; in the other order it does not."""
-    one, two = (encode_infill_prompt(_QWEN, prefix, "\n}\n", 100) for prefix in ("fn (", "fn (("))
+    one, two = (encode_infill_prompt(_QWEN, prefix, "\n}\n", 100, "suffix_first") for prefix in ("fn (", "fn (("))
 
     assert _text(_QWEN, one) == "<|fim_suffix|>\n}\n<|fim_prefix|>fn (<|fim_middle|>"
     assert two[: len(one) - 1] == one[:-1]
@@ -86,15 +88,15 @@ def test_a_word_before_the_cursor_is_written_from_its_beginning(prefix: str, bef
 
 def test_typing_within_a_word_asks_the_same() -> None:
     """So that all of the prompt was read at the key before."""
-    prompts = {encode_infill_prompt(_QWEN, f"let a = {word}", "\n", 100) for word in ("t", "to", "total", "total_1")}
-
-    assert len(prompts) == 1
+    for order in ("suffix_first", "prefix_first"):
+        words = ("t", "to", "total", "total_1")
+        assert len({encode_infill_prompt(_QWEN, f"let a = {word}", "\n", 100, order) for word in words}) == 1
 
 
 def test_a_window_holds_whole_lines_next_to_the_cursor() -> None:
     """A quarter behind it at most; what the suffix does not need, the prefix gets."""
     lines = [f"line {number:02}\n" for number in range(60)]
-    prompt = encode_infill_prompt(_QWEN, "".join(lines) + "cur(", "".join(lines), 80)
+    prompt = encode_infill_prompt(_QWEN, "".join(lines) + "cur(", "".join(lines), 80, "suffix_first")
     text = _text(_QWEN, prompt)
     suffix, prefix = text.removeprefix("<|fim_suffix|>").removesuffix("<|fim_middle|>").split("<|fim_prefix|>")
 
@@ -118,7 +120,7 @@ def test_the_beginning_of_a_window_stays_while_lines_are_typed() -> None:
 def test_a_long_line_is_cut_at_its_far_end() -> None:
     """The cursor's own surroundings stay."""
     assert _text(_QWEN, encode_prefix(_QWEN, "a" * 500 + "(", 10)) == "a" * 9 + "("
-    assert _text(_QWEN, encode_infill_prompt(_QWEN, "", "b" + "a" * 500, 40)) == (
+    assert _text(_QWEN, encode_infill_prompt(_QWEN, "", "b" + "a" * 500, 40, "suffix_first")) == (
         "<|fim_suffix|>b" + "a" * 9 + "<|fim_prefix|><|fim_middle|>"
     )
 
@@ -129,10 +131,10 @@ _FORGED = st.lists(st.sampled_from(("<|fim_middle|>", IM_END, "<|fim_prefix|>", 
 )
 
 
-@given(_FORGED, _FORGED, st.integers(16, 60))
-def test_no_text_forges_a_mark(prefix: str, suffix: str, window: int) -> None:
+@given(_FORGED, _FORGED, st.integers(16, 60), st.sampled_from(("suffix_first", "prefix_first")))
+def test_no_text_forges_a_mark(prefix: str, suffix: str, window: int, order: Order) -> None:
     """Each mark stands once, whatever is typed, and no window is overrun."""
-    prompt = encode_infill_prompt(_QWEN, prefix, suffix, window)
+    prompt = encode_infill_prompt(_QWEN, prefix, suffix, window, order)
     marks = [_QWEN.id_of(mark) for mark in ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", IM_END)]
 
     assert [prompt.count(mark) for mark in marks] == [1, 1, 1, 0]
@@ -140,8 +142,27 @@ def test_no_text_forges_a_mark(prefix: str, suffix: str, window: int) -> None:
 
 
 def test_seven_of_ten_rows_show_the_suffix_first() -> None:
-    """The same row always in the same order."""
-    orders = [order_of(f"fn f{number}", "()") for number in range(400)]
+    """The same row always in the same order; where the prefix is asked first, it is in all of them."""
+    rows = [f"fn f{number}" for number in range(400)]
+    orders = [order_of_row("suffix_first", row, "()") for row in rows]
 
     assert 240 < orders.count("suffix_first") < 320
-    assert orders == [order_of(f"fn f{number}", "()") for number in range(400)]
+    assert orders == [order_of_row("suffix_first", row, "()") for row in rows]
+    assert {order_of_row("prefix_first", row, "()") for row in rows} == {"prefix_first"}
+
+
+@pytest.mark.parametrize(
+    ("marks", "order"),
+    [
+        (("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"), "prefix_first"),
+        (("<fim_prefix>", "<fim_suffix>", "<fim_middle>"), "prefix_first"),
+        (("▁<PRE>", "▁<SUF>", "▁<MID>"), "prefix_first"),
+        (("[PREFIX]", "[SUFFIX]", "[MIDDLE]"), "suffix_first"),
+        (("<issue_start>", "<issue_closed>", "<issue_comment>"), "suffix_first"),
+        ((), "suffix_first"),
+    ],
+    ids=["Qwen", "StarCoder", "Code Llama", "Codestral", "SmolLM2", "none"],
+)
+def test_a_base_is_shown_what_it_was_pretrained_on(marks: tuple[str, ...], order: Order) -> None:
+    """Codestral puts the suffix first itself; one without marks of its own goes on as before."""
+    assert choose_order(Encoder((*_CONTROL, *marks))) == order

@@ -6,21 +6,16 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import EvaluationConfig
-from mens_pipeline.inference.probe import Rates, estimated_rates
-from mens_pipeline.jobs.device import Device
+from mens_pipeline.inference.probe import Rates
 from mens_pipeline.models.find_base import base_by_name
 from mens_pipeline.orchestration.estimate import (
-    CORPUS,
-    EVALUATION,
-    GATE,
-    TRAINING,
+    GATE_SECONDS,
+    GPUS,
     Dial,
     Rows,
     Suite,
-    corpus_seconds,
+    estimate_presets,
     evaluation_seconds,
-    price_presets,
-    stages_of,
     turn_dial,
 )
 from mens_pipeline.settings import PRESETS
@@ -32,8 +27,6 @@ _RATES = Rates(train_token=1 / 500, train_start=15, generate_start=15, read_toke
 _ROWS = Rows(400, 360_000)
 _SUITE = Suite((100, 149), 86, 0.43, EvaluationConfig())
 _RECIPE = Recipe(max_minutes=18, max_steps=400, num_train_epochs=1)
-_CPU = Device("cpu", "x86_64, 2 threads", None, has_bfloat16=True)
-_BASE = base_by_name("HuggingFaceTB/SmolLM2-135M-Instruct")
 
 
 def _turn(minutes: float, spent: float = 60.0, **changes: Any) -> Dial:
@@ -42,12 +35,10 @@ def _turn(minutes: float, spent: float = 60.0, **changes: Any) -> Dial:
 
 
 def _seconds(dial: Dial, rates: Rates = _RATES) -> float:
-    """What a dial comes to, as `stages_of` adds it up, with sixty seconds that are gone."""
-    recipe = Recipe(**dial.model_dump(exclude={"suite"}))
+    """What a dial comes to, with sixty seconds that are gone."""
     rows = Rows(dial.max_steps, dial.max_steps * _ROWS.step)
-    stages = stages_of(60.0, rates, rows, (recipe, _BASE, _CPU), (_SUITE, dial.suite), "measured")
-    assert [stage.name for stage in stages] == [CORPUS, TRAINING, EVALUATION, GATE]
-    return sum(stage.seconds for stage in stages)
+    training, evaluation = rows.seconds(rates, dial.max_minutes), evaluation_seconds(rates, _SUITE, dial.suite)
+    return 60 + training + evaluation + GATE_SECONDS
 
 
 @pytest.mark.parametrize("minutes", [5, 20, 60, 480])
@@ -79,16 +70,11 @@ def test_evaluation_takes_half_of_what_is_left_at_most() -> None:
 
 def test_a_slow_machine_trains_and_asks_less_in_the_same_time() -> None:
     """A machine of half the speed, and one beside a busy loop, which is the same to a probe."""
-    slow = Rates(**{name: 2 * value for name, value in _RATES.model_dump(exclude={"memory_mb"}).items()})
+    slow = Rates(**{name: 2 * value for name, value in _RATES.model_dump().items()})
     dial = _turn(20, rates=slow)
 
     assert dial.max_steps < _turn(20).max_steps
     assert _seconds(dial, slow) == pytest.approx(1200, rel=0.02)
-
-
-def test_what_evaluations_took_before_corrects_the_next_plan() -> None:
-    """Here half as long again as was modelled: less is asked."""
-    assert _turn(10, correction=1.5).suite.heldout_tasks < _turn(10).suite.heldout_tasks
 
 
 def test_too_few_minutes_are_refused_with_how_many_it_takes() -> None:
@@ -110,51 +96,22 @@ def test_a_champion_is_asked_as_well() -> None:
 
 def test_a_budget_bounds_the_steps_that_are_announced() -> None:
     """As training itself will decide."""
-    (_, training, _, _) = stages_of(
-        60.0,
-        _RATES,
-        _ROWS,
-        (Recipe(max_minutes=6), _BASE, _CPU),
-        (_SUITE, _SUITE.take_share(2.0)),
-        "measured",
-    )
-
-    assert training.does.startswith("200 of 400 steps, 180,000 tokens")
-    assert training.seconds == pytest.approx(15 + 360)
-    assert training.basis == "measured"
+    assert _ROWS.fitting(_RATES, 6) == 200
+    assert _ROWS.seconds(_RATES, 6) == pytest.approx(15 + 360)
+    assert _ROWS.fitting(_RATES, None) == 400
 
 
-def test_every_preset_for_a_gpu_has_a_price() -> None:
+def test_every_preset_for_a_gpu_is_estimated() -> None:
     """A larger GPU is faster, with as many steps; what is needed fits its memory. Others have their steps alone."""
     base = base_by_name("Qwen/Qwen3.5-4B")
-    found = {one.preset: one for one in price_presets(load_named(PRESETS), base, 850_000, _SUITE, 60)}
-    seconds = {name: sum(stage.seconds for stage in one.stages) for name, one in found.items()}
+    found = {one.preset: one for one in estimate_presets(load_named(PRESETS), base, 850_000, _SUITE)}
+    seconds = {name: one.training + one.evaluation for name, one in found.items()}
+    memory = {gpu.name: 1024 * gpu.memory_gb for gpu in GPUS}
 
     assert [*found] == [*load_named(PRESETS)]
-    assert (found["cpu_demo"].rows, found["cpu_demo"].gpu) == (Rows(400, 409_600), None)
+    assert (found["smol"].rows, found["smol"].gpu) == (Rows(400, 409_600), None)
     assert {found[name].rows for name in ("safe", "h200", "distributed")} == {Rows(311, 311 * 8192)}
     assert 0 < seconds["h100"] < seconds["qwen_a100_80g"] < seconds["qwen_4080_16g"]
     for one in found.values():
-        assert (one.gpu is None) == (one.stages == ())
-        assert all(stage.basis == "estimated" for stage in one.stages)
-        assert one.gpu is None or max(stage.memory_mb for stage in one.stages) < 1024 * one.gpu.memory_gb
-
-
-def test_memory_of_a_cpu_is_what_runs_were_measured_to_take() -> None:
-    """400 steps of `cpu_demo`: 3.6 to 5.4 GB, whether a probe of a few steps says 2.1 GB or nothing was measured."""
-    recipe = Recipe.model_validate(load_named(PRESETS)["cpu_demo"].values)
-    parts = (_SUITE, _SUITE.take_share(2.0))
-    for rates in (_RATES, _RATES.model_copy(update={"memory_mb": 2100.0})):
-        (_, training, *_) = stages_of(60.0, rates, _ROWS, (recipe, _BASE, _CPU), parts, "measured")
-        assert 3600 <= training.memory_mb <= 5400
-
-
-def test_arithmetic_is_near_what_was_measured_here() -> None:
-    """SmolLM2 on two cores of an AMD EPYC: 799 GFLOP/s, 696 tokens/s of training (docs/results.md)."""
-    assert 1 / estimated_rates(_BASE, 799).train_token == pytest.approx(696, rel=0.3)
-
-
-def test_a_larger_workspace_takes_longer_and_cores_help() -> None:
-    """The part that synthesis takes stays."""
-    assert corpus_seconds(960_000, 1e6, 2) == pytest.approx(1.4 * corpus_seconds(480_000, 1e6, 2))
-    assert corpus_seconds(480_000, 1e6, 8) == corpus_seconds(480_000, 1e6, 2) == corpus_seconds(480_000, 1e6, 1) / 2
+        assert (one.gpu is None) == (seconds[one.preset] == 0)
+        assert one.gpu is None or one.memory_mb < memory[one.gpu]

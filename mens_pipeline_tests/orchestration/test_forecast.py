@@ -12,16 +12,7 @@ from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
-from mens_pipeline.orchestration.estimate import CORPUS, EVALUATION, TRAINING, Dial, Stage, SuiteSize
-from mens_pipeline.orchestration.forecast import (
-    PLANS,
-    Plan,
-    Planner,
-    actual_seconds,
-    add_plan,
-    correction_in,
-    read_plans,
-)
+from mens_pipeline.orchestration.forecast import KIND, Planner, RunPlan
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
@@ -45,139 +36,59 @@ def store(tmp_path: Path, tiny_base: Path, monkeypatch: pytest.MonkeyPatch) -> A
     return store
 
 
-def _plan(launch: Any = do_here, minutes: float | None = None, made_in: float | None = None) -> Plan:
+def _plan(launch: Any = do_here, minutes: float | None = None, *, is_kept: bool = False) -> RunPlan:
     choice: dict[str, str] = {"preset": "tiny"}
-    planner = Planner(
-        load_settings(), _DEVICE, launch, lambda _line: None, choice, {}, minutes, perf_counter(), made_in
-    )
-    return planner.plan()[0]
+    planner = Planner(load_settings(), _DEVICE, launch, lambda _line: None, choice, {}, minutes, perf_counter())
+    return planner.plan(is_kept=is_kept)[0]
+
+
+def _refuse(_job: Path) -> int:
+    raise AssertionError("measured again")
 
 
 def test_what_is_here_is_measured_and_nothing_is_kept(store: ArtifactStore) -> None:
     """Fifteen steps of four rows, six prompts; neither a run nor a plan is left."""
     found = _plan()
-    stages = {stage.name: stage for stage in found.stages}
+    does = {stage.name: stage.does for stage in found.stages}
 
-    assert found.is_measured
-    assert stages[TRAINING].does.startswith("15 steps, ")
-    assert stages[EVALUATION].does.startswith("6 held-out and 0 benchmark prompts")
-    assert (stages[CORPUS].basis, stages[TRAINING].basis) == ("estimated", "measured")
+    assert [*does] == ["training", "evaluation", "gate"]
+    assert does["training"].startswith("15 steps, ")
+    assert does["evaluation"].startswith("6 held-out and 0 benchmark prompts")
+    assert all(stage.seconds > 0 for stage in found.stages)
     assert found.dial is None
     assert sorted(path.name for path in store.root.iterdir() if path.is_dir()) == [SPLIT, MIXED]
-    assert read_plans(store.root) == ()
 
 
 def test_the_plan_of_a_run_is_kept_and_taken_up(store: ArtifactStore) -> None:
     """The same minutes on the same data: nothing is measured again, and what was decided stands."""
+    first = _plan(minutes=10, is_kept=True)
+    second, shown = _plan(_refuse, minutes=10, is_kept=True), _plan(_refuse, minutes=10)
 
-    def refuse(_job: Path) -> int:
-        raise AssertionError("measured again")
-
-    first = _plan(minutes=10, made_in=5.0)
-    second = _plan(refuse, minutes=10, made_in=5.0)
-
-    assert second == first
-    assert read_plans(store.root) == (first,)
-    assert first.stages[0].basis == "done"
+    assert first == second == shown
+    assert len(list((store.root / KIND).glob("*/plan.json"))) == 1
     assert first.dial is not None
     assert first.dial.suite.heldout_tasks == 6
     assert "6 held-out prompts are too few to promote: the policy asks for 50" in first.note
-    assert sum(first.seconds_by_stage.values()) < 600, "four passes over sixty rows are all there is"
+    assert sum(stage.seconds for stage in first.stages) < 600, "four passes over sixty rows are all there is"
 
 
 @pytest.mark.parametrize("variable", [("MENS_TRAIN_LORA_R", "2"), ("MENS_TRAIN_SEED", "3")])
+@pytest.mark.usefixtures("store")
 def test_another_recipe_of_the_same_name_is_planned_again(
-    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch, variable: tuple[str, str]
+    monkeypatch: pytest.MonkeyPatch, variable: tuple[str, str]
 ) -> None:
     """What a preset, a file or a variable says may have changed since."""
-    first = _plan(minutes=10, made_in=5.0)
+    _plan(minutes=10, is_kept=True)
     monkeypatch.setenv(*variable)
-    second = _plan(minutes=10, made_in=5.0)
 
-    assert read_plans(store.root) == (first, second)
-    assert first.key != second.key
-
-
-def test_what_evaluations_took_corrects_the_next_plan(store: ArtifactStore) -> None:
-    """Three times as long as was planned, of other minutes on this machine."""
-    first = _plan(minutes=10, made_in=5.0)
-    add_plan(store.root, first.model_copy(update={"actual": {EVALUATION: 3 * first.seconds_by_stage[EVALUATION]}}))
-    second = _plan(minutes=11, made_in=5.0)
-
-    assert second.correction == pytest.approx(3)
-    assert first.dial is not None
-    assert second.dial is not None
-    assert second.dial.max_minutes < first.dial.max_minutes + 1
+    with pytest.raises(AssertionError, match="measured again"):
+        _plan(_refuse, minutes=10, is_kept=True)
 
 
-def _make_plan(actual: float | None, before: float = 1.0) -> Plan:
-    """A plan that was announced with a hundred seconds of evaluation."""
-    size = SuiteSize(
-        heldout_tasks=9,
-        benchmark_tasks=8,
-        base_tasks=7,
-        few_shot_tasks=6,
-        family_tasks=5,
-        infill_holes=4,
-        infill_lines=3,
-    )
-    return Plan(
-        key="k",
-        machine="m",
-        base_sha256="a",
-        dial=Dial(max_minutes=1, max_steps=2, num_train_epochs=3, suite=size),
-        stages=(Stage(name=EVALUATION, does="", seconds=100, basis="measured", memory_mb=1, disk_mb=1),),
-        correction=before,
-        actual={} if actual is None else {EVALUATION: actual},
-    )
+@pytest.mark.usefixtures("store")
+def test_a_plan_downloads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A base that is not here is named."""
+    monkeypatch.setenv("MENS_TRAIN_MODEL_NAME_OR_PATH", "nobody/nothing")
 
-
-def test_plans_are_kept(tmp_path: Path) -> None:
-    """In their order; a store without any has none."""
-    root = tmp_path / "store"
-    assert read_plans(root) == ()
-    first, second = _make_plan(None), _make_plan(90.0)
-    add_plan(root, first)
-    add_plan(root, second)
-
-    assert read_plans(root) == (first, second)
-
-
-@pytest.mark.parametrize(
-    ("line", "problem"),
-    [('{"cut o', "Delete this line"), ('{"format_version": 3}', "written by a newer version")],
-    ids=["cut off", "of a newer version"],
-)
-def test_a_line_that_is_no_plan_is_named(line: str, problem: str, tmp_path: Path) -> None:
-    """A damaged or newer line is named."""
-    add_plan(tmp_path, _make_plan(None))
-    with (tmp_path / PLANS).open("a") as log:
-        log.write(line + "\n")
-
-    with pytest.raises(RefusedError, match=rf"plans\.jsonl:2: .*{problem}"):
-        read_plans(tmp_path)
-
-
-def test_a_correction_is_the_median_of_the_last_three_runs_with_a_base() -> None:
-    """Of what was modelled, so a plan that was corrected before counts by what it was before."""
-    records = [_make_plan(500.0), _make_plan(120.0), _make_plan(None), _make_plan(100.0, before=1.5), _make_plan(130.0)]
-
-    assert correction_in(records, "a") == pytest.approx(1.3)
-    assert correction_in(records, "b") == 1
-
-
-def test_steps_add_up_to_stages_and_reused_ones_are_left_out() -> None:
-    """Checks count with what they examine, or with the gate that they lead to."""
-    steps = {
-        "extracted_corpus": 3.0,
-        "extracted_corpus_corpus_coverage": 1.0,
-        "base_model": 2.0,
-        "qlora_adapter": 60.0,
-        "qlora_adapter_loss_fell": 0.5,
-        "eval_results": 50.0,
-        "benchmark_gate": 1.0,
-        "promoted_adapter": 1.0,
-    }
-
-    assert actual_seconds(steps, {}) == {"corpus": 4.0, "training": 62.0, "evaluation": 50.0, "gate": 2.5}
-    assert actual_seconds(steps, {"qlora_adapter": {"reused": True}}).keys() == {"corpus", "evaluation", "gate"}
+    with pytest.raises(RefusedError, match=r"nobody/nothing: this base is not on this machine.*`mens run` fetches it"):
+        _plan(_refuse)

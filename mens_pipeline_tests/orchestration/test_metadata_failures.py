@@ -14,7 +14,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import exclusive
 from mens_pipeline.orchestration import launchers
 from mens_pipeline.orchestration.launchers import watch_training
-from mens_pipeline.orchestration.metadata import declare_asset, plainly
+from mens_pipeline.orchestration.metadata import plainly
 from mens_pipeline_tests.jobs.processes import waiting_job
 
 
@@ -51,31 +51,13 @@ def test_every_asset_refuses_plainly() -> None:
     assert bare == ["promoted_adapter"]
 
 
-def test_an_asset_is_made_on_the_cluster_that_the_settings_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address without a cluster is refused when an asset is made; without the setting nothing is asked for."""
-
-    @declare_asset("corpus", version="1")
-    def made() -> None:
-        pass
-
-    def find_refusal() -> str:
-        failures = dg.materialize([made], raise_on_error=False).get_step_failure_events()
-        return "".join(str(event.step_failure_data.error_display_string) for event in failures)
-
-    assert not find_refusal()
-    monkeypatch.setenv("MENS_LAUNCHER", "ray")
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-
-    assert "RAY_ADDRESS=127.0.0.1:1: no cluster to work on" in find_refusal()
-
-
 def test_training_that_goes_on_says_from_where() -> None:
     """In the log of the run."""
 
     @dg.asset
     def adapter(context: dg.AssetExecutionContext) -> None:
         for checkpoint in (None, "checkpoint-40"):
-            payload = {"resumed_from": checkpoint, "planned_steps": 300}
+            payload = {"resumed_from": checkpoint, "planned_steps": 300, "computed_by": "the libraries"}
             watch_training(context, 0.0, lambda _event: None)({"event": "train_start", "payload": payload})
 
     with dg.DagsterInstance.ephemeral() as instance:
@@ -83,6 +65,7 @@ def test_training_that_goes_on_says_from_where() -> None:
         said = [entry.user_message for entry in instance.all_logs(result.run_id)]
 
     assert [line for line in said if "resumed" in line] == ["training resumed at step 40 of 300"]
+    assert said.count("training: the libraries") == 2
 
 
 def test_progress_has_rounded_numbers() -> None:

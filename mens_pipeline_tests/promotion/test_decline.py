@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any, Final
 
 import pytest
@@ -24,7 +23,6 @@ from mens_pipeline.promotion.receipt import results_in
 from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
-from mens_pipeline_tests.bench.decline import caught_at
 from mens_pipeline_tests.evaluation.runs import HELDOUT, NOW, PRESENT, THRESHOLDS, promote, scored, trained
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, task
 from mens_pipeline_tests.promotion.verdicts import RESULTS, inputs, outcome_of
@@ -155,16 +153,6 @@ def test_an_evaluation_of_another_version_is_told_and_blocks_nothing(line: _Line
     assert [entry.partition(" ")[2][13:] for entry in line.lines] == [
         "is not compared with: its evaluation was written by another version"
     ]
-
-
-@pytest.mark.parametrize(("loss", "least", "most"), [(0.02, 0.8, 1.0), (0.0, 0.0, 0.2)], ids=["loses", "equal"])
-def test_most_that_lose_two_points_are_caught_within_five(loss: float, least: float, most: float) -> None:
-    """Simulated, with models that differ by chance on a tenth of the tasks; equal ones are mostly left alone."""
-    random = Random(11)  # noqa: S311 - no secret
-    series = [caught_at(random, loss, 5) for _ in range(40)]
-    share = sum(said[-1] in {GateName.DECLINE, GateName.REGRESSION} for said in series) / len(series)
-
-    assert least <= share <= most
 
 
 def test_without_an_earlier_champion_there_is_no_decline() -> None:

@@ -1,18 +1,21 @@
 """The table of the adapters that were judged."""
 
 import json
+from csv import DictReader
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.errors import RefusedError
+from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.models.adapter import MANIFEST
-from mens_pipeline.promotion.leaderboard import leaderboard_of
+from mens_pipeline.promotion.leaderboard import read_leaderboard
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.recipe import PREFLIGHT
 from mens_pipeline_tests.evaluation.runs import fill_trained, trained, verdict_of
@@ -34,7 +37,7 @@ def test_the_best_of_the_judged_adapters_comes_first(store: ArtifactStore, monke
     printed = CliRunner().invoke(app, ["store", "leaderboard"], catch_exceptions=False)
     best, worse = _rows(printed.stdout)
 
-    assert printed.stdout == leaderboard_of(store)
+    assert printed.stdout == read_leaderboard(store).format()
     assert (best["recipe"], worse["recipe"]) == ("long", "tiny")
     assert (best["verdict"], worse["verdict"]) == ("passed", "failed")
     assert worse["held-out parse rate"].startswith("20/40 (50.0 %, 95 % interval")
@@ -43,6 +46,31 @@ def test_the_best_of_the_judged_adapters_comes_first(store: ArtifactStore, monke
     assert (best["machine"], worse["machine"]) == ("a &#124; b", "not on record")
     assert (best["base"], best["evaluated"]) == ("tiny", "2027-01-15")
     assert (best["commit of data"], best["commit of pipeline"]) == ("abc1234", "5ca1ab1e5ca1")
+
+
+def test_figures_are_written_for_programs(store: ArtifactStore, tmp_path: Path) -> None:
+    """Numbers, and nothing where a suite was not asked; CSV and Parquet hold the same."""
+    run, _ = store.build("qlora_adapter", {"n": "best"}, partial(_train, weights="best"))
+    verdict_of(run.path, store, 36)
+    board, csv, parquet = read_leaderboard(store), tmp_path / "board.csv", tmp_path / "board.parquet"
+    board.write(csv)
+    board.write(parquet)
+    (row,) = pq.read_table(parquet).to_pylist()
+    (line,) = DictReader(StringIO(csv.read_text()))
+
+    assert (row["recipe"], row["steps"], row["heldout_parse_rate"], row["benchmark_parse_rate"]) == (
+        "long",
+        3,
+        0.9,
+        None,
+    )
+    assert row["evaluated"].year == 2027
+    assert [*line] == [*row]
+    assert (float(line["heldout_parse_rate"]), line["benchmark_parse_rate"]) == (0.9, "")
+    with pytest.raises(ConfigurationError, match=r"board\.xlsx: ends with neither \.csv nor \.parquet"):
+        board.write(tmp_path / "board.xlsx")
+    with pytest.raises(ConfigurationError, match=r"Name a file that may be written"):
+        board.write(tmp_path / "missing" / "board.csv")
 
 
 def _train(folder: Path, weights: str) -> dict[str, Any]:
@@ -58,11 +86,11 @@ def _train(folder: Path, weights: str) -> dict[str, Any]:
 def test_verdicts_without_figures_are_counted(store: ArtifactStore, tmp_path: Path) -> None:
     """Another version wrote what they rest on, or it is gone; without any verdict there is no table."""
     with pytest.raises(RefusedError, match=r"no adapter was evaluated yet\. Run `mens run`"):
-        leaderboard_of(store)
+        read_leaderboard(store).format()
     gates = [verdict_of(trained(tmp_path / name, name), store) for name in ("one", "two", "three")]
     (gates[0].path / RESULTS).write_text("{}")
     (gates[1].path / MANIFEST).unlink()
-    table = leaderboard_of(store)
+    table = read_leaderboard(store).format()
 
     assert len(_rows(table)) == 1
     assert table.endswith("\n\n2 more verdicts without figures that this version reads.\n")

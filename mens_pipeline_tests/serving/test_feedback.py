@@ -18,15 +18,19 @@ from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.validated_pairs import STAGE as VALIDATION
 from mens_pipeline.corpus.curate.validated_pairs import ValidationParams
 from mens_pipeline.corpus.extract.extracted_corpus import TELEMETRY, build_extracted_corpus
-from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
 from mens_pipeline.inference.generation import Syntax
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.serving.queue import Limits
-from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG
+from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, PRESETS
 from mens_pipeline.storage.store import ArtifactStore
+from mens_pipeline.training.prepare import prepare_run
+from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline_tests.corpus.telemetry_databases import query_of
 from mens_pipeline_tests.serving.running import Running, running
 from mens_pipeline_tests.serving.talkative import write_taught_run
+from mens_pipeline_tests.training.runs import train_here
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 
@@ -80,8 +84,8 @@ def recording(run: Path, tmp_path: Path) -> Iterator[_Recording]:
         yield _Recording(server, table)
 
 
-def _night(folder: Path, table: Path) -> list[TrainingPair]:
-    """The rows that train in a night, of a workspace of one program and of a table."""
+def _night(folder: Path, table: Path) -> Path:
+    """The train set of a night, of a workspace of one program and of a table."""
     (folder / "workspace").mkdir()
     (folder / "workspace" / "a.vox").write_text("fn add(a: int, b: int) to int {\n    return a + b\n}\n")
     store, config = ArtifactStore(folder / "store"), load_pipeline_config(PIPELINE_CONFIG)
@@ -90,11 +94,32 @@ def _night(folder: Path, table: Path) -> list[TrainingPair]:
     pairs, _ = VALIDATION.build(store, ValidationParams(corpus=corpus, others=others, policy=config.validate_))
     policy = config.split.model_copy(update={"num_family_tasks": 0})
     split, _ = SPLIT.build(store, SplitParams(pairs=pairs, repeats=config.validate_, policy=policy))
-    mix = load_mix_config(MIX_CONFIG)
-    # The only program must train, and a train set of one row has no room for the share of a real one.
-    mix = mix.with_infill_share(0.9)
-    train, _ = MIX.build(store, MixParams(split=split, config=mix))
-    return list(read_pairs(train.path / TRAIN))
+    train, _ = MIX.build(store, MixParams(split=split, config=load_mix_config(MIX_CONFIG)))
+    return train.path / TRAIN
+
+
+@pytest.mark.seed_row(60)
+@pytest.mark.slow
+def test_what_a_client_accepted_is_shown_by_the_next_default_training(
+    recording: _Recording, tmp_path: Path, tiny_base: Path
+) -> None:
+    """From the report to the weights: the row is one of those that the adapter was trained on."""
+    reply = recording.piece()
+    report = recording.post("/v1/feedback", id=reply["id"], accepted=reply["content"])
+    assert report.json()["recorded"]
+    flags = {"model_name_or_path": str(tiny_base)}
+    run = prepare_run(
+        resolve_recipe(load_named(PRESETS), {}, preset="cpu_demo", domain=None, environment={}, flags=flags),
+        _night(tmp_path, recording.table),
+        tmp_path / "run",
+        resolve_device(DeviceChoice.CPU),
+        cache=tmp_path / "cache",
+        min_rows=1,
+    )
+    shown = train_here(run)["kinds"]["accepted"]
+
+    assert (shown["rows"], shown["rows_too_long"]) == (1, 0)
+    assert shown["rows_shown"] >= 1
 
 
 def test_what_a_client_accepted_trains_in_the_next_night(recording: _Recording, tmp_path: Path) -> None:
@@ -104,7 +129,7 @@ def test_what_a_client_accepted_trains_in_the_next_night(recording: _Recording, 
     report = recording.post("/v1/feedback", id=reply["id"], accepted=word)
 
     assert report.json() == {"id": reply["id"], "characters_kept": 2, "recorded": True}
-    (row,) = [row for row in _night(tmp_path, recording.table) if row.response == word]
+    (row,) = [row for row in read_pairs(_night(tmp_path, recording.table)) if row.response == word]
     assert row.infill is not None
     assert row.infill.suffix == "\n"
     assert row.prompt == _PREFIX.replace("ada@firm.de", "REDACTED_AUTHOR")

@@ -1,12 +1,23 @@
 """What editors see of a server that they ask for code at a cursor."""
 
+import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.language import analyze
-from mens_pipeline_tests.serving.running import Running
+from mens_pipeline.models.adapter import MANIFEST, Adapter
+from mens_pipeline.models.base import FileTokenizer
+from mens_pipeline.models.infill import Order, encode_infill_prompt
+from mens_pipeline.serving.completions import Defaults, RequestPreparer
+from mens_pipeline.serving.generation import GenerationRequest
+from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.served_model import adapter_model
+from mens_pipeline_tests.serving.running import CPU, Running
+from mens_pipeline_tests.serving.talkative import write_taught_run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 
@@ -143,3 +154,17 @@ def test_odd_cursors_are_answered(taught: Running, prefix: str) -> None:
         reply = client.post("/infill", content=body, headers={"Content-Type": "application/json"})
 
     assert reply.status_code in {200, 400}, reply.text
+
+
+@pytest.mark.parametrize("order", ["suffix_first", "prefix_first"])
+def test_a_cursor_is_shown_in_the_order_of_the_training(merged: Path, tmp_path: Path, order: Order) -> None:
+    """Whatever the marks of the base are: its manifest says it."""
+    run = write_taught_run(tmp_path, merged)
+    manifest = json.loads((run / MANIFEST).read_text())
+    (run / MANIFEST).write_text(json.dumps({**manifest, "infill_order": order}))
+    served, tokenizer = adapter_model(Adapter.open(run), CPU), FileTokenizer(merged)
+    preparer = RequestPreparer(served, tokenizer, Limits(1, 20_000, 60.0, 400), Defaults(Syntax.FREE))
+    request = asyncio.run(preparer.prepare(GenerationRequest("", text=_PREFIX, suffix=_SUFFIX)))
+
+    assert served.infill_window is not None
+    assert request.prompt == encode_infill_prompt(tokenizer, _PREFIX, _SUFFIX, served.infill_window, order)

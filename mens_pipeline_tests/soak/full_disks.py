@@ -102,7 +102,7 @@ def _lay(folder: Path, place: Path) -> dict[str, Command]:
     lines = {
         "corpus extract": [str(PROJECT_ROOT / "data" / "golden"), "--output", str(place / "records.jsonl")],
         "generate-data": ["--limit", "400", "--output", str(place / "pairs.jsonl")],
-        "train": [*data, "--output-dir", str(place / "new"), *options],
+        "train": ["--fast-corpus", *data, "--output-dir", str(place / "new"), *options],
         "gate": ["--run-dir", str(place / "evaluated")],
         "promote": ["--run-dir", str(place / "judged")],
         "promote --rollback": ["--reason", "tried"],

@@ -43,7 +43,7 @@ def training(budget: Budget, folder: Path) -> list[Figure]:
     def command(place: Path) -> Command:
         options = [f"--set={name}={value}" for name, value in {**FAST, "lora_dropout": 0.1}.items()]
         where = ["--data-dir", str(data), "--output-dir", str(place / "run"), "--model", str(base), "--device", "cpu"]
-        return Command(["train", *where, *options], {"MENS_CACHE_ROOT": str(place / "cache")})
+        return Command(["train", "--fast-corpus", *where, *options], {"MENS_CACHE_ROOT": str(place / "cache")})
 
     def outcome(place: Path) -> Outcome:
         found = digests(place / "run")

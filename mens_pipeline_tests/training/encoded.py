@@ -7,6 +7,7 @@ import numpy as np
 
 from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.models.chat import Tokenizer
+from mens_pipeline.models.infill import choose_order
 from mens_pipeline.training.columns import Batches, columns_of
 from mens_pipeline.training.examples import Examples, make_examples
 from mens_pipeline.training.plan import Plan, plan_run
@@ -41,4 +42,5 @@ def batches_of(*batches: tuple[int, ...]) -> Batches:
 
 def encode_examples(pairs: Iterable[TrainingPair], recipe: Recipe, tokenizer: Tokenizer, system: str) -> Examples:
     """Encode pairs as one shard, and return the examples that a recipe shows of it."""
-    return make_examples([encode_pairs(pairs, tokenizer, system, recipe.infill_window)], recipe)
+    shard = encode_pairs(pairs, tokenizer, system, recipe.infill_window, choose_order(tokenizer))
+    return make_examples([shard], recipe)

@@ -63,12 +63,18 @@ def with_shapes(*shapes: list[int]) -> bytes:
     return len(header).to_bytes(8, "little") + header
 
 
-def write_folder(folder: Path, weights: bytes | None = None, **config: Any) -> Path:
+FIM_MARKS = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
+"""Of a base that was pretrained to complete at a cursor."""
+
+
+def write_folder(
+    folder: Path, weights: bytes | None = None, special: Sequence[str] = (IM_START, IM_END), **config: Any
+) -> Path:
     """A base model that can be described and never loaded; no weights: the header of one small matrix."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({**_CONFIG, **config}))
     (folder / "model.safetensors").write_bytes(with_shapes([4, 8]) if weights is None else weights)
-    Encoder().inner.save(str(folder / "tokenizer.json"))
+    Encoder(special).inner.save(str(folder / "tokenizer.json"))
     return folder
 
 

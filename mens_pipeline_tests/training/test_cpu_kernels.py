@@ -18,26 +18,10 @@ from mens_pipeline.training.cpu_kernels import (
     token_losses,
     use_causal_products,
 )
-from mens_pipeline.training.qlora import keep_adapter_in_float32, load_base, lora_config
-from mens_pipeline.training.recipe import Recipe
+from mens_pipeline_tests.training.test_cpu_path import adapted
 
 # PEFT asks the model for a property that transformers has renamed.
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing. is deprecated:FutureWarning")
-
-
-def _model(base: Path, dtype: torch.dtype) -> Any:
-    """An adapted model whose adapter is not the zero that training starts from."""
-    from peft import get_peft_model
-
-    recipe = Recipe(lora_r=4, lora_alpha=8)
-    model = load_base(base, recipe, "cpu", dtype)
-    adapted = get_peft_model(model, lora_config(recipe, model))
-    keep_adapter_in_float32(adapted)
-    torch.manual_seed(1)
-    for name, parameter in adapted.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(parameter, std=0.05)
-    return adapted.train()
 
 
 def _step(model: Any, ids: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
@@ -49,31 +33,6 @@ def _step(model: Any, ids: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tens
         (hidden.float() * torch.linspace(-1, 1, hidden.numel()).view_as(hidden)).sum().backward()
     gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     return hidden.detach().float(), gradients
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 4e-2)])
-@pytest.mark.parametrize("replace", ["adapters", "attention"])
-def test_hidden_states_and_gradients_are_those_of_the_libraries(
-    tiny_base: Path, dtype: torch.dtype, tolerance: float, replace: str
-) -> None:
-    """In float32 to rounding; in bfloat16 to its 8 bits."""
-    model = _model(tiny_base, dtype)
-    ids = torch.arange(2 * 24).reshape(2, 24) % 200
-    expected, expected_gradients = _step(model, ids, dtype)
-    if replace == "adapters":
-        assert fuse_adapters(model, dtype) == 14
-    else:
-        assert use_causal_products(model)
-    found, gradients = _step(model, ids, dtype)
-
-    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance * float(expected.abs().max()))
-    assert gradients.keys() == expected_gradients.keys()
-    assert len(gradients) == 28
-    # All together: those of a layer that hardly matters to the loss are noise in bfloat16.
-    whole, expected_whole = (
-        torch.cat([each[name].flatten() for name in sorted(each)]) for each in (gradients, expected_gradients)
-    )
-    assert (whole - expected_whole).norm() < tolerance * expected_whole.norm()
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 1e-2)])
@@ -124,7 +83,7 @@ def test_a_fused_layer_follows_its_adapter(
     tiny_base: Path, make: Callable[[Sequence[torch.nn.Parameter]], torch.optim.Optimizer]
 ) -> None:
     """A copy of the adapter in low precision that outlived an optimizer step would train on old weights."""
-    model = _model(tiny_base, torch.float32)
+    model = adapted(tiny_base, torch.float32)
     ids = torch.arange(24).reshape(1, 24)
     twin = deepcopy(model)
     fuse_adapters(model, torch.float32)
@@ -141,7 +100,7 @@ def test_a_fused_layer_follows_its_adapter(
 
 def test_what_pads_a_row_on_the_right_changes_nothing_before_it(tiny_base: Path) -> None:
     """No mask is given to the model, so causality alone has to hide the padding."""
-    model = _model(tiny_base, torch.float32)
+    model = adapted(tiny_base, torch.float32)
     use_causal_products(model)
     row = torch.arange(12).reshape(1, 12)
     padded = torch.cat([row, torch.full((1, 5), 7)], dim=1)
@@ -152,7 +111,7 @@ def test_what_pads_a_row_on_the_right_changes_nothing_before_it(tiny_base: Path)
 
 def test_what_rows_begin_with_is_computed_once(tiny_base: Path) -> None:
     """And every state and gradient is that of rows computed apart."""
-    model = _model(tiny_base, torch.float32)
+    model = adapted(tiny_base, torch.float32)
     use_causal_products(model)
     ids = torch.arange(5 * 16).reshape(5, 16) % 200
     ids[:, :6] = ids[0, :6]
@@ -178,12 +137,3 @@ def test_what_rows_begin_with_is_computed_once(tiny_base: Path) -> None:
 def test_tokens_that_all_rows_begin_with(rows: list[list[int]], number: int) -> None:
     """None of one row alone; and rows that are the same in all but the last token are not taken apart."""
     assert num_shared(torch.tensor(rows)) == number
-
-
-def test_attention_that_is_not_known_to_be_causal_alone_stays(tiny_base: Path) -> None:
-    """Such as one with a window."""
-    model = _model(tiny_base, torch.float32)
-    model.get_base_model().config.model_type = "gemma2"
-
-    assert not use_causal_products(model)
-    assert model.get_base_model().config._attn_implementation == "sdpa"  # noqa: SLF001 - where the library keeps it

@@ -6,12 +6,18 @@ from typing import Any
 
 import pytest
 
+from mens_pipeline.corpus.schema.records import HoleKind, InfillContext, TrainingPair
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.card import DataSource, data_sources
-from mens_pipeline.training.prepare import LIBRARIES, PreparedRun
+from mens_pipeline.models.chat import IM_END, IM_START
+from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.training.examples import open_examples
+from mens_pipeline.training.prepare import LIBRARIES, PreparedRun, prepare_run
 from mens_pipeline.training.qlora_adapter import training_manifest
+from mens_pipeline.training.recipe import Continued
 from mens_pipeline_tests.corpus.rows import mix_report
-from mens_pipeline_tests.training.runs import prepared
-from mens_pipeline_tests.training.small_folder import write_folder
+from mens_pipeline_tests.training.runs import prepared, resolved
+from mens_pipeline_tests.training.small_folder import FIM_MARKS, Encoder, write_folder
 
 RESULT: dict[str, Any] = {
     "compute_dtype": "float32",
@@ -48,12 +54,13 @@ def _manifest(run: PreparedRun, vcs_sha: str | None = None, **result: Any) -> di
     return training_manifest(run, {**RESULT, **result}, vcs_sha).as_json()
 
 
-@pytest.mark.seed_row(13, 15, 58)
+@pytest.mark.seed_row(13, 15, 56, 58)
 def test_the_manifest_says_all_that_made_the_adapter(run: PreparedRun) -> None:
     """Recipe and where it came from, base, train set, versions, result."""
     manifest = _manifest(run)
 
-    assert (manifest["manifest_schema_version"], manifest["backend"], manifest["tokenizer"]) == (7, "qlora", "hf")
+    assert (manifest["manifest_schema_version"], manifest["backend"], manifest["tokenizer"]) == (8, "qlora", "hf")
+    assert (manifest["adapter_method"], manifest["quant"]) == ("qlora", {"base_quant": "nf4", "double_quant": True})
     assert manifest["recipe"]["lora_r"] == 4
     assert (manifest["recipe_origins"]["lora_r"], manifest["recipe_origins"]["seed"]) == ("flag", "default")
     assert (manifest["preset"], manifest["domain"]) == (None, None)
@@ -66,6 +73,43 @@ def test_the_manifest_says_all_that_made_the_adapter(run: PreparedRun) -> None:
     assert set(manifest["libraries"]) == set(LIBRARIES)
     assert manifest["result"] == RESULT
     assert json.loads(json.dumps(manifest)) == manifest
+
+
+def test_a_base_is_shown_the_order_of_its_pretraining(tmp_path: Path) -> None:
+    """Every row at a cursor has the prefix first; a run that goes on from an older one keeps to its order."""
+    base = write_folder(tmp_path / "base", special=(IM_START, IM_END, *FIM_MARKS))
+    holes = [
+        TrainingPair(
+            prompt=f"fn f{row}(n: int) to int {{\n    return ",
+            response="n",
+            infill=InfillContext(kind=HoleKind.LINE, suffix=f" + {row}\n}}\n"),
+            category="function",
+            difficulty=2,
+        )
+        for row in range(16)
+    ]
+    write_jsonl(tmp_path / "train.jsonl", holes)
+
+    def manifest_and_first_ids(run: PreparedRun) -> tuple[str, set[int]]:
+        rows = open_examples(run.job).train
+        return training_manifest(run, RESULT, None).infill_order, {row.prompt[0] for row in rows}
+
+    def run_after(before: Continued | None, name: str) -> PreparedRun:
+        cpu, cache = resolve_device(DeviceChoice.CPU), tmp_path / "cache"
+        train, folder = tmp_path / "train.jsonl", tmp_path / name
+        return prepare_run(resolved(base), train, folder, cpu, cache=cache, min_rows=1, continues=before)
+
+    prefix, suffix = (Encoder((IM_START, IM_END, *FIM_MARKS)).id_of(mark) for mark in FIM_MARKS[:2])
+    older = Continued(
+        adapter=tmp_path / "adapter",
+        adapter_sha256="0" * 64,
+        num_batches=0,
+        num_steps=0,
+        seconds=0.0,
+        infill_order="suffix_first",
+    )
+    assert manifest_and_first_ids(run_after(None, "new")) == ("prefix_first", {prefix})
+    assert manifest_and_first_ids(run_after(older, "further")) == ("suffix_first", {prefix, suffix})
 
 
 @pytest.mark.seed_row(34, 44)

@@ -42,6 +42,8 @@ def test_the_loss_of_a_card_is_that_of_a_processor(tiny_base: Path, tmp_path: Pa
     """The library's own loss, with weights of rows and without looking at what lies on the device."""
     import torch
 
+    from mens_pipeline.training.first_loss import refuse_other_loss  # noqa: PLC0415 - loads the deep learning stack
+
     trainer, batch = _trainer(tiny_base, tmp_path)
     trainer.model.eval()
     batch["weights"] = torch.tensor([1.0, 2.0, 0.5, 1.0])
@@ -49,6 +51,7 @@ def test_the_loss_of_a_card_is_that_of_a_processor(tiny_base: Path, tmp_path: Pa
         ours = trainer.compute_loss(trainer.model, batch, num_items_in_batch=100)
         trainer.scores_labels_alone = False
         theirs = trainer.compute_loss(trainer.model, batch, num_items_in_batch=100)
+    refuse_other_loss(trainer, trainer.first_loss, "base", "float32")
 
     torch.testing.assert_close(theirs, ours, rtol=1e-5, atol=1e-6)
 

@@ -307,4 +307,11 @@ def test_a_run_goes_on_with_the_rows_that_it_would_have_shown(
 
 
 def _after(num_batches: int) -> Continued:
-    return Continued(adapter=Path("none"), adapter_sha256="", num_batches=num_batches, num_steps=0, seconds=0.0)
+    return Continued(
+        adapter=Path("none"),
+        adapter_sha256="",
+        num_batches=num_batches,
+        num_steps=0,
+        seconds=0.0,
+        infill_order="suffix_first",
+    )

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.models.base_wheels import WHEEL_BASES
 from mens_pipeline.settings import DOMAINS, PRESETS, RECIPES
 from mens_pipeline.training.presets import (
     AUTO,
@@ -32,7 +33,7 @@ _NAMES = frozenset(
     (
         *("tiny", "safe", "4080", "4080_safe", "qwen_4080_16g", "qwen_small_8g", "qwen_rtx3090_24g", "qwen_a100_80g"),
         *("a100", "distributed", "mobile_edge", "vox-gen", "h100", "h200", "cpu_demo", "journey", "default"),
-        *("cpu_night", "coder_05b", "coder_15b"),
+        *("smol", "cpu_night", "coder_05b", "coder_15b"),
     )
 )
 _OF_GPUS = [name for name, preset in load_named(PRESETS).items() if preset.min_vram_gb]
@@ -144,7 +145,17 @@ def test_a_night_measures_what_does_not_train() -> None:
     assert night.validation_split_ratio > 0
     assert (night.num_train_epochs > 1, night.max_steps) == (True, None)
     assert night.max_tokens_per_batch == demo.max_tokens_per_batch
-    assert (demo.max_steps, demo.max_minutes) == (400, 18)
+    assert (demo.max_steps, demo.max_minutes) == (None, 18)
+
+
+def test_a_laptop_trains_a_model_of_code_and_a_small_machine_a_small_one() -> None:
+    """On the same rows, in steps of the same size; both bases are had without the Hub."""
+    demo, small = (_resolve(preset=name).recipe for name in ("cpu_demo", "smol"))
+    differing = {name for name, value in demo if value != getattr(small, name)}
+
+    assert differing == {"model_name_or_path", "max_steps", "learning_rate"}
+    assert {demo.model_name_or_path, small.model_name_or_path} == {*WHEEL_BASES}
+    assert _resolve(preset=AUTO).preset == "cpu_demo"
 
 
 @pytest.mark.seed_row(59)

@@ -46,8 +46,8 @@ def _chosen(device: Device, **fields: Any) -> str:
         (_card(5.8), "nf4"),
         (_card(7.8), "nf4"),
         (_card(9.7), "nf4"),
-        (_card(11.8), "bf16"),
-        (_card(15.7), "bf16"),
+        (_card(11.8), "nf4"),
+        (_card(15.7), "nf4"),
         (_card(23.7), "bf16"),
         (_card(139.8), "bf16"),
         (_card(31.7, has_bfloat16=False), "nf4"),
@@ -57,9 +57,26 @@ def _chosen(device: Device, **fields: Any) -> str:
     ],
     ids=["6 GB", "8 GB", "10 GB", "12 GB", "16 GB", "24 GB", "H200", "V100 32 GB", "Apple", "unknown", "CPU"],
 )
-def test_a_base_of_four_billion_is_held_whole_from_12_gigabytes_on(device: Device, expected: str) -> None:
-    """With the preset of the GPU, where it fits in training and beside completions; else in four bits."""
+def test_a_base_of_four_billion_is_held_whole_from_24_gigabytes_on(device: Device, expected: str) -> None:
+    """With the preset of the GPU, where it fits in training and beside completions; up to 16 GB in four bits."""
     assert _chosen(device) == expected
+
+
+@pytest.mark.seed_row(19, 56)
+def test_the_preset_of_the_pages_is_qlora_unless_it_is_asked_otherwise() -> None:
+    """`--preset qwen_4080_16g` on a GPU with room for more: NF4, double quantisation, and where both come from."""
+    choice: dict[str, Any] = {"preset": "qwen_4080_16g", "domain": None, "environment": {}, "vram_gb": 15.7}
+    presets, domains = load_named(PRESETS), load_named(DOMAINS)
+    found = resolve_recipe(presets, domains, flags={}, **choice)
+    asked = resolve_recipe(presets, domains, flags={"quantization": "bf16"}, **choice)
+    device, tokens = _card(15.7), found.recipe.tokens_at_once or 0
+
+    assert choose_quantization(found.recipe, _BASE, tokens, device, _LAYER) == "nf4"
+    assert found.recipe.bnb_4bit_use_double_quant
+    assert found.origins["quantization"] == found.origins["bnb_4bit_use_double_quant"] == "preset qwen_4080_16g"
+    assert choose_quantization(asked.recipe, _BASE, tokens, device, _LAYER) == "bf16"
+    unsaid = found.recipe.model_copy(update={"quantization": None})
+    assert choose_quantization(unsaid, _BASE, tokens, device, _LAYER) == "bf16", "there is room: the preset decides"
 
 
 def test_what_a_person_says_is_done() -> None:
@@ -147,6 +164,8 @@ def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monk
     assert {p.dtype for p in trainer.model.parameters() if p.requires_grad} == {torch.float32}
     assert {p.dtype for p in trainer.model.parameters() if not p.requires_grad} == {torch.bfloat16}
     assert (manifest.recipe.quantization, manifest.recipe_origins["quantization"]) == ("bf16", "flag")
+    assert (manifest.backend, manifest.adapter_method) == ("qlora", "lora")
+    assert manifest.as_json()["quant"] == {"base_quant": "none", "double_quant": False}
     assert "| method | LoRA: base in bfloat16 |" in (run.job.run_dir / ADAPTER / "README.md").read_text()
     assert evaluated_model("adapter", adapter, _CPU).quantization == "none"
     assert evaluated_model("base", adapter, _CPU).quantization == "none"

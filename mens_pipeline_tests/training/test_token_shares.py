@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import accumulate, pairwise
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -9,13 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mens_pipeline.corpus.schema.records import HoleKind, InfillContext, TrainingPair
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import ShownKind
 from mens_pipeline.models.card import format_kinds
+from mens_pipeline.settings import PRESETS
+from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training.columns import columns_of
 from mens_pipeline.training.examples import Examples, format_too_long
 from mens_pipeline.training.plan import MOST_PASSES, Plan, shares_of
-from mens_pipeline.training.recipe import Recipe
+from mens_pipeline.training.prepare import prepare_run
+from mens_pipeline.training.presets import load_named
+from mens_pipeline.training.recipe import FROM_USERS, Recipe
 from mens_pipeline_tests.training.encoded import Row, batches_of, plan_of
+from mens_pipeline_tests.training.runs import pairs, resolved, train_here
 
 _CHECKED = settings(max_examples=60, deadline=None, derandomize=True)
 _SIZES = {"max_length": 256, "max_tokens_per_batch": 1024, "per_device_train_batch_size": 64, "num_train_epochs": 1}
@@ -176,7 +184,10 @@ def test_the_one_easy_row_of_a_kind_is_shown_though_its_weight_is_below_one(seed
         ({}, {"a": 0.3, "b": 0.1, "c": 0.6}),
         ({"a": 0.5}, {"a": 0.5, "b": 0.5 / 7, "c": 0.5 * 6 / 7}),
         ({"a": 0.5, "missing": 0.2}, {"a": 0.625, "b": 0.375 / 7, "c": 0.375 * 6 / 7}),
-        ({"a": 0.5, "b": 0.5}, {"a": 0.5, "b": 0.5, "c": 0}),
+        ({"a": 0.5, "b": 0.5}, {"a": 0.2, "b": 0.2, "c": 0.6}),
+        ({"a": 0.7, "b": 0.1, "missing": 0.2}, {"a": 0.35, "b": 0.05, "c": 0.6}),
+        ({"missing": 1.0}, {"a": 0.3, "b": 0.1, "c": 0.6}),
+        ({"a": 0.5, "b": 0.5, "c": 0}, {"a": 0.5, "b": 0.5, "c": 0}),
         ({"c": 0}, {"a": 0.75, "b": 0.25, "c": 0}),
         ({"a": 0.2, "b": 0.2, "c": 0.1}, {"a": 0.4, "b": 0.4, "c": 0.2}),
         ({"a": 0, "b": 0, "c": 0}, {"a": 0, "b": 0, "c": 0}),
@@ -185,8 +196,74 @@ def test_the_one_easy_row_of_a_kind_is_shown_though_its_weight_is_below_one(seed
 def test_kinds_without_a_share_share_the_rest_by_their_size(
     named: dict[str, float], expected: dict[str, float]
 ) -> None:
-    """What is asked for a kind that is not there, or for nobody, goes to all in proportion."""
+    """What is asked for a kind that is not there, or for nobody, goes to all in proportion.
+
+    Where there is no rest, they have the share of their tokens among all.
+    """
     assert shares_of({"a": 300, "b": 100, "c": 600}, named) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", sorted(FROM_USERS))
+@pytest.mark.parametrize(
+    ("tokens", "share"),
+    [(2, 4 * 0.002), (100, 4 * 0.1), (400, 0.5), (900, 0.9)],
+    ids=["few", "more", "as many as programs", "most"],
+)
+def test_what_users_accepted_has_four_times_its_size(kind: str, tokens: int, share: float) -> None:
+    """Up to the share of programs of the workspace; the named ones have what is left of all."""
+    named = {"vox_codegen": 0.5, "task": 0.5}
+    found = shares_of({kind: tokens, "vox_codegen": 500 - tokens // 2, "task": 500 - tokens // 2}, named)
+
+    assert found[kind] == pytest.approx(share / (share + 1 - tokens / 1000))
+
+
+@pytest.mark.parametrize("num_steps", [162, 400])
+@pytest.mark.parametrize("kind", sorted(FROM_USERS))
+def test_one_row_that_a_user_accepted_is_shown_by_a_short_run(kind: str, num_steps: int) -> None:
+    """Among the rows of the seed data, with the shares of `cpu_demo`, on a slow machine as well."""
+    named = load_named(PRESETS)["cpu_demo"].values
+    recipe = Recipe(**{**_SIZES, **named, "max_steps": num_steps})
+    rows = [*_rows(task=1170, observed=700, vox_codegen=1200, template=600, infill=1600), Row(60, kind=kind)]
+    often = Counter(row for batch in plan_of(rows, recipe).batches for row in batch)
+
+    assert sum(len(row) for row in rows) > 1.7 * 400 * 1024
+    assert 0 < often[len(rows) - 1] <= MOST_PASSES
+
+
+@pytest.mark.seed_row(11, 52, 60)
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+def test_a_row_of_every_kind_is_shown_by_the_default_shares(tiny_base: Path, tmp_path: Path) -> None:
+    """Of each thing that makes rows, beside programs of the workspace; nothing warns of one that is left out."""
+    recipe = load_named(PRESETS)["cpu_demo"].values["token_shares"]
+    extra = [
+        TrainingPair(prompt=f"Do {family}.", response="fn f() { }", lane=lane, task_family=family, tests=tests)
+        for family, lane, tests in (
+            *((family, "vox_codegen", None) for family in ("task", "template", "combination", "evolved", "telemetry")),
+            *((family, "vox_codegen", None) for family in ("feedback", "docs_code", "error_correction")),
+            *((family, "vox_tooling", None) for family in ("tool_trace", "workflow_trace")),
+            *((family, "vox_speech", None) for family in ("asr_refine", "speech_to_code")),
+            ("docs_qa", "vox_docs_qa", None),
+            ("vox_codegen", "vox_codegen", "@test fn t() { f() }"),
+        )
+    ]
+    hole = InfillContext(kind=HoleKind.LINE, suffix="\n")
+    at_cursor: dict[str, Any] = {"prompt": "let x = ", "response": "1", "infill": hole}
+    extra += [TrainingPair(**at_cursor, task_family=family) for family in ("infill", "accepted")]
+    write_jsonl(tmp_path / "train.jsonl", [*pairs(60), *extra])
+    run = prepare_run(
+        resolved(tiny_base, token_shares=recipe, infill_share=0.2),
+        tmp_path / "train.jsonl",
+        tmp_path / "run",
+        resolve_device(DeviceChoice.CPU),
+        cache=tmp_path / "cache",
+        min_rows=1,
+    )
+    shown = {kind: counts["rows_shown"] for kind, counts in train_here(run)["kinds"].items()}
+
+    assert shown.keys() == {*(row.task_family for row in extra), "observed"}
+    assert [kind for kind, count in shown.items() if not count] == []
+    assert [note for note in run.preflight["notes"] if "no row" in note] == []
 
 
 def test_the_account_by_kind_adds_up() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ def encoding(tmp_path: Path) -> Encoding:
     """A train set of several shards and a tokenizer."""
     write_jsonl(tmp_path / "train.jsonl", pairs(_ROWS))
     base = write_folder(tmp_path / "base")
-    return Encoding(tmp_path / "train.jsonl", base, _SYSTEM, infill_window=192, shard_bytes=2000)
+    return Encoding(
+        tmp_path / "train.jsonl", base, _SYSTEM, infill_window=192, infill_order="suffix_first", shard_bytes=2000
+    )
 
 
 def _encode(encoding: Encoding, **options: Any) -> tuple[Path, list[str]]:
@@ -96,7 +99,7 @@ def test_two_processes_write_what_one_does(encoding: Encoding, tmp_path: Path) -
 @pytest.mark.parametrize("shard_bytes", [1, 100, 301, 10**6])
 def test_each_line_is_in_one_shard(encoding: Encoding, shard_bytes: int) -> None:
     """Wherever the borders fall: within a line, at its end, or behind the last one."""
-    cut = Encoding(encoding.train_path, encoding.base_path, _SYSTEM, 192, shard_bytes)
+    cut = replace(encoding, shard_bytes=shard_bytes)
     write_jsonl(cut.train_path, pairs(4))
     folder, _ = _encode(cut)
 
@@ -104,7 +107,7 @@ def test_each_line_is_in_one_shard(encoding: Encoding, shard_bytes: int) -> None
 
 
 def test_nothing_is_encoded_twice(encoding: Encoding, written: list[str]) -> None:
-    """What changes which rows are shown changes no ids; a window at a cursor, another tokenizer or other rows do."""
+    """What changes which rows are shown changes no ids; window and order at a cursor, tokenizer and rows do."""
     folder, lines = _encode(encoding)
     number = len(encoding.paths(folder))
     assert len(written) == number
@@ -113,11 +116,11 @@ def test_nothing_is_encoded_twice(encoding: Encoding, written: list[str]) -> Non
     assert _encode(encoding) == (folder, [])
     assert len(written) == number
 
-    wider = Encoding(encoding.train_path, encoding.base_path, _SYSTEM, 64, encoding.shard_bytes)
-    assert _encode(wider)[0] != folder
+    others = (replace(encoding, infill_window=64), replace(encoding, infill_order="prefix_first"))
+    assert len({folder, *(_encode(other)[0] for other in others)}) == 1 + len(others)
     Encoder(special=("<|im_start|>", IM_END, "<|more|>")).inner.save(str(encoding.base_path / "tokenizer.json"))
     assert _encode(encoding)[0] != folder
-    assert len(written) == 3 * number
+    assert len(written) == 4 * number
 
 
 def test_a_damaged_shard_is_named_and_made_again(encoding: Encoding, written: list[str]) -> None:
@@ -177,9 +180,9 @@ class _Careless(Encoder):
 def test_every_row_ends_its_turn_once(times: int) -> None:
     """Never or twice is refused before anything is written."""
     expected = "the token that ends a turn has to stand at the end of each row, and nowhere else"
-    encode_pairs([_pair()], _Careless(1), _SYSTEM, 192)
+    encode_pairs([_pair()], _Careless(1), _SYSTEM, 192, "suffix_first")
     with pytest.raises(RefusedError, match=expected):
-        encode_pairs([_pair()], _Careless(times), _SYSTEM, 192)
+        encode_pairs([_pair()], _Careless(times), _SYSTEM, 192, "suffix_first")
 
 
 def _pair() -> TrainingPair:
@@ -193,7 +196,9 @@ def test_ids_of_a_large_vocabulary_are_kept_whole() -> None:
         def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
             return [70_000 + i for i in super().encode(text, add_special_tokens=add_special_tokens)]
 
-    small, large = (encode_pairs([_pair()], tokenizer, _SYSTEM, 192) for tokenizer in (Encoder(), Wide()))
+    small, large = (
+        encode_pairs([_pair()], tokenizer, _SYSTEM, 192, "suffix_first") for tokenizer in (Encoder(), Wide())
+    )
 
     assert [shard["prompt"].type.value_type.bit_width for shard in (small, large)] == [16, 32]
     assert large["prompt"][0].as_py() == [70_000 + i for i in small["prompt"][0].as_py()]

@@ -48,7 +48,7 @@ def write_tiny_base(  # noqa: PLR0913 - the sizes of a model
         heads: Of the attention.
         positions: At most.
     """
-    return _write(
+    return write_random_base(
         folder,
         tokenizer,
         model_type="llama",
@@ -66,10 +66,14 @@ def write_tiny_hybrid(folder: Path, tokenizer: "Tokenizer | None" = None, **size
 
     Its tokenizer knows the control tokens of ChatML, or is one of single bytes.
     """
-    return _write(folder, tokenizer, model_type="qwen3_5_text", **{**TINY_HYBRID, **sizes})
+    fields: dict[str, Any] = {"model_type": "qwen3_5_text", **TINY_HYBRID, **sizes}
+    return write_random_base(folder, tokenizer, **fields)
 
 
-def _write(folder: Path, tokenizer: "Tokenizer | None", **fields: Any) -> Path:
+def write_random_base(
+    folder: Path, tokenizer: "Tokenizer | None", *, are_vectors_random: bool = False, **fields: Any
+) -> Path:
+    """A model of a configuration as a Hugging Face folder, with random weights, and biases and norms if asked for."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
@@ -77,14 +81,14 @@ def _write(folder: Path, tokenizer: "Tokenizer | None", **fields: Any) -> Path:
     wrapped = PreTrainedTokenizerFast(tokenizer_object=chosen, eos_token=IM_END, pad_token=IM_END)
     wrapped.chat_template = TEMPLATE
     torch.manual_seed(0)
-    config = AutoConfig.for_model(
-        vocab_size=len(wrapped),
-        tie_word_embeddings=True,
-        eos_token_id=wrapped.eos_token_id,
-        pad_token_id=wrapped.pad_token_id,
-        **fields,
-    )
-    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    ends = {"eos_token_id": wrapped.eos_token_id, "pad_token_id": wrapped.pad_token_id}
+    config = AutoConfig.for_model(**{"tie_word_embeddings": True, "vocab_size": len(wrapped), **ends, **fields})
+    model = AutoModelForCausalLM.from_config(config)
+    if are_vectors_random:
+        with torch.no_grad():
+            for vector in [parameter for parameter in model.parameters() if parameter.ndim == 1]:
+                vector.add_(torch.randn_like(vector), alpha=0.2)
+    model.save_pretrained(folder)
     wrapped.save_pretrained(folder)
     return folder
 

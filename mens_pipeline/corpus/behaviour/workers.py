@@ -28,6 +28,7 @@ from mens_pipeline.language.interpreter import (
     Value,
     Variant,
     WorkerPool,
+    WorkerProcess,
     WorkerStoppedError,
     confine,
     literal_of,
@@ -68,10 +69,15 @@ class BehaviourWorkers(WorkerPool):
     """Worker processes that observe and try functions."""
 
     def __init__(
-        self, num_workers: int = 2, *, command: Sequence[str] = WORKER_COMMAND, seconds: float = _SECONDS_OF_REQUEST
+        self,
+        num_workers: int = 2,
+        *,
+        command: Sequence[str] = WORKER_COMMAND,
+        seconds: float = _SECONDS_OF_REQUEST,
+        launch: type[WorkerProcess] = WorkerProcess,
     ) -> None:
         """Set the number of processes, and the seconds that one may take for a request; nothing is started yet."""
-        super().__init__(num_workers, command, _LIMITS)
+        super().__init__(num_workers, command, _LIMITS, launch)
         self._seconds = seconds
 
     def observe(self, jobs: Iterable[Job]) -> Iterator[Behaviour | NoBehaviour]:

@@ -37,6 +37,15 @@ class DataEvaluationDocument(LaneEvaluation):
     lanes: dict[str, LaneEvaluation]
     num_prose_rows: int = Field(ge=0)
     num_unreadable_rows: int = Field(ge=0, description="Rows that are neither records nor pairs.")
+    min_parse_rate: float | None = Field(default=None, ge=0, le=1, description="What is required; null: not compared.")
+    min_coverage: float | None = Field(default=None, ge=0, le=1, description="Likewise.")
+    gate_passed: bool | None = Field(default=None, description="Whether both are met.")
+
+    def compare(self, min_parse_rate: float, min_coverage: float) -> "DataEvaluationDocument":
+        """Return the figures with what is required of them; without code the parse rate is 0."""
+        passed = (self.vox_parse_rate or 0.0) >= min_parse_rate and self.construct_coverage >= min_coverage
+        required = {"min_parse_rate": min_parse_rate, "min_coverage": min_coverage}
+        return self.model_copy(update={**required, "gate_passed": passed})
 
 
 def evaluate_data(lines: Iterable[bytes]) -> DataEvaluationDocument:

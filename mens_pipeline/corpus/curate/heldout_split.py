@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -30,7 +30,7 @@ from mens_pipeline.corpus.schema.records import (
 )
 from mens_pipeline.corpus.synthesis.tasks.draw import Side, heldout_tasks
 from mens_pipeline.storage.jsonl import write_jsonl
-from mens_pipeline.storage.stage import Params, Parent, Stage
+from mens_pipeline.storage.stage import Helper, Params, Parent, Stage
 from mens_pipeline.storage.store import Details
 
 
@@ -244,6 +244,7 @@ class SplitParams(Params):
     repeats: ValidatePolicy
     policy: SplitPolicy
     protected: tuple[TrainingPair, ...] = ()
+    observers: Helper[Callable[[], BehaviourWorkers]] = BehaviourWorkers
 
 
 def write_heldout_split(folder: Path, params: SplitParams) -> dict[str, Any]:
@@ -254,7 +255,7 @@ def write_heldout_split(folder: Path, params: SplitParams) -> dict[str, Any]:
     """
     names = PairsDetails.of(params.pairs).num_pairs
     sources = {name: list(read_pairs(params.pairs.path / name)) for name in names}
-    with BehaviourWorkers() as workers:
+    with params.observers() as workers:
         split = split_pairs(sources, Repetition(params.repeats), params.policy, workers, params.protected)
     for name, rows in split.train.items():
         write_jsonl(folder / name, rows)

@@ -11,10 +11,10 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, model_validator
 
-from mens_pipeline.corpus.infill.rows import ROWS, InfillPolicy, InfillReport
+from mens_pipeline.corpus.infill.rows import ACCEPTED, ROWS, InfillPolicy, InfillReport
 from mens_pipeline.corpus.schema.account import Account, counts_of, lost_of
 from mens_pipeline.corpus.schema.reasons import MixDrop, SkippedReason
-from mens_pipeline.corpus.schema.records import Lane, SourceKind, TrainingPair
+from mens_pipeline.corpus.schema.records import Lane, TrainingPair
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.store import Details
 from mens_pipeline.storage.validation import Strict
@@ -98,12 +98,14 @@ def load_mix_config(path: Path) -> MixConfig:
 class SourceRows:
     """The rows of one source; without the file, `pairs` and its `sha256` are None.
 
-    Some of its rows were `unreadable`, or held something `sensitive` and were dropped for that.
+    Some of its rows were `unreadable`, or held something `sensitive` and were dropped for that, or were `moved` to the
+    infill rows.
     """
 
     pairs: list[TrainingPair] | None
     unreadable: int = 0
     sensitive: int = 0
+    moved: int = 0
     sha256: str | None = None
 
 
@@ -205,19 +207,23 @@ def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
     """
     seen: set[bytes] = set()
     mixed = [_select(source, rows[source.path], config, seen) for source in config.sources]
+    infill = _select(MixSource(path=ROWS, optional=True), rows.get(ROWS, SourceRows(None)), config, seen)
+    accepted = [row for row in infill.distinct if row.task_family == ACCEPTED]
     for source in mixed:
-        if source.skipped_reason not in {None, SkippedReason.WEIGHT_ZERO} and not source.source.optional:
+        is_spared = source.source.optional or rows[source.source.path].moved
+        if source.skipped_reason not in {None, SkippedReason.WEIGHT_ZERO} and not is_spared:
             dropped = ", ".join(f"{count} {name}" for name, count in source.dropped.items() if count)
             used = f"no row of {source.seen} is used" + (f" ({dropped})" if dropped else "")
             what = "the file is missing" if source.sha256 is None else used
             advice = "Make it, or mark the source optional in the mix."
             raise RefusedError(f"{source.source.path}: {what}. {advice}")
     giving = [source for source in mixed if source.distinct]
-    if not giving:
+    if not giving and not accepted:
         raise RefusedError("mix: no source gives any row. Check the paths, the weights and include_lanes.")
     # Fractions, since floats overflow where weights are worlds apart.
     weights = [Fraction(source.source.weight) for source in giving]
-    total = max(len(source.distinct) * sum(weights) / weight for source, weight in zip(giving, weights, strict=True))
+    wanted = (len(source.distinct) * sum(weights) / weight for source, weight in zip(giving, weights, strict=True))
+    total = max(wanted, default=0)
     emitted: list[TrainingPair] = []
     for source, weight in zip(giving, weights, strict=True):
         share = weight / sum(weights)
@@ -229,18 +235,17 @@ def mix_sources(config: MixConfig, rows: Mapping[str, SourceRows]) -> Mix:
         source.emitted = whole * len(source.distinct) + rest
         emitted += [*(source.distinct * whole), *extra]
     if ROWS in rows:
-        infill = _select(MixSource(path=ROWS, optional=True), rows[ROWS], config, seen)
-        # The sources decide how large the train set is; more holes could be cut than it takes. What users accepted
-        # comes first.
-        number = min(infill.kept, round(len(emitted) * config.infill.share / (1 - config.infill.share)))
-        accepted = [row for row in infill.distinct if _was_accepted(row)][:number]
-        cut = [row for row in infill.distinct if not _was_accepted(row)]
+        # The sources decide how large the train set is; more holes could be cut than it takes. Pieces that users
+        # accepted stay in any case.
+        asked = round(len(emitted) * config.infill.share / (1 - config.infill.share))
+        number = min(infill.kept, max(len(accepted), asked))
+        cut = [row for row in infill.distinct if row.task_family != ACCEPTED]
         infill.distinct = [*accepted, *_random(config, ROWS).sample(cut, number - len(accepted))]
         infill.dropped[MixDrop.SAMPLED_OUT] += infill.kept - number
         infill.kept = infill.emitted = number
-        infill.requested_share = config.infill.share
+        infill.requested_share = max(config.infill.share, len(accepted) / max(1, len(emitted) + number))
         for other in giving:
-            other.requested_share *= 1 - config.infill.share
+            other.requested_share *= 1 - infill.requested_share
         emitted += infill.distinct
         mixed.append(infill)
     _random(config, "order").shuffle(emitted)
@@ -275,10 +280,6 @@ def _select(source: MixSource, rows: SourceRows, config: MixConfig, seen: set[by
         mixed.skipped_reason = SkippedReason.NO_LINES_PASSED_FILTERS if mixed.seen else SkippedReason.EMPTY_FILE
     mixed.check()
     return mixed
-
-
-def _was_accepted(row: TrainingPair) -> bool:
-    return row.source is not None and row.source.kind is SourceKind.TELEMETRY
 
 
 def _random(config: MixConfig, purpose: str) -> Random:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import from_json
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
@@ -14,6 +14,7 @@ from mens_pipeline.corpus.curate.mix import Mix, MixConfig, MixReport, MixSource
 from mens_pipeline.corpus.curate.redacted_row import redact_row
 from mens_pipeline.corpus.infill.rows import ROWS, cut_rows
 from mens_pipeline.corpus.schema.records import InfillContext, Lane, Lineage, TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.upstream_rows import without_nulls
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy
 from mens_pipeline.storage.jsonl import open_rows, replacing, write_jsonl, write_text
 from mens_pipeline.storage.stage import Params, Parent, Stage
@@ -26,6 +27,8 @@ class _Row(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
     rating: int = Field(default=3, ge=1, le=5, strict=True)
+
+    _without_nulls = model_validator(mode="before")(without_nulls)
 
 
 class _ToolTrace(_Row):
@@ -149,7 +152,7 @@ def _read(source: MixSource, folder: Path, redaction: RedactionPolicy) -> Source
             sensitive += pair is None
             if pair is not None:
                 pairs.append(pair)
-    return SourceRows(pairs, unreadable, sensitive, digest_of(path))
+    return SourceRows(pairs, unreadable, sensitive, sha256=digest_of(path))
 
 
 def add_infill_rows(
@@ -165,7 +168,7 @@ def add_infill_rows(
     for path, rows in sources.items():
         if rows.pairs is not None:
             stay = [pair for pair in rows.pairs if pair.infill is None or pair.lane not in config.lanes]
-            sources[path] = replace(rows, pairs=stay)
+            sources[path] = replace(rows, pairs=stay, moved=len(rows.pairs) - len(stay))
     accepted = [pair for pair in trains if pair.infill is not None]
     cut = cut_rows(trains, heldout, config.infill, accepted)
     sources[ROWS] = SourceRows(cut.rows)

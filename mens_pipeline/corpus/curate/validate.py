@@ -13,7 +13,8 @@ from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.prompts import mentioned_names, words_of_code
 from mens_pipeline.corpus.schema.reasons import RejectReason, WarnReason
-from mens_pipeline.corpus.schema.records import ExtractedRecord, TrainingPair, pair_digest, unknown_category
+from mens_pipeline.corpus.schema.records import CATEGORIES, ExtractedRecord, TrainingPair, pair_digest
+from mens_pipeline.corpus.schema.upstream_rows import is_upstream_record
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language import Analysis, Mode, analyze, mode_of
 from mens_pipeline.language.ast import Module
@@ -120,6 +121,7 @@ def validate_rows(
             quarantine(row)
         else:
             report.kept += 1
+            report.warned[WarnReason.UNKNOWN_CATEGORY] += row.category not in CATEGORIES
             yield row
 
 
@@ -137,7 +139,8 @@ def read_row(line: bytes, number: int) -> ExtractedRecord | TrainingPair | Quara
         detail = f"found {type(content).__name__}"
         return Quarantined(line=number, reason=RejectReason.NOT_AN_OBJECT, detail=detail, record=content)
     try:
-        return (ExtractedRecord if "text" in content else TrainingPair).model_validate(content)
+        is_record = "text" in content or is_upstream_record(content)
+        return (ExtractedRecord if is_record else TrainingPair).model_validate(content)
     except ValidationError as error:
         return Quarantined(line=number, reason=RejectReason.SCHEMA, detail=errors_in(error), record=content)
 
@@ -151,9 +154,6 @@ def read_rows(lines: Iterable[bytes]) -> Iterator[ExtractedRecord | TrainingPair
 
 def _find_reason(row: ExtractedRecord | TrainingPair, analysis: Analysis | None) -> tuple[RejectReason, str] | None:
     """Return why a row is not kept whatever the others are."""
-    unknown = unknown_category(row.category)
-    if unknown is not None:
-        return RejectReason.UNKNOWN_CATEGORY, unknown
     if analysis is None:
         return None
     if analysis.module is None:

@@ -1,7 +1,7 @@
 """The validated pairs as an artifact: records made into pairs of a prompt and a completion that fits it, and others."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -21,7 +21,7 @@ from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, Lane,
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import DeclarationSpan, Mode, analyze, declaration_spans, mode_of
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl
-from mens_pipeline.storage.stage import Content, Params, Parent, Stage
+from mens_pipeline.storage.stage import Content, Helper, Params, Parent, Stage
 from mens_pipeline.storage.store import Details
 
 _RATINGS: Final = {
@@ -209,6 +209,7 @@ class ValidationParams(Params):
     corpus: Parent
     others: dict[str, Content]
     policy: ValidatePolicy
+    observers: Helper[Callable[[], BehaviourWorkers]] = BehaviourWorkers
 
 
 def write_validated_pairs(folder: Path, params: ValidationParams) -> dict[str, Any]:
@@ -238,7 +239,7 @@ def write_validated_pairs(folder: Path, params: ValidationParams) -> dict[str, A
             yield pair
 
     records = read_valid(params.corpus.path / RECORDS, ExtractedRecord, Repetition(params.policy))
-    with BehaviourWorkers() as workers:
+    with params.observers() as workers:
         num_pairs[PAIRS] = write_jsonl(folder / PAIRS, count_pairs(make_pairs(records, workers, behaviour)))
     for name, path in params.others.items():
         # Whether they repeat pairs of other files is seen when all are there: when they are split.

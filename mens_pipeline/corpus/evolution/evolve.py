@@ -26,8 +26,7 @@ from mens_pipeline.corpus.evolution.examine import (
     instruction_refusal,
     refusal_of_tests,
 )
-from mens_pipeline.corpus.evolution.operators import Prompts, draw_evolution
-from mens_pipeline.corpus.evolution.requests import Generator, Ledger, Reply
+from mens_pipeline.corpus.evolution.operators import Generator, Prompts, Reply, draw_evolution
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.reasons import EvolutionDrop
 from mens_pipeline.corpus.schema.records import Lineage, Source, SourceKind, TrainingPair
@@ -38,7 +37,7 @@ from mens_pipeline.storage.validation import Strict
 
 
 class Budget(Strict):
-    """Bounds of one evolution. Requests, tokens and rows count those of earlier calls with the same ledger."""
+    """Bounds of one evolution. Requests, tokens and rows count those of earlier calls whose replies were kept."""
 
     max_requests: int = Field(ge=0, description="Requests that the generator answers.")
     max_tokens: int = Field(ge=0, description="Tokens of requests and replies; never exceeded.")
@@ -76,7 +75,6 @@ class EvolutionAccount(Account[EvolutionDrop]):
         rows: What was kept, in order.
         failures: The other attempts, in order.
         num_requests: Requests that the generator answered, those of earlier calls among them.
-        num_new_requests: Those of this call.
         num_tokens: Tokens of all of them.
         ended_by: Which part of the budget ended the work; None when everything was tried.
     """
@@ -84,7 +82,6 @@ class EvolutionAccount(Account[EvolutionDrop]):
     rows: list[TrainingPair] = field(default_factory=list)
     failures: list[DroppedAttempt] = field(default_factory=list)
     num_requests: int = 0
-    num_new_requests: int = 0
     num_tokens: int = 0
     ended_by: str | None = None
 
@@ -99,7 +96,6 @@ class EvolutionAccount(Account[EvolutionDrop]):
             "generations": {str(g): n for g, n in sorted(Counter(ln.generation for ln in lineages).items())},
             "constructs": dict(sorted(Counter(row.category for row in self.rows).items())),
             "num_requests": self.num_requests,
-            "num_new_requests": self.num_new_requests,
             "num_tokens": self.num_tokens,
             "ended_by": self.ended_by,
         }
@@ -107,14 +103,13 @@ class EvolutionAccount(Account[EvolutionDrop]):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """Generator, ledger, clock and checks of an evolution.
+    """Generator, clock and checks of an evolution.
 
     `clock` gives the seconds of a clock that never goes back; `read` finds the program in a reply, as evaluation does;
     `run_tests` runs the tests of a program where nothing can come to harm; a new row must differ from `neighbours`.
     """
 
     generator: Generator
-    ledger: Ledger
     clock: Callable[[], float]
     read: Callable[[str], Reading]
     run_tests: Callable[[str, Mode], ProgramReport]
@@ -133,7 +128,6 @@ def evolve(seeds: Seeds, plan: Plan, session: Session) -> EvolutionAccount:
 
     Raises:
         RefusedError: The generator does not work.
-        ConfigurationError: The ledger cannot be written.
     """
     work = _Work(seeds, plan, session)
     for start in range(0, len(seeds.pairs), _WAVE):
@@ -197,7 +191,7 @@ class _Work:
 
     def _row(self, draft: Attempt, reply: Reply | None) -> TrainingPair | None:
         if reply is None:
-            self._drop(draft, (EvolutionDrop.UNANSWERED, ""))
+            self._drop(draft, (EvolutionDrop.OVER_BUDGET, "not answered"))
             return None
         reading = self._session.read(reply.text)
         attempt = replace(draft, program=reading.program)
@@ -213,7 +207,7 @@ class _Work:
 
     def _check(self, attempt: Attempt, reading: Reading, *, stopped: bool) -> TrainingPair | Refusal:
         if self.account.kept >= self._plan.budget.max_rows:
-            return EvolutionDrop.ENOUGH_ROWS, ""
+            return EvolutionDrop.OVER_BUDGET, "max_rows"
         form = form_refusal(attempt, reading, stopped=stopped)
         if form is not None:
             return form
@@ -246,17 +240,12 @@ class _Work:
         )
 
     def _ask(self, attempts: Sequence[Attempt]) -> dict[str, Reply]:
-        """Return replies to the requests of attempts, from the ledger or the model, as many as there is time for."""
-        generator, ledger = self._session.generator, self._session.ledger
+        """Return replies to the requests of attempts, as many as there is time for."""
         requests = {attempt.request.key: attempt.request for attempt in attempts}
-        missing = [request for key, request in requests.items() if ledger.find(key) is None]
-        if missing:
-            generator.complete(missing, ledger.add, lambda: self._until - self._session.clock())
-        replies = {key: reply for key in requests if (reply := ledger.find(key)) is not None}
+        replies = self._session.generator.ask([*requests.values()], lambda: self._until - self._session.clock())
         if len(replies) < len(requests):
             self.account.ended_by = "max_minutes"
         self.account.num_requests += len(replies)
-        self.account.num_new_requests += sum(request.key in replies for request in missing)
         self.account.num_tokens += sum(reply.num_tokens for reply in replies.values())
         return replies
 

@@ -11,11 +11,10 @@ from mens_pipeline.corpus.curate.near_duplicates import NearDuplicates, ngrams_o
 from mens_pipeline.corpus.curate.overlap import HeldoutTasks
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
 from mens_pipeline.corpus.curate.validate import parsed_code
-from mens_pipeline.corpus.evolution.operators import Evolution
-from mens_pipeline.corpus.evolution.requests import Request
+from mens_pipeline.corpus.evolution.operators import Evolution, Request
 from mens_pipeline.corpus.schema.account import Account
 from mens_pipeline.corpus.schema.prompts import noun_of
-from mens_pipeline.corpus.schema.reasons import EvolutionDrop, NoSeed, SplitReason
+from mens_pipeline.corpus.schema.reasons import EvolutionDrop, NoSeed
 from mens_pipeline.corpus.schema.records import MAX_TEXT, Lane, TrainingPair
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, construct_of, name_of, structure_of
 from mens_pipeline.language.ast import Module, Node
@@ -99,51 +98,51 @@ def instruction_refusal(instruction: str, parent: TrainingPair, reading: Reading
 
     `stopped` tells whether the model ended by itself.
     """
-    if not instruction:
-        return EvolutionDrop.INSTRUCTION_EMPTY, ""
-    if reading.is_refusal:
-        return EvolutionDrop.INSTRUCTION_REFUSED, ""
-    if not stopped:
-        return EvolutionDrop.INSTRUCTION_CUT, ""
-    if len(instruction) > MAX_INSTRUCTION:
-        return EvolutionDrop.INSTRUCTION_TOO_LONG, f"{len(instruction)} characters"
-    if _is_code(instruction):
-        return EvolutionDrop.INSTRUCTION_HOLDS_CODE, ""
-    if len(_WORD.findall(instruction)) < _FEWEST_WORDS:
-        return EvolutionDrop.INSTRUCTION_EMPTY, "hardly a word"
-    leak = _LEAK.search(instruction)
-    if leak is not None and leak[0].lower() not in parent.prompt.lower():
-        return EvolutionDrop.INSTRUCTION_LEAKS, leak[0]
+    fault = _find_fault(instruction, parent, reading, stopped=stopped)
+    if fault is not None:
+        return EvolutionDrop.BAD_INSTRUCTION, fault
     before, after = (frozenset(words_of(text.lower())) for text in (parent.prompt, instruction))
     if after <= before or len(before & after) >= _SAME * len(before | after):
         return EvolutionDrop.SAME_INSTRUCTION, ""
     return None
 
 
-def _is_code(instruction: str) -> bool:
+def _find_fault(instruction: str, parent: TrainingPair, reading: Reading, *, stopped: bool) -> str | None:
+    if reading.is_refusal:
+        return "a refusal"
+    if not stopped:
+        return "cut off"
+    if len(instruction) > MAX_INSTRUCTION:
+        return f"{len(instruction)} characters"
     module = analyze(instruction).module
-    return "```" in instruction or (module is not None and bool(module.declarations))
+    if "```" in instruction or (module is not None and module.declarations):
+        return "holds code"
+    if len(_WORD.findall(instruction)) < _FEWEST_WORDS:
+        return "hardly a word"
+    leak = _LEAK.search(instruction)
+    return f"says `{leak[0]}`" if leak is not None and leak[0].lower() not in parent.prompt.lower() else None
 
 
 def form_refusal(attempt: Attempt, reading: Reading, *, stopped: bool) -> Refusal | None:
     """Return why a completion is no program to look at; None for one that may be."""
     program = attempt.program
-    if not program.strip():
-        return EvolutionDrop.REPLY_EMPTY, ""
     analysis = analyze(program, attempt.mode)
     is_program = analysis.module is not None and bool(analysis.module.declarations)
-    if reading.is_refusal and not is_program:
-        return EvolutionDrop.REPLY_REFUSED, ""
-    if not stopped:
-        return EvolutionDrop.REPLY_CUT, ""
-    if len(program) > MAX_TEXT:
-        return EvolutionDrop.REPLY_TOO_LONG, f"{len(program)} characters"
+    faults = {
+        "empty": not program.strip(),
+        "a refusal": reading.is_refusal and not is_program,
+        "cut off": not stopped,
+        f"{len(program)} characters": len(program) > MAX_TEXT,
+    }
+    fault = next((fault for fault, is_found in faults.items() if is_found), None)
+    if fault is not None:
+        return EvolutionDrop.BAD_REPLY, fault
     if analysis.errors:
         first = analysis.errors[0]
         return EvolutionDrop.REJECTED, f"{first.start.line}:{first.start.column + 1}: {first.code}: {first.message}"
     if not is_program:
         return EvolutionDrop.REJECTED, "it declares nothing"
-    return (EvolutionDrop.STUB, "") if reading.is_stub else None
+    return (EvolutionDrop.BAD_REPLY, "a comment stands where code should") if reading.is_stub else None
 
 
 def content_refusal(attempt: Attempt, module: Module) -> Refusal | None:
@@ -154,13 +153,13 @@ def content_refusal(attempt: Attempt, module: Module) -> Refusal | None:
     constructs = {construct_of(declaration).name for declaration in module.declarations}
     missing = {attempt.construct, attempt.parent.category} - constructs
     if missing:
-        return EvolutionDrop.WITHOUT_CONSTRUCT, ", ".join(sorted(missing))
+        return EvolutionDrop.NOT_AS_ASKED, f"no {', '.join(sorted(missing))}"
     asked = names_in(attempt.instruction, attempt.construct)
     declared = {name_of(d) for d in module.declarations if construct_of(d).name == attempt.construct}
     if asked and not asked & declared:
-        return EvolutionDrop.WITHOUT_NAME, ", ".join(sorted(asked))
+        return EvolutionDrop.NOT_AS_ASKED, f"not called {' or '.join(sorted(asked))}"
     if not attempt.evolution.is_shown(module):
-        return EvolutionDrop.WITHOUT_GOAL, str(attempt.evolution.operator)
+        return EvolutionDrop.NOT_AS_ASKED, f"does not show {attempt.evolution.operator}"
     parent = _tree_of(attempt.parent)
     if structure_of(module).digest == structure_of(parent).digest:
         return EvolutionDrop.SAME_AS_PARENT, ""
@@ -263,13 +262,6 @@ def _find_reason(pair: TrainingPair, policy: SplitPolicy) -> NoSeed | None:
     return None if analyze(*code).module is not None else NoSeed.REJECTED
 
 
-_OVERLAPS: Final = {
-    SplitReason.PROMPT: EvolutionDrop.HELDOUT_PROMPT,
-    SplitReason.WORDS: EvolutionDrop.HELDOUT_WORDS,
-    SplitReason.STRUCTURE: EvolutionDrop.HELDOUT_STRUCTURE,
-}
-
-
 class Neighbours:
     """Rows that are there already; those that are kept join them."""
 
@@ -289,7 +281,7 @@ class Neighbours:
         """Return the reason to drop a row, with a detail; None for a row that is kept and joins the others."""
         overlap = self._heldout.overlap(row)
         if overlap is not None:
-            return _OVERLAPS[overlap[0]], overlap[1]
+            return EvolutionDrop.NEAR_HELD_OUT, f"{overlap[0]}: {overlap[1]}"
         structure = structure_of(module)
         if structure.digest in self._structures:
             return EvolutionDrop.REPEATED, ""

@@ -6,17 +6,78 @@ the operators that name parts of Vox are ours.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
-from typing import Final
+from typing import Any, Final, Protocol
 
-from mens_pipeline.corpus.evolution.requests import Generator, Request
+from pydantic import Field
+
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT, noun_of
 from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.language import CONSTRUCTS, Mode, construct_of
 from mens_pipeline.language.ast import Forall, Function, GenericType, Module, Test, Try, walk
+from mens_pipeline.storage.validation import Strict
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One thing asked of a generator; `system` is what the model is told first.
+
+    `key`, by which replies are kept, is the SHA-256 over all that decides the reply, hexadecimal.
+    """
+
+    key: str
+    system: str
+    prompt: str
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of both texts, which they have no more tokens than."""
+        return len(self.system.encode()) + len(self.prompt.encode())
+
+
+class Reply(Strict):
+    """Reply of a generator, as it is kept."""
+
+    key: str = Field(description="Of the request.")
+    text: str
+    stopped: bool = Field(description="The model ended by itself, rather than running into the limit.")
+    num_tokens: int = Field(ge=0, description="Of request and reply, as the generator counts them.")
+    num_written: int | None = Field(
+        default=None,
+        ge=0,
+        exclude_if=lambda number: number is None,
+        description="Of the reply alone; null where the generator does not count it.",
+    )
+
+
+class Generator(Protocol):
+    """A model that replies to requests.
+
+    `digest` is the SHA-256 of its weights, of an endpoint its address. `decoding` are options in JSON types, part of
+    the key of a request; `max_new_tokens` is the limit of a reply.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - described by the class, as are the others
+
+    @property
+    def digest(self) -> str: ...  # noqa: D102
+
+    @property
+    def decoding(self) -> Mapping[str, Any]: ...  # noqa: D102
+
+    @property
+    def max_new_tokens(self) -> int: ...  # noqa: D102
+
+    def ask(self, requests: Sequence[Request], time_left: Callable[[], float]) -> dict[str, Reply]:
+        """Return replies by key, kept ones and as many new ones as there is time for; whatever ends it, none is lost.
+
+        `time_left` gives the seconds until no request may begin. Refuse (`RefusedError`) when the model does not work.
+        """
+        ...
 
 
 class Operator(StrEnum):

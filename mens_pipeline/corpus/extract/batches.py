@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
-from typing import ClassVar, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 BATCH_BYTES: Final = 512 * 1024
 """How much a process is handed at once: half a second of work, and little to keep in memory."""
@@ -16,21 +16,24 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 
-def _new_local_pool(workers: int) -> Executor:
+def start_processes(number: int) -> Executor:
+    """Start a pool of processes on this machine."""
     # A forked copy of a process with threads may hang.
-    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    return ProcessPoolExecutor(number, mp_context=get_context("spawn"))
 
 
-class Pools:
-    """Makes the process pools for batches: on this machine, or, once `jobs.cluster` is used, on nodes of a cluster.
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Where batches are worked on: by so many processes at once, with one by this process.
 
-    Attributes:
-        new: Makes a pool of so many processes.
-        at_once: Processes of every pool in place of the number that is asked for.
+    `start` starts them; a cluster has one that starts them on its nodes.
     """
 
-    new: ClassVar[Callable[[int], Executor]] = staticmethod(_new_local_pool)
-    at_once: ClassVar[int | None] = None
+    size: int
+    start: Callable[[int], Executor] = start_processes
+
+
+ONE_PROCESS: Final = Pool(1)
 
 
 @dataclass
@@ -49,29 +52,28 @@ class _Batch(Generic[Job, Result]):
 def in_batches(
     items: Iterable[tuple[Job | None, Result | None, int]],
     work: Callable[[list[Job]], list[Result]],
-    workers: int,
+    pool: Pool,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[Result]:
     """Yield results in the order of the items; at most a few batches are in memory.
 
     An item is a job, or a result that is there already, and its size in bytes. `work` gives the results of jobs in
-    order; with several `workers` it is importable by name, and one worker is this process. Other processes are started
-    only when there is work for more than one batch.
+    order; in a pool of several processes it is importable by name. Other processes are started only when there is work
+    for more than one batch.
     """
     waiting: deque[_Batch[Job, Result]] = deque()
-    workers = Pools.at_once or workers
     with ExitStack() as stack:
-        pool: Executor | None = None
+        executor: Executor | None = None
         for batch in _batches(items, batch_bytes):
             waiting.append(batch)
             busy = [waited for waited in waiting if waited.jobs and waited.future is None]
-            if pool is None and workers > 1 and len(busy) > 1:
-                pool = Pools.new(workers)
-                stack.push(partial(_end, pool))
-            if pool is not None:
+            if executor is None and pool.size > 1 and len(busy) > 1:
+                executor = pool.start(pool.size)
+                stack.push(partial(_end, executor))
+            if executor is not None:
                 for waited in busy:
-                    waited.future = pool.submit(work, waited.jobs)
-            while len(waiting) > 2 * workers:
+                    waited.future = executor.submit(work, waited.jobs)
+            while len(waiting) > 2 * pool.size:
                 yield from waiting.popleft().results(work)
         while waiting:
             yield from waiting.popleft().results(work)

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Final, Self
 
 from pydantic import BaseModel, Field, TypeAdapter
 
+from mens_pipeline.corpus.extract.batches import ONE_PROCESS, Pool
 from mens_pipeline.corpus.extract.licences import LICENCE_FILES, LicencePolicy, licence_files_above
 from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
@@ -154,7 +155,7 @@ class ExtractionParams(WorkspaceParams):
     licences: LicencePolicy = Field(default_factory=LicencePolicy, exclude_if=lambda policy: not policy.deny)
     store: Helper[ArtifactStore]
     reuse: Helper[Reuse]
-    workers: Helper[int] = 1
+    pool: Helper[Pool] = ONE_PROCESS
     full: Helper[bool] = False
 
 
@@ -162,7 +163,7 @@ def write_extracted_corpus(folder: Path, params: ExtractionParams) -> dict[str, 
     """Extract a workspace; files that have not changed since the latest corpus are not read again.
 
     The folder gets `records.jsonl`, `telemetry.jsonl` (redacted pairs, none without a database), `files.jsonl` (what
-    each file gave, and where its records lie) and `report.json`. None of it depends on the number of workers.
+    each file gave, and where its records lie) and `report.json`. None of it depends on the pool.
 
     Raises:
         RefusedError: The workspace or the telemetry changed while it was read.
@@ -180,7 +181,7 @@ STAGE: Final = Stage(KIND, (f"{__name__}:write_extracted_corpus",), write_extrac
 def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
     root: Path,
     store: ArtifactStore,
-    workers: int = 1,
+    pool: Pool = ONE_PROCESS,
     telemetry: TelemetryQuery | None = None,
     *,
     full: bool = False,
@@ -198,7 +199,7 @@ def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
         RefusedError: The workspace or the telemetry is not what was pinned, or changed while it was read.
     """
     reuse = Reuse()
-    how = {"workers": workers, "full": full, "redaction": redaction, "licences": licences or LicencePolicy()}
+    how = {"pool": pool, "full": full, "redaction": redaction, "licences": licences or LicencePolicy()}
     params = ExtractionParams.of(root, telemetry, store=store, reuse=reuse, **how)
     looked_at = params.model_dump(include=set(WorkspaceParams.model_fields))
     changed = [name for name, value in looked_at.items() if pinned is not None and pinned[name] != value]
@@ -234,7 +235,7 @@ def _write(folder: Path, params: ExtractionParams, latest: Artifact | None) -> d
             return outcome
 
         outcomes = extract_workspace(
-            params.root, commit, look_up, params.workers, redaction=params.redaction, policy=params.licences
+            params.root, commit, look_up, params.pool, redaction=params.redaction, policy=params.licences
         )
         for outcome in outcomes:
             text = "".join(f"{line}\n" for line in outcome.lines)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from mens_pipeline.corpus.curate.redacted_row import redact_row
-from mens_pipeline.corpus.extract.batches import in_batches
+from mens_pipeline.corpus.extract.batches import ONE_PROCESS, Pool, in_batches
 from mens_pipeline.corpus.extract.extractors import PageExtraction, RefuseInclude, extract_docs, extract_vox
 from mens_pipeline.corpus.extract.licences import LicencePolicy, Licences
 from mens_pipeline.corpus.extract.page import has_include
@@ -105,7 +105,7 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
     root: Path,
     commit: str | None = None,
     known: Callable[[SourceFile], FileOutcome | None] = lambda _file: None,
-    workers: int = 1,
+    pool: Pool = ONE_PROCESS,
     workspace: Path | None = None,
     redaction: RedactionPolicy = RedactionPolicy.MASK,
     policy: LicencePolicy | None = None,
@@ -113,7 +113,7 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
     """Extract all programs and pages below a folder, in the order of their paths.
 
     `known` gives what a file gave before, if it is known to give the same again; the outcomes do not depend on the
-    number of `workers`. Paths are relative to `workspace`, which includes are resolved in; None for `root` itself. What
+    pool. Paths are relative to `workspace`, which includes are resolved in; None for `root` itself. What
     holds a secret or names a person is masked or dropped, as `redaction` says; what has a licence that `policy` denies
     is dropped.
 
@@ -140,7 +140,7 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
                 yield (unit, file) if outcome is None else None, outcome, len(file.data)
 
     refuse = _IncludeRule(roots, licences)
-    return in_batches(items(), partial(_extract_files, root=place, refuse=refuse, redaction=redaction), workers)
+    return in_batches(items(), partial(_extract_files, root=place, refuse=refuse, redaction=redaction), pool)
 
 
 @dataclass(frozen=True, slots=True)

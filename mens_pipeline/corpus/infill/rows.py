@@ -21,6 +21,8 @@ from mens_pipeline.storage.validation import Strict
 
 INFILL: Final = "infill"
 """The `task_family` of infill rows, and their kind where tokens have shares."""
+ACCEPTED: Final = "accepted"
+"""The `task_family` of those whose piece a user accepted."""
 ROWS: Final = "infill.jsonl"
 
 _PREFIX_CHARACTERS: Final = 4_000

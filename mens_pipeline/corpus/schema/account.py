@@ -1,15 +1,17 @@
 """Counts of what was seen, kept, and dropped by reason."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
 from mens_pipeline.corpus.schema.reasons import DropReason
+from mens_pipeline.errors import RefusedError
 
 Reason = TypeVar("Reason", bound=StrEnum)
 Name = TypeVar("Name", bound=str)
+Row = TypeVar("Row")
 
 
 @dataclass(kw_only=True)
@@ -29,6 +31,14 @@ class Account(Generic[Reason]):
         """Check that nothing disappeared."""
         lost = self.num_lost
         assert lost == 0, f"{lost} of {self.seen} were neither kept nor dropped"  # noqa: S101 - our own impossibility
+
+
+def at_least_one(rows: Iterable[Row], account: Account[Reason], where: object, advice: str) -> Iterator[Row]:
+    """Yield rows; refuse (`RefusedError`) where none was kept, so that a file that they would replace stays."""
+    yield from rows
+    if not account.kept:
+        dropped = ", ".join(f"{count} {reason}" for reason, count in most_frequent(account.dropped).items() if count)
+        raise RefusedError(f"{where}: none of {account.seen} rows is kept ({dropped or 'there are none'}). {advice}")
 
 
 def lost_of(seen: int, kept: int, dropped: Mapping[Name, int]) -> int:

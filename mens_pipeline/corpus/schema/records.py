@@ -6,17 +6,18 @@ response; rows are read from files of JSON lines.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Any, Final, Literal
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationInfo, field_validator, model_validator
 
-from mens_pipeline.errors import did_you_mean
-from mens_pipeline.language import CONSTRUCTS, Construct, Mode, SourceText, construct_of, mode_of
+from mens_pipeline.corpus.schema.upstream_rows import is_upstream_record, pair_fields
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.language import CONSTRUCTS, Construct, Mode, SourceText, analyze, construct_of, mode_of
 from mens_pipeline.language.ast import Declaration
 from mens_pipeline.storage.jsonl import MAX_OWN_LINE_BYTES, model_in, models_in, open_rows
 from mens_pipeline.storage.validation import Strict
@@ -71,10 +72,12 @@ class Lane(StrEnum):
     TRAJECTORY_REPAIR = "vox_trajectory_repair"
     RETRIEVAL_GROUNDED = "vox_retrieval_grounded"
     LANG_TIER_B = "vox_lang_tier_b"
+    LOGIC_COMPOSITION = "vox_logic_composition"
     RUST_EXPERT_CROSS = "vox_rust_expert_cross"
     RUST_CONTEXT = "rust_context"
     RESEARCH_EXPERT = "vox_research_expert"
     DOGFOOD_AGENT = "vox_dogfood_agent"
+    DOGFOOD_FLYWHEEL = "vox_dogfood_flywheel"
 
 
 class Source(Strict):
@@ -116,6 +119,19 @@ class ExtractedRecord(Strict):
     difficulty: int = Field(ge=1, le=10)
     weight: float = Field(gt=0, description="`training_weight` of the source.")
     metadata: dict[str, JsonValue] = Field(description="The frontmatter of the source, as it stands.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_upstream(cls, content: Any) -> Any:
+        """Take a record of upstream's `validated.jsonl`, a whole file as `code`, for one of ours."""
+        if not is_upstream_record(content):
+            return content
+        source = Source.of_text(_normalize_path(content.get("source")), content["code"], SourceKind.VOX_FILE)
+        analysis = analyze(content["code"], mode_of(source.path))
+        if analysis.module is None or not analysis.module.declarations:
+            problem = analysis.errors[0].message if analysis.errors else "nothing is declared"
+            raise ValueError(f"code: the front end does not accept it ({problem})")
+        return dict(code_record(content["code"], analysis.module.declarations, source, weight=1.0, metadata={}))
 
 
 @dataclass(frozen=True)
@@ -197,31 +213,13 @@ TASKS: Final = (
 """Categories of rows that do not show one construct."""
 
 CATEGORIES: Final = frozenset((*CONSTRUCTS, *TASKS))
-OTHER_NAMES: Final = {
-    "const_decl": "const",
-    "docs": "documentation",
-    "endpoint": "server",
-    "enum": "type",
-    "fn": "function",
-    "func": "function",
-    "search_index": "index",
-    "server_fn": "server",
-    "struct": "type",
-    "type_def": "type",
-    "vector_index": "index",
-}
-"""Category in the data of other toolchains -> our name of it."""
-
-
-def unknown_category(name: str) -> str | None:
-    """Describe what is wrong with a category; None for one of the table."""
-    if name in CATEGORIES:
-        return None
-    near = did_you_mean(name, CATEGORIES)
-    return f"category {name!r} is none{f'. {near}' if near else ''}"
-
+"""The known ones; a row may have any other, which is counted."""
 
 SCHEMA_VERSION: Final = "vox_dogfood_v1"
+
+
+def _normalize_path(path: object) -> str:
+    return str(path or "unknown").replace("\\", "/")
 
 
 def pair_digest(prompt: str, response: str) -> bytes:
@@ -273,22 +271,12 @@ class InfillContext(BaseModel):
 class TrainingPair(BaseModel):
     """A prompt and its response; canonical names on write, aliases accepted on read, unknown keys passed over."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
-    prompt: str = Field(
-        min_length=1,
-        max_length=MAX_TEXT,
-        validation_alias=AliasChoices("prompt", "instruction"),
-        description="Request.",
-    )
-    response: str = Field(
-        min_length=1,
-        max_length=MAX_TEXT,
-        validation_alias=AliasChoices("response", "output"),
-        description="Completion.",
-    )
-    category: Annotated[str, AfterValidator(lambda name: OTHER_NAMES.get(name, name))] = Field(
-        default="general", min_length=1, description="Its construct, `documentation`, or a task; see `categories`."
+    prompt: str = Field(min_length=1, max_length=MAX_TEXT, description="Request.")
+    response: str = Field(min_length=1, max_length=MAX_TEXT, description="Completion.")
+    category: str = Field(
+        default="general", min_length=1, description="Its construct, `documentation`, or a task; free text elsewhere."
     )
     rating: int = Field(default=3, ge=1, le=5, strict=True, description="5 is ground truth.")
     schema_version: Literal["vox_dogfood_v1"] = SCHEMA_VERSION
@@ -315,6 +303,22 @@ class TrainingPair(BaseModel):
         default=None, exclude_if=lambda lineage: lineage is None, description="Of a row that a model wrote."
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_upstream(cls, content: Any) -> Any:
+        return pair_fields(content) if isinstance(content, Mapping) else content
+
+    @field_validator("source", mode="before")
+    @classmethod
+    def _from_path(cls, source: Any, info: ValidationInfo) -> Any:
+        """Take the path of a program or page for the source; any other text, such as `tool_trace:7`, names no file."""
+        if not isinstance(source, str):
+            return source
+        if not source.endswith((".vox", ".vox.ui", ".md")):
+            return None
+        kind = SourceKind.DOC_BLOCK if source.endswith(".md") else SourceKind.VOX_FILE
+        return Source.of_text(_normalize_path(source), info.data.get("response", ""), kind)
+
     @property
     def digest(self) -> bytes:
         """SHA-256 of what makes it the same as another: prompt and response."""
@@ -333,6 +337,8 @@ def read_record_lines(path: Path) -> Iterator[tuple[str, ExtractedRecord]]:
             if line.strip():
                 advice = "Take the row out, or name another file to write."
                 record = model_in(line, f"{path}:{number}", ExtractedRecord, "extracted record", advice)
+                if b'"text_sha256"' not in line:  # its paths may begin elsewhere, and it would leave as gone
+                    raise RefusedError(f"{path}:{number}: a record of another toolchain. {advice}")
                 yield line.decode().rstrip("\n"), record
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from mens_pipeline.corpus.curate.pipeline_config import SynthesizePolicy
 from mens_pipeline.corpus.curate.validate import semantic_problem
+from mens_pipeline.corpus.extract.batches import ONE_PROCESS, Pool
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS
 from mens_pipeline.corpus.schema.account import Account
 from mens_pipeline.corpus.schema.reasons import SynthesisDrop
@@ -56,9 +57,9 @@ def generate(  # noqa: PLR0913 - what a generation depends on
     coverage: Mapping[str, int],
     *,
     dropped: Callable[[SynthesisDrop, str], None] = lambda _reason, _template: None,
-    workers: int = 1,
+    pool: Pool = ONE_PROCESS,
 ) -> Iterator[TrainingPair]:
-    """Yield synthetic pairs; the same arguments, however many workers, give the same pairs on every machine.
+    """Yield synthetic pairs; the same arguments, whatever the pool, give the same pairs on every machine.
 
     `shares` are those of each kind, together 1; a kind that has nothing new gives way to templates. `coverage` counts
     the examples of each construct that are there already; of templates, those of the scarcest construct come first.
@@ -73,7 +74,7 @@ def generate(  # noqa: PLR0913 - what a generation depends on
         ConfigurationError: A template does not fit, or the front end rejects what it made; the message says where.
     """
     maker = _Maker(seed, coverage, dropped)
-    tasks = draw_tasks(seed, workers=workers, dropped=lambda name: maker.dropped(SynthesisDrop.SEMANTIC_ERROR, name))
+    tasks = draw_tasks(seed, pool=pool, dropped=lambda name: maker.dropped(SynthesisDrop.SEMANTIC_ERROR, name))
     made: Counter[str] = Counter()
     for number in range(limit):
         kind = max(KINDS, key=lambda name: shares[name] * (number + 1) - made[name])
@@ -230,11 +231,11 @@ REPORT: Final = "report.json"
 
 
 class SynthesisParams(Params):
-    """A corpus, and the synthetic pairs that are made for it, by so many workers."""
+    """A corpus, and the synthetic pairs that are made for it."""
 
     corpus: Parent
     policy: SynthesizePolicy
-    workers: Helper[int] = 1
+    pool: Helper[Pool] = ONE_PROCESS
 
 
 def write_synthetic_corpus(folder: Path, params: SynthesisParams) -> dict[str, Any]:
@@ -248,7 +249,7 @@ def write_synthetic_corpus(folder: Path, params: SynthesisParams) -> dict[str, A
     path = params.corpus.path / RECORDS
     with open_rows(path) as lines:
         records = list(read_records(lines, path))
-    report = write_synthetic(folder / PAIRS, records, params.policy, workers=params.workers)
+    report = write_synthetic(folder / PAIRS, records, params.policy, pool=params.pool)
     write_text(folder / REPORT, json.dumps(report, indent=2) + "\n")
     return {key: value for key, value in report.items() if key != "templates"}
 
@@ -261,7 +262,7 @@ def write_synthetic(
     records: Sequence[ExtractedRecord],
     policy: SynthesizePolicy,
     *,
-    workers: int = 1,
+    pool: Pool = ONE_PROCESS,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Generate pairs into a file, and return counts and shares by kind, template and construct.
@@ -275,7 +276,7 @@ def write_synthetic(
     coverage = coverage_of(record.constructs for record in records)
     account = SynthesisAccount()
     shares = policy.shares.model_dump()
-    made = generate(policy.limit, policy.seed, shares, coverage, dropped=account.drop, workers=workers)
+    made = generate(policy.limit, policy.seed, shares, coverage, dropped=account.drop, pool=pool)
 
     def count_pairs() -> Iterator[TrainingPair]:
         for pair in made:

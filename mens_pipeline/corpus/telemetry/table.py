@@ -22,6 +22,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from mens_pipeline.corpus.curate.pipeline_config import TelemetryPolicy
 from mens_pipeline.corpus.extract.page import parse_page
+from mens_pipeline.corpus.infill.rows import ACCEPTED
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.reasons import TelemetryDrop
 from mens_pipeline.corpus.schema.records import (
@@ -151,15 +152,11 @@ def _pair(
         return TelemetryDrop.DUPLICATE
     seen.add(identity)
     source = Source.of_text(f"telemetry/{table}/{identity.hex()[:16]}", response, SourceKind.TELEMETRY)
+    source = source.model_copy(update={"golden": False})  # it trains in any case, and never judges
     about: dict[str, Any] = {"rating": rating, "task_family": "telemetry", "source": source}
     if behind:
         kind = HoleKind.STATEMENTS if "\n" in response else HoleKind.LINE
-        about |= {
-            "infill": InfillContext(kind=kind, suffix=behind[0].text),
-            "task_family": "infill",
-            # What is cut out of a program is no task by itself.
-            "source": source.model_copy(update={"golden": False}),
-        }
+        about |= {"infill": InfillContext(kind=kind, suffix=behind[0].text), "task_family": ACCEPTED}
     elif module is None:
         about |= {"category": "agent_answer", "lane": Lane.DOGFOOD_AGENT, "response_mode": "prose_only"}
     else:

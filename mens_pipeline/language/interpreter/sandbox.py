@@ -15,7 +15,7 @@ from pathlib import Path
 from queue import LifoQueue
 from time import clock_gettime, monotonic
 from types import TracebackType
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final, Self
 
 import mens_pipeline
 from mens_pipeline.language.diagnostics import Code, Diagnostic, Position, Severity
@@ -243,18 +243,14 @@ class WorkerPool:
     """Worker processes, started when they are first needed; a context manager, since they must be ended.
 
     It may be used from several threads.
-
-    Attributes:
-        launch: Starts a process, on this machine; `jobs.cluster` has nodes of a cluster start it.
-        at_once: Processes of every pool in place of the number that it is made with.
     """
 
-    launch: ClassVar[type[WorkerProcess]] = WorkerProcess
-    at_once: ClassVar[int | None] = None
-
-    def __init__(self, num_workers: int, command: Sequence[str], limits: Limits) -> None:
-        """Set the number of processes at the same time; nothing is started yet."""
-        self.num_workers = self.at_once or num_workers
+    def __init__(
+        self, num_workers: int, command: Sequence[str], limits: Limits, launch: type[WorkerProcess] = WorkerProcess
+    ) -> None:
+        """Set the number of processes at the same time; nothing is started yet. `launch` is where they run."""
+        self.num_workers = num_workers
+        self.launch = launch
         self.limits = limits
         self._command = command
         self._idle: LifoQueue[WorkerProcess | None] = LifoQueue()

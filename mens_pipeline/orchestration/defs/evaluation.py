@@ -6,11 +6,10 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field, ValidationError
 
-from mens_pipeline.configured import engine_of, thresholds_of
+from mens_pipeline.configured import thresholds_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
-from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
+from mens_pipeline.corpus.schema.account import share_text
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import STAGE
@@ -25,11 +24,11 @@ from mens_pipeline.orchestration.defs.train_set import heldout_split
 from mens_pipeline.orchestration.estimate import SuiteSize
 from mens_pipeline.orchestration.launchers import Generator
 from mens_pipeline.orchestration.metadata import declare_asset, fold_paths, identify, table, version_with_config
-from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over, linked_page, made_in_run
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over, linked_page
 from mens_pipeline.promotion.receipt import PAGE, receipt_in, results_in
 from mens_pipeline.promotion.report.table import columns_of, points, table_of
 from mens_pipeline.promotion.rounds import Demands, assemble_suite, evaluate_in_rounds
-from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, has_side_branch, load_settings
+from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, load_settings
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.validation import errors_in
@@ -59,7 +58,7 @@ class EvalConfig(dg.Config):
     "json",
     version=version_with_config(STAGE, EVALUATION, FEW_SHOT, GATE_POLICY),
     on_gpu=True,
-    deps=[heldout_split, *(["feedback_adapter"] if has_side_branch("feedback") else [])],
+    deps=[heldout_split],
 )
 def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
     context: dg.AssetExecutionContext,
@@ -73,28 +72,25 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
 
     The prompts are those that were held out of its own training. Where the gates cannot tell yet, more files are
     asked, as config/gates.yaml says. Completions are kept: the base is asked the same prompts once, not every night.
-    In a run that makes a `feedback_adapter` that is evaluated, in all others `qlora_adapter`.
     """
-    settings, candidate = load_settings(), made_in_run(context, "feedback_adapter") or qlora_adapter
+    settings = load_settings()
     benchmark = load_benchmark(settings.benchmark_dir) if settings.benchmark else None
-    adapter, device = Adapter.open(store.artifact(candidate).path), compute.resolve()
+    adapter, device = Adapter.open(store.artifact(qlora_adapter).path), compute.resolve()
     opened, asked, manifest = store.open(), load_model(EVALUATION, EvaluationConfig), adapter.manifest
     size = config.size()
     if size is not None:
         asked = asked.model_copy(update=size.model_dump(exclude={"heldout_tasks", "benchmark_tasks"}))
     whole_suite, thresholds = assemble_suite(
         manifest,
-        store.artifact(candidate.of(SPLIT)).path / HELDOUT,
+        store.artifact(qlora_adapter.of(SPLIT)).path / HELDOUT,
         opened.locate(manifest.train_file),  # perhaps trained on another machine
         benchmark,
         asked,
         thresholds_of(settings),
         few_shot=FEW_SHOT,
-        # The base is shown the examples that it was shown before, whatever an adapter learnt besides.
-        shown=None if candidate is qlora_adapter else store.artifact(candidate.of(MIXED)).path / TRAIN,
         part=None if size is None else (size.heldout_tasks, size.benchmark_tasks),
     )
-    conditions = Conditions(asked.decoding, device, device.lock_in(settings.cache_root), engine_of(settings))
+    conditions = Conditions(asked.decoding, device, device.lock_in(settings.cache_root))
     evaluation, reused = evaluate_in_rounds(
         adapter,
         whole_suite,
@@ -115,7 +111,7 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
         "results": dg.MetadataValue.path(evaluation.path / RESULTS),
         "completions": dg.MetadataValue.path(evaluation.path / SCORED_COMPLETIONS),
     }
-    return hand_over(evaluation, candidate, metadata=metadata)
+    return hand_over(evaluation, qlora_adapter, metadata=metadata)
 
 
 @dg.asset_check(asset=eval_results)
@@ -164,14 +160,16 @@ def completes_lines(eval_results: ArtifactRef, store: ArtifactStoreResource) -> 
 def figures_of(results: EvalResults) -> dict[str, Any]:
     """Return the figures that are plotted over time, and read at a glance."""
     adapter, base = results.adapter, results.base
+    shown, missing = adapter.overall.coverage.present, adapter.overall.coverage.missing
     figures: dict[str, Any] = {
         "eval/parse_rate": results.vox_parse_rate,
         "eval/coverage": adapter.overall.coverage.share,
+        "coverage": f"{share_text(len(shown), len(shown) + len(missing))} of the constructs",
         "eval/stop_rate": adapter.overall.stop_rate.value,
         "num_too_long": results.num_too_long,
         "attempt": results.progress.attempt,
         "round": f"{results.progress.round} of {results.progress.num_rounds}",
-        "missing_constructs": ", ".join(adapter.overall.coverage.missing) or "none",
+        "missing_constructs": ", ".join(missing) or "none",
     }
     labels = {"parse_rate": "parse rate", "resolve_rate": "resolve rate", "test_rate": "hidden tests"}
     for suite, scores in adapter.suites.items():

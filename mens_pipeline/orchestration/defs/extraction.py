@@ -27,9 +27,16 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, grammar_fingerprint
 from mens_pipeline.orchestration.choices import choices_of
 from mens_pipeline.orchestration.metadata import bar_chart, declare_asset, table, version_with_config
-from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, Telemetry, VoxWorkspace, hand_over
+from mens_pipeline.orchestration.resources import (
+    ArtifactStoreResource,
+    Compute,
+    Telemetry,
+    VoxWorkspace,
+    find_pools,
+    hand_over,
+)
 from mens_pipeline.promotion.policy import load_gate_policy
-from mens_pipeline.settings import GATE_POLICY, PIPELINE_CONFIG, load_settings
+from mens_pipeline.settings import GATE_POLICY, PIPELINE_CONFIG
 from mens_pipeline.storage.files import find_little_room
 from mens_pipeline.storage.store import Artifact, ArtifactRef
 
@@ -131,7 +138,7 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
     corpus, reused = build_extracted_corpus(
         workspace.folder(),
         store.open(),
-        load_settings().num_workers,
+        find_pools().batches,
         telemetry.query(),
         full=config.full,
         redaction=policy.redaction,

@@ -34,7 +34,7 @@ def chosen_executor(default: dg.ExecutorDefinition) -> dg.ExecutorDefinition:
 _DELIVERED: Final = dg.AssetSelection.assets("merged_model", "serving_handoff")
 """What follows a promotion: as large as the base, and of use only to whom it is handed."""
 
-_ASIDE: Final = _DELIVERED | dg.AssetSelection.groups("feedback", "scratch", "experiments", "replay")
+_ASIDE: Final = _DELIVERED | dg.AssetSelection.groups("scratch", "experiments")
 
 _ONE_PROCESS: Final = chosen_executor(dg.in_process_executor)
 """Steps run one after the other in the process of the run: with a process for each, most of the time of an unchanged
@@ -67,13 +67,6 @@ experiments = dg.define_asset_job(
     ),
     description="Trains and evaluates recipes of config/recipes.yaml, a partition each, on the train set that is there."
     " Nothing is promoted.",
-)
-
-replay = dg.define_asset_job(
-    "replay",
-    selection=dg.AssetSelection.groups("replay"),
-    executor_def=_ONE_PROCESS,
-    description="Asks the adapter in use for the lines that came to the workspace after its train set; trains nothing.",
 )
 
 promote_best = dg.define_asset_job(

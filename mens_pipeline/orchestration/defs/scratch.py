@@ -27,7 +27,7 @@ from mens_pipeline.scratch.run import (
     build_scratch_model,
     prepare_scratch,
 )
-from mens_pipeline.settings import GATE_POLICY, has_side_branch, load_settings
+from mens_pipeline.settings import GATE_POLICY, load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactRef, key_of
 from mens_pipeline.training.prepare import work_folder
 from mens_pipeline.training.telemetry_log import losses_of
@@ -128,8 +128,8 @@ def _metadata(manifest: ScratchManifest, path: Path) -> dict[str, Any]:
 
 @dg.definitions
 def scratch() -> dg.Definitions:
-    """Define the model from scratch and its job, where MENS_SIDE_BRANCHES names them."""
-    if not has_side_branch("scratch"):
+    """Define the model from scratch and its job, where MENS_SIDE_BRANCHES names it."""
+    if load_settings().side_branches != "scratch":
         return dg.Definitions()
     job = dg.define_asset_job(
         "scratch",

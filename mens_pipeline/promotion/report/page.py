@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from mens_pipeline.evaluation.replay import SHOWN_MODELS, ReplayRates, ReplayResults
 from mens_pipeline.evaluation.results import EvalResults, InsertScore, ScoredCompletion
 from mens_pipeline.evaluation.scores import ModelScores
-from mens_pipeline.evaluation.statistics import Rate, p_text
+from mens_pipeline.evaluation.statistics import p_text
 from mens_pipeline.evaluation.tasks import FAMILIES, Suite
 from mens_pipeline.language import visible_text
 from mens_pipeline.promotion.receipt import Receipt
@@ -22,18 +21,12 @@ from mens_pipeline.promotion.report import curve
 from mens_pipeline.promotion.report.comparison import Comparison
 from mens_pipeline.promotion.report.completions import Group, TaskView, group_by_construct, group_by_passing, task_views
 from mens_pipeline.promotion.report.headline import Headline, headline
-from mens_pipeline.promotion.report.table import Row, Table, Tone, columns_of, points, rate_cell, table_of
+from mens_pipeline.promotion.report.table import Table, Tone, columns_of, points, table_of
 
 _FOLDER: Final = Path(__file__).parent
 _NUM_EXAMPLES: Final = 10
 _NUM_FIRST: Final = 3
 """Completions that are shown before all else."""
-_PARTS: Final = {"all": "all holes", "lines": "single lines"}
-_REPLAYED: Final[tuple[tuple[str, str, Callable[[ReplayRates], Rate]], ...]] = (
-    ("exact", "The lines that came, but for white space.", lambda rates: rates.exact),
-    ("kept", "Mean share of the characters of the longest beginning that is right.", lambda rates: rates.kept),
-    ("parses", "The program is accepted with what was written.", lambda rates: rates.parses),
-)
 _DIFFICULTIES: Final = ("easy", "medium", "hard")
 _SUITES: Final = {
     Suite.HELDOUT: "Held-out prompts: what the workspace itself contains",
@@ -102,7 +95,6 @@ def report_page(
         sections=[section for section in sections if section.groups or section.id != "synthetic"],
         shown=("adapter",),
         results=results,
-        curve_title="Loss of training",
         curve=curve.curve_of(losses),
         constructs=_by_need(results.adapter),
         difficulties=sorted(results.adapter.difficulties, key=_difficulty),
@@ -150,45 +142,7 @@ def comparison_page(comparison: Comparison) -> str:
         sections=sections,
         shown=names,
         results=None,
-        curve_title=None,
         inserts=(),
-    )
-
-
-_TONES: Final = {"falls": Tone.WARN, "holds": Tone.GOOD, "cannot tell": Tone.OPEN}
-
-
-def replay_page(results: ReplayResults, inserts: Sequence[InsertScore]) -> str:
-    """Render the page of a history that was replayed: figures of all models by week, the curve, and some pieces."""
-    drift, begin = results.drift, datetime.fromtimestamp(results.begin, UTC)
-    models = tuple(results.parts.get("all", {}))
-    rows = [
-        Row(None, f"{_PARTS.get(part, f'week {part}')}: {label}", meaning, tuple(map(rate_cell, rates)))
-        for part, some in results.parts.items()
-        for label, meaning, figure in _REPLAYED
-        if (rates := [figure(some[model]) if model in some else None for model in models])
-    ]
-    dropped = ", ".join(f"{number} {reason}" for reason, number in results.dropped.items() if number)
-    return _render(
-        Table(tuple(SHOWN_MODELS.get(model, model) for model in models), tuple(rows)),
-        heading="Pieces in the holes",
-        title=f"Replay of {len(results.times)} holes: adapter {results.adapter_sha256[:12]}",
-        kicker="What the adapter would have written of the lines that came after its train set",
-        verdict=Headline(f"Drift: {drift.verdict}", _TONES[drift.verdict], str(drift)),
-        sentences=[str(drift)],
-        facts=[
-            Fact("Adapter", results.base_model, results.adapter_sha256),
-            Fact("After", f"{results.since}, {begin:%Y-%m-%d %H:%M} UTC"),
-            Fact("Holes", f"{len(results.times)} of {results.seen} changes in {drift.num_commits} commits"),
-            Fact("Left out", dropped or "nothing"),
-        ],
-        first=(),
-        sections=[],
-        shown=(),
-        results=None,
-        curve_title="Characters kept, week by week",
-        curve=curve.curve_of(results.kept_by_week, "Per cent kept", "week"),
-        inserts=_examples(inserts),
     )
 
 
@@ -199,13 +153,10 @@ def visible(value: Any) -> Any:
     return visible_text(value)
 
 
-def _render(table: Table, heading: str = "All prompts", **values: Any) -> str:
-    """Render the page; it needs no other file, network or script, and what a model wrote is text, never markup.
-
-    The heading stands over figures that are of no one suite.
-    """
+def _render(table: Table, **values: Any) -> str:
+    """Render the page; it needs no other file, network or script, and what a model wrote is text, never markup."""
     parts = [
-        (heading if suite is None else _SUITES[suite], [*rows])
+        ("All prompts" if suite is None else _SUITES[suite], [*rows])
         for suite, rows in groupby(table.rows, key=lambda row: row.suite)
     ]
     style, script = ((_FOLDER / name).read_text("utf-8") for name in ("style.css", "filter.js"))

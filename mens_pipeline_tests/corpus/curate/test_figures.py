@@ -63,7 +63,7 @@ _ROWS = [
     {"prompt": "p", "response": "fn f() { }\nworkflow W() { }"},
     {"prompt": "p", "response": "fn ("},
     {"prompt": "p", "response": "Some prose.", "response_mode": "prose_only", "lane": "vox_docs_qa"},
-    {"prompt": "p", "response": "let x = 1", "lane": "vox_docs_qa"},
+    {"prompt": "p", "response": "let x = 1", "response_mode": "code_only", "lane": "vox_docs_qa"},
     {"prompt": "p"},
 ]
 
@@ -99,3 +99,14 @@ def test_coverage_is_over_what_the_parser_can_produce() -> None:
 def test_no_rows_have_no_rate() -> None:
     """A rate over nothing is null, not 0 and not 1."""
     assert evaluate_data([]).vox_parse_rate is None
+
+
+def test_figures_are_compared_with_what_is_required() -> None:
+    """Both must be met; a file without code has no rate that could suffice."""
+    figures = evaluate_data(json.dumps(row).encode() for row in _ROWS)
+
+    assert figures.gate_passed is None
+    assert figures.compare(0.75, 0.1).gate_passed is True
+    assert figures.compare(0.76, 0.1).gate_passed is False
+    assert figures.compare(0.75, 0.11).gate_passed is False
+    assert evaluate_data([]).compare(0.7, 0.0).gate_passed is False

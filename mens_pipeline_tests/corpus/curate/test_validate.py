@@ -97,7 +97,6 @@ def test_an_extracted_record_is_kept() -> None:
         ({**_PAIR, "prompt": ""}, RejectReason.SCHEMA, "prompt"),
         ({**_PAIR, "prompt": "x" * (MAX_TEXT + 1)}, RejectReason.SCHEMA, "at most 65536"),
         ({"text": "fn f() { }"}, RejectReason.SCHEMA, "source: Field required"),
-        ({**_PAIR, "category": "functoin"}, RejectReason.UNKNOWN_CATEGORY, "Did you mean `function`?"),
         ({**_PAIR, "response": "fn ("}, RejectReason.COMPILER_REJECTED, "line 1: expected-name"),
         ({**_PAIR, "response": "// nothing"}, RejectReason.COMPILER_REJECTED, "nothing is declared"),
         ({**_PAIR, "tests": "@test fn ("}, RejectReason.COMPILER_REJECTED, "hidden tests are rejected at line 1"),
@@ -115,6 +114,14 @@ def test_each_reason_to_quarantine(row: object, reason: RejectReason, detail: st
     assert json.loads(quarantined.model_dump_json())["reason"] == reason
     report.check()
     assert report.dropped[reason] == 1
+
+
+def test_a_category_that_is_not_known_is_kept_and_counted() -> None:
+    """Free text, such as that of another toolchain."""
+    kept, _, report = _validate({**_PAIR, "category": "functoin"}, {**_PAIR, "prompt": "q", "category": "fn"})
+
+    assert [row.category for row in kept] == ["functoin", "function"]
+    assert report.warned == {WarnReason.UNKNOWN_CATEGORY: 1, WarnReason.SEMANTIC_ERROR: 0}
 
 
 def test_prose_is_not_judged_by_the_compiler() -> None:
@@ -146,14 +153,13 @@ def test_without_recheck_only_the_compiler_is_skipped() -> None:
             "malformed_json": 0,
             "not_an_object": 0,
             "schema": 1,
-            "unknown_category": 0,
             "compiler_rejected": 0,
             "duplicate": 1,
             "near_duplicate": 0,
             "source_cap": 0,
             "template_cap": 0,
         },
-        "warned": {"semantic_error": 0},
+        "warned": {"semantic_error": 0, "unknown_category": 0},
     }
 
 
@@ -173,7 +179,7 @@ def test_a_row_with_an_error_in_names_or_types_is_kept_and_counted(changes: dict
     kept, quarantined, report = _validate({**_PAIR, **changes})
 
     assert (len(kept), quarantined, report.seen) == (1, [], 1)
-    assert report.as_json()["warned"] == {"semantic_error": warned}
+    assert report.as_json()["warned"] == {"semantic_error": warned, "unknown_category": 0}
 
 
 def test_a_record_is_judged_with_all_it_needs() -> None:

@@ -11,9 +11,9 @@ from mens_pipeline.corpus.curate.heldout_split import is_held_out
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
 from mens_pipeline.corpus.evolution.evolve import Budget, EvolutionAccount, Plan, Session, evolve
 from mens_pipeline.corpus.evolution.examine import Neighbours, Reading, sort_seeds
-from mens_pipeline.corpus.evolution.operators import REWRITER
-from mens_pipeline.corpus.evolution.requests import Ledger, Reply, Request
+from mens_pipeline.corpus.evolution.operators import REWRITER, Reply, Request
 from mens_pipeline.corpus.schema.records import TrainingPair
+from mens_pipeline.inference.endpoint import Ledger
 from mens_pipeline.language.interpreter import run_tests
 from mens_pipeline_tests.corpus.rows import pair_at
 
@@ -29,6 +29,7 @@ class Scripted:
         log_line: Takes a request; gives the text, None for a reply that was cut.
         asked: What it was asked, in order.
         fail_after: How many replies it gives before it fails as an interrupted call does.
+        ledger: What it replied before; `evolved` sets it.
     """
 
     log_line: Callable[[Request], str | None]
@@ -38,21 +39,23 @@ class Scripted:
     digest: str = "0" * 64
     max_new_tokens: int = 100
     decoding: Mapping[str, Any] = field(default_factory=dict)
+    ledger: Ledger | None = None
 
-    def complete(
-        self, requests: Sequence[Request], record: Callable[[Reply], None], time_left: Callable[[], float]
-    ) -> None:
-        """Complete in order, until time is up."""
+    def ask(self, requests: Sequence[Request], time_left: Callable[[], float]) -> dict[str, Reply]:
+        """Reply in order, until time is up; kept replies take none."""
+        assert self.ledger is not None
+        replies = {}
         for request in requests:
-            if time_left() <= 0:
-                return
-            if self.fail_after is not None and len(self.asked) >= self.fail_after:
-                raise KeyboardInterrupt
-            self.asked.append(request)
-            text = self.log_line(request)
-            record(
-                Reply(key=request.key, text="fn f(" if text is None else text, stopped=text is not None, num_tokens=150)
-            )
+            if self.ledger.find(request.key) is None and time_left() > 0:
+                if self.fail_after is not None and len(self.asked) >= self.fail_after:
+                    raise KeyboardInterrupt
+                self.asked.append(request)
+                text = self.log_line(request)
+                written = "fn f(" if text is None else text
+                self.ledger.add(Reply(key=request.key, text=written, stopped=text is not None, num_tokens=150))
+            if (reply := self.ledger.find(request.key)) is not None:
+                replies[request.key] = reply
+        return replies
 
 
 def function_seeds(number: int) -> list[TrainingPair]:
@@ -108,7 +111,6 @@ def evolved(  # noqa: PLR0913 - what differs from the usual
     seeds = sort_seeds(pairs, POLICY, seed)
     plan = Plan(seed=seed, generations=generations, budget=budget)
     neighbours = Neighbours(seeds, protected, 0.9, POLICY)
-    session = Session(
-        generator, Ledger(ledger), clock, read, lambda program, mode: run_tests(program, mode=mode), neighbours
-    )
+    generator.ledger = Ledger(ledger)
+    session = Session(generator, clock, read, lambda program, mode: run_tests(program, mode=mode), neighbours)
     return evolve(seeds, plan, session)

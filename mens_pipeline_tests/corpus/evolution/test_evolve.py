@@ -6,7 +6,7 @@ import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import group_of
 from mens_pipeline.corpus.curate.validate import parsed_code
-from mens_pipeline.corpus.evolution.requests import Request
+from mens_pipeline.corpus.evolution.operators import Request
 from mens_pipeline.corpus.schema.reasons import EvolutionDrop
 from mens_pipeline.corpus.schema.records import SourceKind, TrainingPair
 from mens_pipeline.language import analyze
@@ -80,7 +80,8 @@ def test_a_call_that_was_cut_short_goes_on_where_it_was(tmp_path: Path, complete
     assert _rows(resumed.rows) == _rows(expected.rows) == _rows(known.rows)
     assert resumed.failures == expected.failures
     assert [request.key for request in [*first.asked, *second.asked]] == [request.key for request in whole.asked]
-    assert resumed.num_new_requests == len(second.asked) == len(whole.asked) - completed
+    assert second.ledger is not None
+    assert second.ledger.num_new == len(second.asked) == len(whole.asked) - completed
     assert resumed.num_requests == expected.num_requests
     assert third.asked == []
 
@@ -95,7 +96,7 @@ def test_no_more_requests_than_the_budget_has(tmp_path: Path, most: int) -> None
     assert account.ended_by == "max_requests"
     assert account.num_lost == 0
     assert account.seen == most // 2
-    assert account.as_json()["dropped"]["unanswered"] == 0
+    assert account.as_json()["dropped"]["over_budget"] == 0
 
 
 def test_what_is_left_of_the_budget_goes_to_the_next(tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def test_an_answer_that_the_tokens_do_not_reach_for_is_counted(tmp_path: Path) -
     budget = BUDGET.model_copy(update={"max_tokens": 3_000})
     account = evolved([long], Scripted(good), tmp_path / "l", budget=budget)
 
-    assert [attempt.reason for attempt in account.failures] == [EvolutionDrop.UNANSWERED]
+    assert [attempt.reason for attempt in account.failures] == [EvolutionDrop.OVER_BUDGET]
     assert (account.num_requests, account.ended_by) == (1, "max_tokens")
 
 
@@ -149,7 +150,7 @@ def test_no_more_rows_than_the_budget_has(tmp_path: Path) -> None:
     assert account.kept == 3
     assert account.ended_by == "max_rows"
     assert account.num_lost == 0
-    assert account.as_json()["dropped"]["enough_rows"] > 0
+    assert account.as_json()["dropped"]["over_budget"] > 0
 
 
 def test_seeds_beyond_the_first_wave_are_evolved_too(tmp_path: Path) -> None:
@@ -178,14 +179,14 @@ _INSTRUCTION = "Write a function `clamp` in Vox that keeps a weight between two 
 @pytest.mark.parametrize(
     ("instruction", "completion", "reason"),
     [
-        ("", "", EvolutionDrop.INSTRUCTION_EMPTY),
-        ("I cannot do that.", "", EvolutionDrop.INSTRUCTION_REFUSED),
-        (None, "", EvolutionDrop.INSTRUCTION_CUT),
-        (_INSTRUCTION, None, EvolutionDrop.REPLY_CUT),
+        ("", "", EvolutionDrop.BAD_INSTRUCTION),
+        ("I cannot do that.", "", EvolutionDrop.BAD_INSTRUCTION),
+        (None, "", EvolutionDrop.BAD_INSTRUCTION),
+        (_INSTRUCTION, None, EvolutionDrop.BAD_REPLY),
         (_INSTRUCTION, "fn clamp(", EvolutionDrop.REJECTED),
-        (_INSTRUCTION, "```vox\n\n```\n", EvolutionDrop.REPLY_EMPTY),
-        (_INSTRUCTION, "I cannot do that.", EvolutionDrop.REPLY_REFUSED),
-        (_INSTRUCTION, "type Clamp {\n    low: int\n}\n", EvolutionDrop.WITHOUT_CONSTRUCT),
+        (_INSTRUCTION, "```vox\n\n```\n", EvolutionDrop.BAD_REPLY),
+        (_INSTRUCTION, "I cannot do that.", EvolutionDrop.BAD_REPLY),
+        (_INSTRUCTION, "type Clamp {\n    low: int\n}\n", EvolutionDrop.NOT_AS_ASKED),
     ],
 )
 def test_every_attempt_that_gives_no_row_says_why(
@@ -201,7 +202,7 @@ def test_every_attempt_that_gives_no_row_says_why(
 
     assert (attempt.reason, attempt.generation, attempt.parent) == (reason, 1, _SEEDS[0].digest.hex())
     assert account.as_json()["dropped"][reason] == account.seen == 1
-    assert account.num_requests == (1 if reason.startswith("instruction") else 2)
+    assert account.num_requests == (1 if reason is EvolutionDrop.BAD_INSTRUCTION else 2)
 
 
 def test_tests_that_fail_and_rows_near_to_others_are_dropped(tmp_path: Path) -> None:
@@ -226,5 +227,5 @@ def test_tests_that_fail_and_rows_near_to_others_are_dropped(tmp_path: Path) -> 
     assert [attempt.reason for attempt in untyped.failures] == [EvolutionDrop.SEMANTIC_ERROR]
     assert untyped.failures[0].detail.endswith("unknown-type: no type is called `Quux`")
     assert untyped.num_lost == 0
-    assert [attempt.reason for attempt in near.failures] == [EvolutionDrop.WITHOUT_NAME] * 2
-    assert [attempt.reason for attempt in protected.failures] == [EvolutionDrop.HELDOUT_PROMPT]
+    assert [attempt.reason for attempt in near.failures] == [EvolutionDrop.NOT_AS_ASKED] * 2
+    assert [attempt.reason for attempt in protected.failures] == [EvolutionDrop.NEAR_HELD_OUT]

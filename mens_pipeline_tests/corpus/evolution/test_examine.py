@@ -14,8 +14,7 @@ from mens_pipeline.corpus.evolution.examine import (
     names_in,
     refusal_of_tests,
 )
-from mens_pipeline.corpus.evolution.operators import Evolution, Operator
-from mens_pipeline.corpus.evolution.requests import Request
+from mens_pipeline.corpus.evolution.operators import Evolution, Operator, Request
 from mens_pipeline.corpus.schema.reasons import EvolutionDrop
 from mens_pipeline.corpus.schema.records import MAX_TEXT, SourceKind, TrainingPair
 from mens_pipeline.language import Mode, analyze
@@ -61,31 +60,29 @@ def test_a_request_is_taken_out_of_label_and_quotes(text: str, instruction: str)
 
 
 @pytest.mark.parametrize(
-    ("text", "stopped", "reason"),
+    ("text", "stopped", "refusal"),
     [
         (_INSTRUCTION, True, None),
-        ("", True, EvolutionDrop.INSTRUCTION_EMPTY),
-        ("\ufffd x, 12 34 ... go", True, EvolutionDrop.INSTRUCTION_EMPTY),
-        ("I cannot help with that.", True, EvolutionDrop.INSTRUCTION_REFUSED),
-        (_INSTRUCTION, False, EvolutionDrop.INSTRUCTION_CUT),
-        ("word " * MAX_INSTRUCTION, True, EvolutionDrop.INSTRUCTION_TOO_LONG),
-        ("Here is a harder version of it: clamp a weight.", True, EvolutionDrop.INSTRUCTION_LEAKS),
-        ("Write ```fn f() { }``` in Vox.", True, EvolutionDrop.INSTRUCTION_HOLDS_CODE),
-        ("fn f() { }", True, EvolutionDrop.INSTRUCTION_HOLDS_CODE),
-        ("Write a FUNCTION `add` in Vox.", True, EvolutionDrop.SAME_INSTRUCTION),
-        ("In Vox write a function `add`.", True, EvolutionDrop.SAME_INSTRUCTION),
-        ("Write a function `add`.", True, EvolutionDrop.SAME_INSTRUCTION),
+        ("", True, (EvolutionDrop.BAD_INSTRUCTION, "hardly a word")),
+        ("\ufffd x, 12 34 ... go", True, (EvolutionDrop.BAD_INSTRUCTION, "hardly a word")),
+        ("I cannot help with that.", True, (EvolutionDrop.BAD_INSTRUCTION, "a refusal")),
+        (_INSTRUCTION, False, (EvolutionDrop.BAD_INSTRUCTION, "cut off")),
+        ("word " * MAX_INSTRUCTION, True, (EvolutionDrop.BAD_INSTRUCTION, "9999 characters")),
+        ("Here is a harder version of it: clamp.", True, (EvolutionDrop.BAD_INSTRUCTION, "says `harder version`")),
+        ("Write ```fn f() { }``` in Vox.", True, (EvolutionDrop.BAD_INSTRUCTION, "holds code")),
+        ("fn f() { }", True, (EvolutionDrop.BAD_INSTRUCTION, "holds code")),
+        ("Write a FUNCTION `add` in Vox.", True, (EvolutionDrop.SAME_INSTRUCTION, "")),
+        ("In Vox write a function `add`.", True, (EvolutionDrop.SAME_INSTRUCTION, "")),
+        ("Write a function `add`.", True, (EvolutionDrop.SAME_INSTRUCTION, "")),
     ],
 )
 def test_a_request_that_is_not_worth_answering_is_not_answered(
     text: str,
     stopped: bool,  # noqa: FBT001 - a case of the table
-    reason: EvolutionDrop | None,
+    refusal: tuple[EvolutionDrop, str] | None,
 ) -> None:
-    """One case a reason."""
-    refusal = instruction_refusal(instruction_in(text), _PARENT, read(text), stopped=stopped)
-
-    assert (refusal and refusal[0]) == reason
+    """One case a fault."""
+    assert instruction_refusal(instruction_in(text), _PARENT, read(text), stopped=stopped) == refusal
 
 
 def test_words_of_the_seed_do_not_leak() -> None:
@@ -97,54 +94,57 @@ def test_words_of_the_seed_do_not_leak() -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "stopped", "reason"),
+    ("program", "stopped", "refusal"),
     [
         (_PROGRAM, True, None),
-        (" \n", True, EvolutionDrop.REPLY_EMPTY),
-        ("I cannot do that.", True, EvolutionDrop.REPLY_REFUSED),
-        (_PROGRAM, False, EvolutionDrop.REPLY_CUT),
-        (_PROGRAM + "// " + "x" * MAX_TEXT, True, EvolutionDrop.REPLY_TOO_LONG),
-        ("fn f(", True, EvolutionDrop.REJECTED),
-        ("// nothing\n", True, EvolutionDrop.REJECTED),
-        (f"// TODO\n{_PROGRAM}", True, EvolutionDrop.STUB),
+        (" \n", True, (EvolutionDrop.BAD_REPLY, "empty")),
+        ("I cannot do that.", True, (EvolutionDrop.BAD_REPLY, "a refusal")),
+        (_PROGRAM, False, (EvolutionDrop.BAD_REPLY, "cut off")),
+        ("x" * (MAX_TEXT + 1), True, (EvolutionDrop.BAD_REPLY, f"{MAX_TEXT + 1} characters")),
+        ("fn f(", True, (EvolutionDrop.REJECTED, "1:6: ")),
+        ("// nothing\n", True, (EvolutionDrop.REJECTED, "it declares nothing")),
+        (f"// TODO\n{_PROGRAM}", True, (EvolutionDrop.BAD_REPLY, "a comment stands where code should")),
         (f"// I cannot say more.\n{_PROGRAM}", True, None),
     ],
 )
 def test_an_answer_that_is_no_program_is_dropped(
     program: str,
     stopped: bool,  # noqa: FBT001 - a case of the table
-    reason: EvolutionDrop | None,
+    refusal: tuple[EvolutionDrop, str] | None,
 ) -> None:
-    """One case a reason; a program that says something odd in a comment is a program."""
-    refusal = form_refusal(_attempt(program), read(program), stopped=stopped)
+    """One case a fault; a program that says something odd in a comment is a program."""
+    found = form_refusal(_attempt(program), read(program), stopped=stopped)
 
-    assert (refusal and refusal[0]) == reason
+    assert (found and found[0]) == (refusal and refusal[0])
+    assert found is None or refusal is None or found[1].startswith(refusal[1])
 
 
 @pytest.mark.parametrize(
-    ("attempt", "reason"),
+    ("attempt", "refusal"),
     [
         (_attempt(), None),
-        (_attempt(f"// {_INSTRUCTION}\n{_PROGRAM}"), EvolutionDrop.COPIES_INSTRUCTION),
-        (_attempt("type Clamp { low: int }"), EvolutionDrop.WITHOUT_CONSTRUCT),
-        (_attempt(evolution=Evolution(Operator.HARDER_CONSTRUCT, "table")), EvolutionDrop.WITHOUT_CONSTRUCT),
-        (_attempt(_PROGRAM.replace("clamp", "other")), EvolutionDrop.WITHOUT_NAME),
-        (_attempt(evolution=Evolution(Operator.CONTRACTS)), EvolutionDrop.WITHOUT_GOAL),
+        (_attempt(f"// {_INSTRUCTION}\n{_PROGRAM}"), (EvolutionDrop.COPIES_INSTRUCTION, "")),
+        (_attempt("type Clamp { low: int }"), (EvolutionDrop.NOT_AS_ASKED, "no function")),
+        (
+            _attempt(evolution=Evolution(Operator.HARDER_CONSTRUCT, "table")),
+            (EvolutionDrop.NOT_AS_ASKED, "no table"),
+        ),
+        (_attempt(_PROGRAM.replace("clamp", "other")), (EvolutionDrop.NOT_AS_ASKED, "not called clamp")),
+        (_attempt(evolution=Evolution(Operator.CONTRACTS)), (EvolutionDrop.NOT_AS_ASKED, "does not show contracts")),
         (
             _attempt("fn clamp(x: int, y: int) to int {\n    // The sum.\n    return x + y\n}\n"),
-            EvolutionDrop.SAME_AS_PARENT,
+            (EvolutionDrop.SAME_AS_PARENT, ""),
         ),
     ],
 )
 def test_a_program_that_is_not_what_was_asked_for_or_not_new_is_dropped(
-    attempt: Attempt, reason: EvolutionDrop | None
+    attempt: Attempt, refusal: tuple[EvolutionDrop, str] | None
 ) -> None:
-    """One case a reason; other names and comments make nothing new."""
+    """One case a fault; other names and comments make nothing new."""
     module = analyze(attempt.program, attempt.mode).module
     assert module is not None
-    refusal = content_refusal(attempt, module)
 
-    assert (refusal and refusal[0]) == reason
+    assert content_refusal(attempt, module) == refusal
 
 
 def test_names_are_those_behind_the_noun() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.extract.extracted_corpus import (
     KIND,
     RECORDS,
@@ -101,7 +102,7 @@ def test_the_corpus_does_not_depend_on_the_number_of_workers(tmp_path: Path, wor
     root = shutil.copytree(PROJECT_ROOT / "data" / "docs" / "tutorials", tmp_path / "workspace")
     for name in ("a.vox", "b.vox"):
         write_large_program(root / name)
-    corpus, _ = build_extracted_corpus(root, ArtifactStore(tmp_path / "store"), workers)
+    corpus, _ = build_extracted_corpus(root, ArtifactStore(tmp_path / "store"), Pool(workers))
 
     assert _contents(corpus) == _cold(root, tmp_path / "cold")
 

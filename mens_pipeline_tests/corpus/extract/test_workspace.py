@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.extract.workspace import (
     MAX_FILE_BYTES,
     FileOutcome,
@@ -124,7 +125,7 @@ def test_the_seed_data_is_the_same_whatever_the_number_of_workers(tmp_path: Path
         shutil.copytree(PROJECT_ROOT / "data" / folder, tmp_path / folder)
     for folder in ("agentic", "core"):
         write_large_program(tmp_path / "golden" / folder / "large.vox")
-    alone, *others = (list(extract_workspace(tmp_path, "c0ffee", workers=workers)) for workers in (1, 2, 3))
+    alone, *others = (list(extract_workspace(tmp_path, "c0ffee", pool=Pool(workers))) for workers in (1, 2, 3))
 
     assert [alone, alone] == others
     assert sum(len(outcome.lines) for outcome in alone) > 1000
@@ -135,7 +136,7 @@ def test_a_large_workspace_is_worked_on_by_several_processes(tmp_path: Path) -> 
     for number in range(4):
         write_large_program(tmp_path / f"{number}.vox")
 
-    alone, together = (list(extract_workspace(tmp_path, workers=workers)) for workers in (1, 2))
+    alone, together = (list(extract_workspace(tmp_path, pool=Pool(workers))) for workers in (1, 2))
 
     assert alone == together
     assert [len(outcome.lines) for outcome in alone] == [1] * 4

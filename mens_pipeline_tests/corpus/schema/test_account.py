@@ -2,8 +2,9 @@
 
 import pytest
 
-from mens_pipeline.corpus.schema.account import Account, counts_of, most_frequent
+from mens_pipeline.corpus.schema.account import Account, at_least_one, counts_of, most_frequent
 from mens_pipeline.corpus.schema.reasons import LeaveReason
+from mens_pipeline.errors import RefusedError
 
 
 def test_an_account_that_does_not_add_up_says_so() -> None:
@@ -25,3 +26,16 @@ def test_counts_in_json_types_are_in_a_fixed_order() -> None:
         *(("negative_root", 1), ("licence_denied", 0), ("golden_root", 0)),
     ]
     assert list(most_frequent(counts).items()) == [("gone", 2), ("changed", 1), ("negative_root", 1)]
+
+
+def test_rows_of_which_none_is_kept_are_refused() -> None:
+    """At their end, when all reasons are known."""
+    account = Account[LeaveReason]()
+
+    with pytest.raises(RefusedError, match=r"^rows: none of 0 rows is kept \(there are none\)\. Look\.$"):
+        list(at_least_one([], account, "rows", "Look."))
+    account.seen, account.dropped[LeaveReason.GONE] = 2, 2
+    with pytest.raises(RefusedError, match=r"none of 2 rows is kept \(2 gone\)"):
+        list(at_least_one([], account, "rows", "Look."))
+    account.seen, account.kept = 3, 1
+    assert list(at_least_one(["row"], account, "rows", "Look.")) == ["row"]

@@ -2,12 +2,8 @@
 
 import pytest
 
-from mens_pipeline.corpus.schema.records import (
-    CATEGORIES,
-    OTHER_NAMES,
-    TrainingPair,
-    unknown_category,
-)
+from mens_pipeline.corpus.schema.records import CATEGORIES, TrainingPair
+from mens_pipeline.corpus.schema.upstream_rows import OTHER_NAMES
 from mens_pipeline.language import CONSTRUCTS
 
 
@@ -24,17 +20,3 @@ def test_a_row_has_the_category_that_its_name_means() -> None:
     """Whatever toolchain wrote it."""
     assert TrainingPair(prompt="p", response="r", category="server_fn").category == "server"
     assert TrainingPair(prompt="p", response="r", category="workflow").category == "workflow"
-
-
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("workflow", None),
-        ("documentation", None),
-        ("workflw", "category 'workflw' is none. Did you mean `workflow`?"),
-        ("zzz", "category 'zzz' is none"),
-    ],
-)
-def test_another_name_is_none(name: str, found: str | None) -> None:
-    """With the one that was probably meant."""
-    assert unknown_category(name) == found

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.curate.mix import MixConfig, MixSource, SourceRows, mix_sources
+from mens_pipeline.corpus.curate.mix import MixConfig, MixReport, MixSource, SourceRows, mix_sources
 from mens_pipeline.corpus.curate.mixed_train_set import add_infill_rows
-from mens_pipeline.corpus.infill.rows import INFILL, ROWS
+from mens_pipeline.corpus.infill.rows import ACCEPTED, ROWS
 from mens_pipeline.corpus.schema.reasons import InfillDrop, TelemetryDrop
 from mens_pipeline.corpus.schema.records import MAX_TEXT, HoleKind, TrainingPair
 from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
@@ -20,7 +20,7 @@ from mens_pipeline.corpus.telemetry.table import (
     telemetry_fingerprint,
     telemetry_pairs,
 )
-from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline_tests.corpus.rows import pair_at
 from mens_pipeline_tests.corpus.telemetry_databases import query_of, write_database
 
@@ -44,7 +44,7 @@ def test_an_accepted_piece_is_a_row_at_a_cursor(table: Path) -> None:
     line, body = sorted(_pairs(table), key=lambda pair: pair.response)
 
     assert stat.S_IMODE(table.stat().st_mode) == 0o600
-    assert (line.prompt, line.response, line.task_family, line.rating) == (_PREFIX, "* 2 ", INFILL, 4)
+    assert (line.prompt, line.response, line.task_family, line.rating) == (_PREFIX, "* 2 ", ACCEPTED, 4)
     assert line.infill is not None
     assert (line.infill.kind, line.infill.suffix) == (HoleKind.LINE, _SUFFIX)
     assert body.infill is not None
@@ -151,3 +151,25 @@ def test_accepted_pieces_come_before_those_that_are_cut(table: Path) -> None:
     assert [row.response for row in asked].count("* 2") == 1
     assert not [row for row in mix_with(0) if row.infill is not None]
     assert ROWS not in {source.path for source in config.sources}
+
+
+def test_every_piece_that_was_accepted_is_mixed(table: Path) -> None:
+    """However few other rows there are, or none; a source that is empty otherwise is refused as ever."""
+    pieces = AcceptedPieces(table)
+    assert all(pieces.add(f"let number{n} = ", str(n), "\n") for n in range(30))
+    told = MixSource(path="telemetry.jsonl")
+    files = [pair_at(f"{n}.vox", f"p{n}", f"fn f{n}(a: int) to int {{\n    return a * {n}\n}}\n") for n in range(20)]
+
+    def mix_of(*others: MixSource, pairs: list[TrainingPair] | None = None) -> MixReport:
+        config = MixConfig(sources=(told, *others)).with_infill_share(0.3)
+        sources = {"telemetry.jsonl": SourceRows(_pairs(table)), "pairs.jsonl": SourceRows(pairs, sha256="ab")}
+        add_infill_rows(sources, (), config)
+        return mix_sources(config, sources).report()
+
+    alone, beside = mix_of(), mix_of(MixSource(path="pairs.jsonl"), pairs=files)
+    assert (alone.total_emitted, alone.sources[-1].requested_share, alone.sources[-1].share_of_output) == (30, 1.0, 1.0)
+    assert beside.sources[-1].emitted_lines == 30
+    assert beside.sources[-1].requested_share == beside.sources[-1].share_of_output == 0.6
+    assert beside.sources[1].requested_share == pytest.approx(0.4)
+    with pytest.raises(RefusedError, match=r"pairs.jsonl: no row of 0 is used"):
+        mix_of(MixSource(path="pairs.jsonl"), pairs=[])

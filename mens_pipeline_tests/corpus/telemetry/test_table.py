@@ -85,7 +85,7 @@ def test_the_source_tells_nothing_of_the_row(database: Path) -> None:
     source = pairs[1].source
 
     assert source is not None
-    assert source.kind is SourceKind.TELEMETRY
+    assert (source.kind, source.golden) == (SourceKind.TELEMETRY, False)
     digest = hashlib.sha256(repr((pairs[1].prompt, _WORKFLOW)).encode()).hexdigest()
     assert source.path == f"telemetry/AgentTelemetry/{digest[:16]}"
     assert source.blob == hashlib.sha256(_WORKFLOW.encode()).hexdigest()

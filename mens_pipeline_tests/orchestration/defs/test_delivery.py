@@ -10,7 +10,7 @@ import pytest
 from mens_pipeline.definitions import defs
 from mens_pipeline.delivery.agreement import MERGE_REPORT
 from mens_pipeline.delivery.merged_model import KIND, report_in
-from mens_pipeline.delivery.serving_handoff import HANDOFF, ServingHandoff
+from mens_pipeline.delivery.serving_handoff import HANDOFF, details_of
 from mens_pipeline.delivery.serving_handoff import KIND as HANDED
 from mens_pipeline.orchestration.defs.delivery import (
     handed_files_as_written,
@@ -69,7 +69,7 @@ def test_a_champion_is_merged_and_handed_on(
     assert second.success
     assert [check.passed for check in first.get_asset_check_evaluations()] == [True, True]
     assert handed is not None
-    assert ServingHandoff.model_validate_json((handed.path / HANDOFF).read_text()).mens.is_promoted
+    assert details_of(handed.path / HANDOFF).is_promoted
     reused = [
         run.asset_materializations_for_node("merged_model")[0].metadata["reused"].value for run in (first, second)
     ]
@@ -78,7 +78,7 @@ def test_a_champion_is_merged_and_handed_on(
     assert "40/40 (100.0 %" in str(shown.metadata["card"].value)
     assert shown.metadata["commit"].value == "not published"
 
-    named = ServingHandoff.model_validate_json((handed.path / HANDOFF).read_text()).mens.files[0]
+    named = details_of(handed.path / HANDOFF).files[0]
     path, resource = handed.path / named.path, ArtifactStoreResource(root=str(champion.root))
     as_written = path.read_bytes()
     for spoil in (lambda: path.write_bytes(as_written + b" "), path.unlink):

@@ -98,6 +98,7 @@ def test_a_gain_that_chance_would_give_is_a_warning(tmp_path: Path, num_good: in
     assert str(result.metadata["adapter"].value).startswith(f"{num_good}/40")
 
 
+@pytest.mark.seed_row(68, 77)
 def test_hidden_tests_are_shown_where_there_are_any() -> None:
     """In the table, and as a figure of the suite that has them."""
     tasks = [task(), task(1, Suite.BENCHMARK, tests=_TESTS)]
@@ -115,6 +116,7 @@ def test_hidden_tests_are_shown_where_there_are_any() -> None:
     assert "eval/heldout/test_rate" not in figures
     assert str(figures["benchmark: hidden tests"]).startswith("1/1 (100.0 %")
     assert "few_shot: parse rate" not in figures
+    assert figures["coverage"] == "1/30 (3.3 %) of the constructs"
 
 
 def test_examples_and_families_are_shown_where_they_were_asked() -> None:

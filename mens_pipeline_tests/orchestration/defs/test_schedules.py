@@ -79,5 +79,5 @@ def test_the_jobs(repository: dg.RepositoryDefinition) -> None:
 
     assert {job.name for job in jobs} == {
         *("whole_graph", "train_set", "scratch", "deliver", "maintenance"),
-        *("experiments", "promote_best", "improve", "improve_control", "replay"),
+        *("experiments", "promote_best"),
     }

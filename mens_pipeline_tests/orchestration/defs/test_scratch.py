@@ -20,7 +20,7 @@ from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.launchers import Trainer
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.scratch.recipe import ScratchConfig
-from mens_pipeline.scratch.run import KIND, LANE, SCHEMA_VERSION, ScratchManifest, ScratchResult
+from mens_pipeline.scratch.run import KIND, LANE, ScratchManifest, ScratchResult
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.orchestration.stores import (
@@ -113,24 +113,15 @@ def _manifest() -> dict[str, Any]:
         **counts, skipped={}, seconds=1.0, train_loss=1.0, validation_loss=None, model_sha256="0" * 64
     )
     return ScratchManifest(
-        manifest_schema_version=SCHEMA_VERSION,
-        kind=KIND,
         lane=LANE,
         name="scratch-model",
-        vcs_sha=None,
-        vox_backend=None,
         config=ScratchConfig.SMALL,
-        shape={},
         num_parameters=1,
-        tokenizer={},
         recipe={},
-        seed=1,
         contract_digest="0" * 64,
-        train_file="train.jsonl",
         train_sha256="0" * 64,
+        base_sha256=None,
         model_sha256="0" * 64,
-        system_prompt="",
-        libraries={},
         result=result,
     ).as_json()
 

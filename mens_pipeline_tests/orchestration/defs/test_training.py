@@ -12,10 +12,17 @@ from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.definitions import defs
-from mens_pipeline.models.adapter import KIND, MANIFEST, adapter_digest
+from mens_pipeline.models.adapter import KIND, MANIFEST, Adapter, TrainingManifest, adapter_digest
 from mens_pipeline.orchestration import choices
 from mens_pipeline.orchestration.defs.promotion import GateConfig
-from mens_pipeline.orchestration.defs.training import base_model, loss_fell, only_the_adapter_changed, qlora_adapter
+from mens_pipeline.orchestration.defs.training import (
+    base_model,
+    every_kind_shown,
+    loss_fell,
+    metadata_of,
+    only_the_adapter_changed,
+    qlora_adapter,
+)
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.launchers import Trainer
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
@@ -49,7 +56,8 @@ def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.
     overrides = {**FAST, "num_train_epochs": 4, "save_steps": 1000}
     run_config = dg.RunConfig(ops={"qlora_adapter": {"config": {"preset": "tiny", "overrides": overrides, **config}}})
     resources = resources_of(root, trainer=Trainer(report_seconds=0.0))
-    selection: list[Any] = [dg.AssetSpec(MIXED), qlora_adapter, only_the_adapter_changed, loss_fell]
+    checks: list[Any] = [only_the_adapter_changed, every_kind_shown, loss_fell]
+    selection: list[Any] = [dg.AssetSpec(MIXED), qlora_adapter, *checks]
     return dg.materialize(
         selection, instance=instance, resources=resources, run_config=run_config, raise_on_error=False
     )
@@ -89,6 +97,7 @@ def test_a_train_set_becomes_an_adapter_once(machine: Path) -> None:
     assert files_of(made[0])["adapter"] == str(adapter.path / "adapter")
     assert {check.check_name: check.passed for check in results[0].get_asset_check_evaluations()} == {
         "only_the_adapter_changed": True,
+        "every_kind_shown": True,
         "loss_fell": True,
     }
     assert observed
@@ -237,6 +246,39 @@ def test_an_adapter_as_it_was_is_refused(tmp_path: Path, changed: int, matrices:
 
     assert isinstance(result, dg.AssetCheckResult)
     assert result.passed is passed
+
+
+@pytest.mark.seed_row(52, 60)
+@pytest.mark.parametrize(
+    ("left", "severity"),
+    [
+        ({}, None),
+        ({"combination": {"rows": 5}}, dg.AssetCheckSeverity.WARN),
+        ({"combination": {"rows": 5}, "telemetry": {"rows": 372}}, dg.AssetCheckSeverity.ERROR),
+        ({"accepted": {"rows": 0, "rows_too_long": 1}}, dg.AssetCheckSeverity.ERROR),
+        ({"docs_qa": {"rows": 12}}, dg.AssetCheckSeverity.ERROR),
+        ({"docs_qa": {}}, None),
+    ],
+)
+def test_a_kind_of_which_nothing_was_shown_is_told(
+    tmp_path: Path, left: dict[str, dict[str, int]], severity: dg.AssetCheckSeverity | None
+) -> None:
+    """A warning; a failure where users brought it. A run before rows were counted says nothing."""
+    none = {"tokens_shown": 0, "share": 0.0, "epochs": 0.0}
+    kinds = {"task": {"rows": 9, "tokens_shown": 90, "share": 1.0, "epochs": 1.0}}
+    kinds |= {kind: none | rows for kind, rows in left.items()}
+    adapter, store = _trained(tmp_path, [1.0], kinds=kinds)
+    result = every_kind_shown(adapter, store)
+    path = store.artifact(adapter).path
+    shown = metadata_of(Adapter(path, "ab" * 32, TrainingManifest.read(path / MANIFEST)))["never_shown"]
+
+    assert isinstance(result, dg.AssetCheckResult)
+    assert result.passed is (severity is None)
+    assert severity in {None, result.severity}
+    assert shown == ", ".join(f"{kind} ({sum(rows.values())} rows)" for kind, rows in sorted(left.items()) if rows)
+    assert {kind: value.value for kind, value in result.metadata.items()} == {
+        kind: sum(rows.values()) for kind, rows in left.items() if rows
+    }
 
 
 @pytest.mark.parametrize(("losses", "passed"), [([4, 3, 2, 1], True), ([1, 2, 3, 4], False), ([1.0], False)])

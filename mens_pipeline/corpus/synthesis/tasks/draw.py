@@ -14,7 +14,7 @@ from mens_pipeline.corpus.behaviour.arguments import Drawing
 from mens_pipeline.corpus.behaviour.examples import Observation
 from mens_pipeline.corpus.behaviour.observe import Behaviour, behaviour_in
 from mens_pipeline.corpus.curate.validate import semantic_problem
-from mens_pipeline.corpus.extract.batches import in_batches
+from mens_pipeline.corpus.extract.batches import ONE_PROCESS, Pool, in_batches
 from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.corpus.synthesis.tasks.drafts import LINE, TASK, Draft, draft_task, write_prompt
 from mens_pipeline.corpus.synthesis.tasks.templates import Atom, load_tasks
@@ -76,9 +76,13 @@ class ObservedFunction:
 
 
 def draw_tasks(
-    seed: int, side: Side = Side.TRAIN, *, workers: int = 1, dropped: Callable[[str], None] = lambda _template: None
+    seed: int,
+    side: Side = Side.TRAIN,
+    *,
+    pool: Pool = ONE_PROCESS,
+    dropped: Callable[[str], None] = lambda _template: None,
 ) -> Iterator[TrainingPair]:
-    """Yield executable tasks without end, no two with the same completion; the same for any number of workers.
+    """Yield executable tasks without end, no two with the same completion; the same with any pool.
 
     Every completion is accepted by the front end, its names and types hold, and it was run: the examples of the prompt
     are what it returned, and its hidden tests (`tests`) refuse every changed body that any observed call tells from it.
@@ -88,7 +92,7 @@ def draw_tasks(
         RefusedError: There are no more different ones.
     """
     jobs = ((draft, None, 1) for draft in _Drawing(seed, side).drafts())
-    for made in in_batches(jobs, _observe_batch, workers, _BATCH):
+    for made in in_batches(jobs, _observe_batch, pool, _BATCH):
         if isinstance(made, TrainingPair):
             yield made
         elif made is not None:

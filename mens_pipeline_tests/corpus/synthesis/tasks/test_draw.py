@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from mens_pipeline.corpus.behaviour.observe import Behaviour, behaviour_of, passes
+from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.corpus.synthesis.tasks import draw
 from mens_pipeline.corpus.synthesis.tasks.drafts import TASK, draft_task, indent
@@ -92,7 +93,7 @@ def test_rows_spread_over_levels_and_skeletons(tasks: list[TrainingPair]) -> Non
 
 def test_the_same_seed_gives_the_same_tasks_with_any_number_of_workers(tasks: list[TrainingPair]) -> None:
     """Another seed gives others."""
-    assert list(islice(draw_tasks(0, workers=2), 60)) == tasks[:60]
+    assert list(islice(draw_tasks(0, pool=Pool(2)), 60)) == tasks[:60]
     assert list(islice(draw_tasks(1), 5)) != tasks[:5]
 
 

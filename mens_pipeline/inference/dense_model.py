@@ -1,0 +1,264 @@
+"""A loaded model as fast as float32 on a CPU goes. For inference alone.
+
+Of a step that writes one token, products with weights take about half of the time in the library's own modules; the
+rest is a thousand small operators. Here queries, keys and values are one product, as are gate and up; all else is
+computed by the same operators on the same numbers in the same order. With packed weights the logits are those of the
+library's modules with packed weights, bit for bit.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch.nn import functional
+
+from mens_pipeline.errors import RefusedError
+
+_ROWS: Final = 32
+"""The number of rows that weights are packed for; others are served from the same packing."""
+_FEW: Final = 8
+"""Rows up to which most of the time is that of reading the weights."""
+_ARCHITECTURES: Final = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
+_PLAIN: Final = {"rope_type": "default", "hidden_act": "silu", "sliding_window": None}
+"""Values of a configuration that `DenseModel` requires."""
+
+
+class PackedLinear(torch.nn.Module):  # type: ignore[misc]  # the library is untyped
+    """A linear layer for inference alone: it can be neither trained nor saved."""
+
+    def __init__(self, linear: torch.nn.Linear) -> None:
+        """Pack the weights of a layer in float32 on the CPU, which is left as it is."""
+        super().__init__()
+        self._packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), _ROWS)  # noqa: SLF001 - its name
+        self._bias = None if linear.bias is None else linear.bias.detach()
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Multiply rows of shape `(..., inputs)`."""
+        product: torch.Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._packed, self._bias, "none", [], "")  # noqa: SLF001 - its name
+        return product
+
+
+class HalfLinear(torch.nn.Module):  # type: ignore[misc]  # the library is untyped
+    """A linear layer with weights in float16 and all else in float32; it can be neither trained nor saved.
+
+    With few rows the time is that of reading the weights, which are half as many bytes.
+    """
+
+    def __init__(self, linear: torch.nn.Linear) -> None:
+        """Pack the weights of a layer in float32 on the CPU, which is left as it is."""
+        super().__init__()
+        bias = None if linear.bias is None else linear.bias.detach()
+        self._packed = torch.ops.quantized.linear_prepack_fp16(linear.weight.detach(), bias)
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """Multiply rows of shape `(..., inputs)`."""
+        product: torch.Tensor = torch.ops.quantized.linear_dynamic_fp16(rows, self._packed)
+        return product
+
+
+_Linear = Callable[[torch.nn.Linear], Callable[[torch.Tensor], torch.Tensor]]
+_SAMPLED: Final = 8
+"""Tokens whose logits are compared with those of the library when a model is loaded."""
+_MOST_ROUNDED: Final[dict[Any, float]] = {PackedLinear: 1e-3, HalfLinear: 0.02}
+"""Kind of linear layers -> how far logits may be from those of the library, as a share of their norm.
+
+Rounding takes 0.00001 and 0.001 of SmolLM2 and Qwen2.5-Coder-0.5B; what is computed otherwise, about all.
+"""
+
+
+class Output(NamedTuple):
+    """Output of a forward pass: logits of shape `(rows, positions, tokens)`."""
+
+    logits: torch.Tensor
+
+
+class DenseModel:
+    """A model of the kind of Llama that is called as the library's own is, and can do nothing but that.
+
+    Biases, heads that share keys and norms of queries and keys (Qwen3) are computed as well; a window is not.
+    """
+
+    def __init__(self, model: Any, linear: _Linear) -> None:
+        """Take the weights of a model in float32 on the CPU, which is of no use any more, for `linear` to multiply."""
+        self.config, self.generation_config, self.device = model.config, model.generation_config, model.device
+        self._embed, self._rotary = model.model.embed_tokens.weight.detach(), model.model.rotary_emb
+        self._norm, self._epsilon = model.model.norm.weight.detach(), model.config.rms_norm_eps
+        self._head = linear(model.lm_head)
+        layers, model.model.layers = list(model.model.layers), None
+        layers.reverse()
+        self._layers: list[_Layer] = []
+        while layers:
+            self._layers.append(_Layer(layers.pop(), len(self._layers), self._epsilon, linear))
+
+    def __call__(  # noqa: PLR0913 - as the library has it
+        self,
+        *,
+        input_ids: torch.Tensor,
+        past_key_values: Any,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        use_cache: bool = True,  # noqa: ARG002 - as the library has it
+        logits_to_keep: int = 0,
+    ) -> Output:
+        """Read tokens, `(rows, positions)`, behind those of a cache, and write their keys and values into it.
+
+        The mask is 0 where a position is not to be looked at; of shape `(rows, positions, those in the cache
+        included)`. Without position ids each row goes on behind the cache. Logits are of so many last positions; with 0
+        of all.
+        """
+        num_past = past_key_values.get_seq_length()
+        if position_ids is None:
+            position_ids = torch.arange(num_past, num_past + input_ids.shape[1])[None]
+        hidden = functional.embedding(input_ids, self._embed)
+        cosines, sines = (values[:, :, None] for values in self._rotary(hidden, position_ids))
+        # Half of each head is turned by minus the sine; to negate the sine once is to negate the halves of each layer.
+        half = sines.shape[-1] // 2
+        turned = torch.cat((-sines[..., :half], sines[..., half:]), dim=-1)
+        mask = _mask(attention_mask, input_ids.shape[1], num_past)
+        for layer in self._layers:
+            hidden = layer.forward(hidden, (cosines, turned), mask, past_key_values)
+        last = hidden[:, -logits_to_keep:]
+        return Output(self._head(functional.rms_norm(last, self._norm.shape, self._norm, self._epsilon)))
+
+
+class _Layer:
+    """Attention and feed-forward network of one layer."""
+
+    def __init__(self, layer: Any, number: int, epsilon: float, linear: _Linear) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        self._number, self._epsilon, self._size = number, epsilon, attention.head_dim
+        self._num_shared = attention.num_key_value_groups
+        self._num_keys = attention.k_proj.out_features // self._size
+        self._num_queries = self._num_keys * self._num_shared
+        self._norms: torch.Tensor | None = None
+        if isinstance(getattr(attention, "q_norm", None), torch.nn.Module):
+            norms, numbers = (attention.q_norm, attention.k_norm), (self._num_queries, self._num_keys)
+            rows = [norm.weight.detach().expand(number, -1) for norm, number in zip(norms, numbers, strict=True)]
+            self._norms = torch.cat(rows)
+        self._before = layer.input_layernorm.weight.detach()
+        self._between = layer.post_attention_layernorm.weight.detach()
+        self._project = linear(_join(attention.q_proj, attention.k_proj, attention.v_proj))
+        self._out = linear(attention.o_proj)
+        self._gate_up, self._down = linear(_join(mlp.gate_proj, mlp.up_proj)), linear(mlp.down_proj)
+        self._num_inner = mlp.gate_proj.out_features
+
+    def forward(
+        self, hidden: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor | None, cache: Any
+    ) -> torch.Tensor:
+        """Return the hidden states behind this layer; of shape `(rows, positions, size)`, as those before it."""
+        rows, positions, size = hidden.shape
+        states = self._project(functional.rms_norm(hidden, (size,), self._before, self._epsilon))
+        states = states.view(rows, positions, -1, self._size)
+        num_turned = self._num_queries + self._num_keys
+        cosines, sines = turn
+        both = states[:, :, :num_turned]
+        if self._norms is not None:
+            both = functional.rms_norm(both, (self._size,), None, self._epsilon) * self._norms
+        turned = (both * cosines).add_(both.roll(self._size // 2, -1).mul_(sines)).transpose(1, 2)
+        values = states[:, :, num_turned:].transpose(1, 2)
+        keys, values = cache.update(turned[:, self._num_queries :], values, self._number)
+        seen = self._attend(turned[:, : self._num_queries], keys, values, mask)
+        hidden = hidden + self._out(seen.reshape(rows, positions, -1))
+        inner = self._gate_up(functional.rms_norm(hidden, (size,), self._between, self._epsilon))
+        gate = functional.silu(inner[..., : self._num_inner])
+        return hidden.add_(self._down(gate.mul_(inner[..., self._num_inner :])))
+
+    def _attend(
+        self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Return what the heads see; of shape `(rows, positions, heads, size of a head)`."""
+        rows, _, positions, size = queries.shape
+        attend = functional.scaled_dot_product_attention
+        if mask is None:
+            seen = attend(queries, keys, values, is_causal=positions > 1, enable_gqa=True)
+        elif positions == 1:
+            # The heads that share keys stand as positions: no key is copied.
+            seen = attend(queries.reshape(rows, self._num_keys, -1, size), keys, values, attn_mask=mask)
+            seen = seen.reshape(rows, self._num_queries, 1, size)
+        else:
+            keys, values = (states.repeat_interleave(self._num_shared, 1) for states in (keys, values))
+            seen = attend(queries, keys, values, attn_mask=mask)
+        return seen.transpose(1, 2)
+
+
+def _mask(attention_mask: torch.Tensor | None, num_new: int, num_past: int) -> torch.Tensor | None:
+    """Return which positions may be looked at, of shape `(rows or 1, 1, new positions, all)`; None: all before each."""
+    shown = None if attention_mask is None or bool(attention_mask.all()) else attention_mask.bool()[:, None, None]
+    if num_new == 1 or (shown is None and num_past == 0):
+        return shown
+    before = torch.ones(num_new, num_past + num_new, dtype=torch.bool).tril(num_past)[None, None]
+    return before if shown is None else before & shown
+
+
+def _join(*parts: torch.nn.Linear) -> torch.nn.Linear:
+    """Return layers that multiply the same rows as one; all of them have a bias, or none."""
+    together = torch.nn.Linear(1, 1, bias=False)
+    together.weight = torch.nn.Parameter(torch.cat([part.weight.detach() for part in parts]), requires_grad=False)
+    biases = [part.bias.detach() for part in parts if part.bias is not None]
+    if biases:
+        together.bias = torch.nn.Parameter(torch.cat(biases), requires_grad=False)
+    return together
+
+
+def speed_up(model: Any, num_rows: int) -> Any:
+    """Return a model that completes as the given one does, faster where it can be; the given one is of no use any more.
+
+    `_ARCHITECTURES` on the CPU in float32 are computed here; of others there every linear layer is replaced. What is
+    not on the CPU or not in float32 stays, as does all where this CPU lacks what multiplies by packed weights. The
+    model is in evaluation mode; `num_rows` completions are written at once at most. For few the weights are rounded to
+    float16; what is evaluated is written many at once, and stays in float32.
+
+    Raises:
+        RefusedError: The faster model computes something else.
+    """
+    has_half = "fbgemm" in torch.backends.quantized.supported_engines
+    linear: _Linear = HalfLinear if num_rows <= _FEW and has_half else PackedLinear
+    if model.device.type != "cpu" or (linear is PackedLinear and not torch.backends.mkldnn.is_available()):
+        return model
+    name, expected = model.name_or_path, _sample_logits(model, [_SAMPLED])
+    if _is_dense(model):
+        model = DenseModel(model, linear)
+    else:
+        replace_linear(model, linear)
+    _refuse_difference(name, _sample_logits(model, [_SAMPLED - 1, 1]), expected, _MOST_ROUNDED[linear])
+    return model
+
+
+def _sample_logits(model: Any, lengths: list[int]) -> torch.Tensor:
+    """Compute the logits of a few tokens of the vocabulary, which are read in parts of some lengths, around 0."""
+    from transformers import DynamicCache  # noqa: PLC0415 - takes long
+
+    ids = torch.linspace(0, model.config.get_text_config().vocab_size - 1, _SAMPLED, dtype=torch.long)[None]
+    cache = DynamicCache(config=model.config)
+    with torch.inference_mode():
+        parts = [model(input_ids=part, past_key_values=cache, use_cache=True).logits for part in ids.split(lengths, 1)]
+    logits = torch.cat(parts, 1)
+    return logits - logits.mean(-1, keepdim=True)
+
+
+def _refuse_difference(name: str, found: torch.Tensor, expected: torch.Tensor, limit: float) -> None:
+    share = float((found - expected).norm() / expected.norm())
+    if not share <= limit:
+        off = f"its fast forward pass gives logits that are {share:.2%} off those of transformers"
+        raise RefusedError(f"{name}: {off}, expected are {limit:.2%} at most. Report this with its config.json.")
+
+
+def replace_linear(model: torch.nn.Module, linear: _Linear) -> None:
+    """Replace every linear layer in float32 on the CPU."""
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            is_linear = type(child) is torch.nn.Linear
+            if is_linear and child.weight.device.type == "cpu" and child.weight.dtype == torch.float32:
+                setattr(parent, name, linear(child))
+
+
+def _is_dense(model: Any) -> bool:
+    """Check whether a model is what `DenseModel` computes, in float32 on the CPU."""
+    if type(model).__name__ not in _ARCHITECTURES:
+        return False
+    found = {name: getattr(model.config, name, None) for name in _PLAIN} | {
+        "rope_type": model.config.rope_parameters["rope_type"]
+    }
+    is_plain = all(type(module) is torch.nn.Linear for module in model.modules() if isinstance(module, torch.nn.Linear))
+    weights = {(weight.device.type, weight.dtype) for weight in model.parameters()}
+    return is_plain and found == _PLAIN and weights == {("cpu", torch.float32)}

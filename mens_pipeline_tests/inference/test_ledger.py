@@ -1,0 +1,72 @@
+"""Replies are kept in a file that is taken for nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.corpus.evolution.operators import Reply
+from mens_pipeline.errors import ConfigurationError, RefusedError
+from mens_pipeline.inference.endpoint import Ledger
+
+
+def test_a_ledger_holds_replies_and_nothing_else(tmp_path: Path) -> None:
+    """A file of something else, or that cannot be written, is not touched."""
+    reply = Reply(key="k", text="t", stopped=True, num_tokens=1)
+    ledger = Ledger(tmp_path / "deep" / "ledger.jsonl")
+    ledger.add(reply)
+    (tmp_path / "pairs.jsonl").write_text('{"prompt": "p"}\n')
+
+    assert ledger.find("k") == Ledger(tmp_path / "deep" / "ledger.jsonl").find("k") == reply
+    assert ledger.find("other") is None
+    with pytest.raises(RefusedError, match="Name another file with --ledger"):
+        Ledger(tmp_path / "pairs.jsonl")
+    with pytest.raises(ConfigurationError, match="Name a file that may be written"):
+        Ledger(tmp_path)
+    with pytest.raises(ConfigurationError, match="Name a file that may be written"):
+        Ledger(tmp_path / "pairs.jsonl" / "ledger.jsonl").add(reply)
+
+
+@pytest.mark.parametrize("begun", ["{", '{"key":"torn'])
+def test_what_a_call_that_died_left_is_dropped(tmp_path: Path, begun: str) -> None:
+    """The replies before it stay."""
+    path = tmp_path / "ledger.jsonl"
+    Ledger(path).add(Reply(key="k", text="x", stopped=True, num_tokens=1))
+    whole = path.read_text()
+    path.write_text(whole + begun)
+
+    assert Ledger(path).find("k") is not None
+    assert path.read_text() == whole
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a letter that nobody has twice", r":1: what is left of a line is no part of a reply\. Name another file"),
+        (b"a letter\nthat nobody has twice", r":1: no reply \(.*Name another file with --ledger"),
+        (b'{"prompt": "x"}\n{"key":', r":1: no reply \(.*Name another file with --ledger"),
+        (b"SQLite format 3\0" + b"\0" * 100, r":1: what is left of a line is no part of a reply"),
+    ],
+)
+def test_a_file_of_something_else_stays_as_it_is(tmp_path: Path, content: bytes, message: str) -> None:
+    """Named by mistake, it is refused before a byte of it is taken away."""
+    path = tmp_path / "other"
+    path.write_bytes(content)
+
+    with pytest.raises(RefusedError, match=message):
+        Ledger(path)
+    assert path.read_bytes() == content
+
+
+def test_a_ledger_that_may_not_be_cut_is_a_mistake_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk says no."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    (tmp_path / "ledger.jsonl").write_text('{"key":"torn')
+    monkeypatch.setattr("os.truncate", refuse)
+
+    with pytest.raises(ConfigurationError, match=r"Read-only file system\. Name a file that may be written"):
+        Ledger(tmp_path / "ledger.jsonl")

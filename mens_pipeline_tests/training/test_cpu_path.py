@@ -1,0 +1,188 @@
+"""Training on a CPU computes what PEFT and transformers compute, on each architecture that is accepted."""
+
+from collections import Counter
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch  # noqa: TID253 - loads in test processes that train
+from torch.nn.functional import cross_entropy  # noqa: TID253 - likewise
+
+from mens_pipeline.training.common_trainer import IGNORED
+from mens_pipeline.training.cpu_kernels import fuse_adapters, replace_slow_parts
+from mens_pipeline.training.qlora import keep_adapter_in_float32, load_base, lora_config
+from mens_pipeline.training.recipe import Recipe
+from mens_pipeline.training.sft import labelled_losses
+from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
+
+# PEFT asks the model for a property that transformers has renamed.
+pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing. is deprecated:FutureWarning")
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_a_step_is_that_of_the_libraries(name: str, tmp_path: Path) -> None:
+    """Its losses, the gradient of every matrix of the adapter, and what an optimizer makes of them."""
+    plain = adapted(write_architecture(tmp_path, name), torch.float32)
+    fast = deepcopy(plain)
+    replace_slow_parts(fast, torch.float32)
+    (losses, before), (found, after) = _step(plain, plain_losses), _step(fast, fast_losses)
+
+    assert losses.mean() > 1
+    torch.testing.assert_close(found, losses, rtol=1e-4, atol=1e-4)
+    assert before.keys() == after.keys()
+    for matrix, (gradient, value) in before.items():
+        assert gradient.norm() > 0, matrix
+        assert _distance(after[matrix][0], gradient) < 1e-4, matrix
+        assert _distance(after[matrix][1], value) < 1e-4, matrix
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_in_16_bits_a_step_is_that_of_the_libraries_to_rounding(name: str, tmp_path: Path) -> None:
+    """Gradients all together: those of a matrix that hardly matters are noise, in theirs as in ours."""
+    plain = adapted(write_architecture(tmp_path, name), torch.bfloat16)
+    fast = deepcopy(plain)
+    replace_slow_parts(fast, torch.bfloat16)
+    (losses, before), (found, after) = _step(plain, plain_losses), _step(fast, fast_losses)
+    whole, expected = (torch.cat([each[matrix][0].flatten() for matrix in sorted(before)]) for each in (after, before))
+
+    assert _distance(found, losses) < 0.02
+    assert _distance(whole, expected) < 0.08
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        ("llama", {}, "by products"),
+        ("qwen2", {}, "by products"),
+        ("qwen3", {}, "by products"),
+        ("mistral", {}, "by products"),
+        ("mistral-windowed", {}, "by transformers, for a sliding window"),
+        ("qwen2", {"attention_dropout": 0.1}, "by transformers, for attention dropout"),
+        ("gemma3_text", {}, "by transformers, for gemma3_text"),
+        ("qwen3_5_text", {}, "by transformers, for qwen3_5_text"),
+    ],
+)
+def test_attention_that_is_more_than_causal_is_left_to_the_libraries(
+    name: str, fields: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    """A line says which, and why."""
+    model = adapted(write_architecture(tmp_path, name, **fields), torch.float32)
+
+    assert replace_slow_parts(model, torch.float32).endswith(f"; attention {said}")
+    assert (model.get_base_model().config._attn_implementation == "sdpa") == ("transformers" in said)  # noqa: SLF001 - where the library keeps it
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"lora_dropout": 0.5}, "dropout"),
+        ({"use_dora": True}, "a variant of LoRA"),
+        ({"bias": "lora_only"}, "a bias that trains"),
+        ({"use_rslora": True}, None),
+    ],
+)
+def test_what_a_fused_layer_cannot_do_is_left_to_the_libraries(
+    options: dict[str, Any], reason: str | None, tmp_path: Path
+) -> None:
+    """It is computed as before, by the same random numbers where there are any."""
+    plain = adapted(write_architecture(tmp_path, "qwen2"), torch.float32, **options)
+    fast = deepcopy(plain)
+    layers = fuse_adapters(fast, torch.float32)
+    (losses, before), (found, after) = _step(plain, plain_losses), _step(fast, fast_losses)
+    num_kept = 0 if reason is None else 6 if reason == "a bias that trains" else 14
+
+    assert layers == Counter({None: 14 - num_kept, reason: num_kept} if num_kept else {None: 14})
+    torch.testing.assert_close(found, losses, rtol=1e-4, atol=1e-4)
+    assert all(_distance(after[matrix][0], gradient) < 1e-4 for matrix, (gradient, _) in before.items())
+
+
+def test_layers_that_are_not_in_four_bits_are_left_to_the_libraries(tmp_path: Path) -> None:
+    """As in a recipe that holds the base whole."""
+    model = adapted(write_architecture(tmp_path, "llama"), torch.float32, quantization="bf16")
+
+    assert replace_slow_parts(model, torch.float32).startswith(
+        "0 of 14 adapted layers fused, PEFT computes 14 with Linear;"
+    )
+
+
+def test_several_adapters_are_left_to_the_libraries(tmp_path: Path) -> None:
+    """Which one is on may change at any time."""
+    model = adapted(write_architecture(tmp_path, "llama"), torch.float32)
+    model.add_adapter("other", model.peft_config["default"])
+
+    assert "PEFT computes 14 with several adapters" in replace_slow_parts(model, torch.float32)
+
+
+def test_a_fused_layer_whose_adapter_is_off_computes_the_base(tmp_path: Path) -> None:
+    """With its bias, and in the values that it has in four bits."""
+    plain = adapted(write_architecture(tmp_path, "qwen2"), torch.float32)
+    fast = deepcopy(plain)
+    replace_slow_parts(fast, torch.float32)
+    with fast.disable_adapter(), plain.disable_adapter():
+        found, expected = fast_losses(fast, padded_batch()), plain_losses(plain, padded_batch())
+
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    assert (fast_losses(fast, padded_batch()) - found).abs().max() > 0.1
+
+
+def adapted(folder: Path, dtype: torch.dtype, quantization: str = "nf4", **options: Any) -> Any:
+    """A model with an adapter of some options, which is not the zero that training starts from."""
+    from peft import get_peft_model
+
+    recipe = Recipe(lora_r=4, lora_alpha=8, quantization=quantization)
+    base = load_base(folder, recipe, "cpu", dtype)
+    config = lora_config(recipe, base)
+    for option, value in options.items():
+        setattr(config, option, value)
+    model = get_peft_model(base, config)
+    keep_adapter_in_float32(model)
+    torch.manual_seed(1)
+    for matrix, parameter in model.named_parameters():
+        if "lora_B" in matrix:
+            torch.nn.init.normal_(parameter, std=0.05)
+    return model.train()
+
+
+def padded_batch() -> dict[str, torch.Tensor]:
+    """Three rows that begin alike and end apart, padded on the right, with labels behind what they share."""
+    torch.manual_seed(2)
+    ids = torch.randint(200, (3, 24))
+    ids[:, :6] = ids[0, :6]
+    mask = torch.ones_like(ids)
+    mask[1, 20:], mask[2, 15:] = 0, 0
+    labels = ids.masked_fill(mask == 0, IGNORED)
+    labels[:, :9] = IGNORED
+    return {"input_ids": ids, "attention_mask": mask, "labels": labels}
+
+
+def plain_losses(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The losses of labelled positions by transformers and PEFT alone."""
+    logits = model(**{**batch, "labels": None}).logits[:, :-1]
+    wanted = batch["labels"][:, 1:]
+    return cross_entropy(logits.float().transpose(1, 2), wanted, reduction="none")[wanted != IGNORED]
+
+
+def fast_losses(model: Any, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Those of training."""
+    labels = batch["labels"][:, 1:]
+    return labelled_losses(model.get_base_model(), batch, labels != IGNORED, labels)
+
+
+def _step(
+    model: Any, compute: Callable[[Any, Any], torch.Tensor]
+) -> tuple[torch.Tensor, dict[str, tuple[torch.Tensor, torch.Tensor]]]:
+    """Losses; and by its name the gradient of each trained parameter, and its value after an optimizer step."""
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    is_low = model.get_base_model().dtype == torch.bfloat16
+    torch.manual_seed(3)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=is_low):
+        losses = compute(model, padded_batch())
+        losses.mean().backward()
+    torch.optim.AdamW(trained.values(), lr=1e-3).step()
+    return losses.detach(), {name: (each.grad, each.detach()) for name, each in trained.items()}
+
+
+def _distance(found: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((found - expected).norm() / expected.norm())
