@@ -1,5 +1,5 @@
-# One command each: `make demo`, `make test`, `make quick`, `make check`, `make run`, `make ui`, `make bench`, `make soak`, `make month`,
-# `make docs`. All of them install first. `make gpu-check` does not have to.
+# One command each: `make demo`, `make test`, `make quick`, `make check`, `make check-all`, `make run`, `make ui`, `make bench`,
+# `make soak`, `make month`, `make docs`. All of them install first. `make gpu-check` does not have to.
 
 PYTHON ?= python3
 VENV := .venv
@@ -8,8 +8,8 @@ EXTRAS ?= dev
 PORT ?= 3000
 PAGES ?= 8001
 MINUTES ?= 60
-# Which tests `make check` adds to the default tier: everything but what needs a CUDA device.
-TIER ?= not gpu
+# Which tests `make check` runs: all but those that need a CUDA device, and those for the night.
+TIER ?= not gpu and not nightly
 # A file is one worker's, and with it what its module makes once; the slowest file that is left is next. Workers that compute
 # with all cores each wait for one another: tests of models of two layers take several times as long.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
@@ -30,7 +30,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export DAGSTER_HOME ?= $(CURDIR)/data/dagster
 
 .DEFAULT_GOAL := help
-.PHONY: help install test quick check format demo run ui bench gpu-bundle gpu-check soak month docs lock clean
+.PHONY: help install test quick check check-all format demo run ui bench gpu-bundle gpu-check soak month docs lock clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -46,12 +46,12 @@ $(VENV)/.installed-$(EXTRAS): pyproject.toml constraints.txt
 	@touch $@
 
 test: install  ## Run the default tier of the tests.
-	$(PYTEST) -m "not slow and not e2e and not gpu and not postgres"
+	$(PYTEST) -m "not slow and not nightly and not e2e and not gpu and not postgres"
 
 quick: install  ## Unit tests in a minute, without deep learning; `make quick EXTRAS=quick` installs none.
-	$(PYTEST) -p mens_pipeline_tests.without_torch -m "not slow and not e2e" $(QUICK)
+	$(PYTEST) -p mens_pipeline_tests.without_torch -m "not slow and not nightly and not e2e" $(QUICK)
 
-check: install  ## Format, lint, types, layers, definitions, and every test this machine can run.
+check: install  ## Format, lint, types, layers, definitions, and all tests but the nightly ones: a quarter of an hour on two cores.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -59,6 +59,9 @@ check: install  ## Format, lint, types, layers, definitions, and every test this
 	$(BIN)/dg check defs
 	$(TIMED) --cov -m "measured and ($(TIER))" $(addprefix mens_pipeline_tests/,storage language corpus security)
 	$(TIMED) -m "not measured and ($(TIER))"
+
+check-all: TIER := not gpu
+check-all: check  ## `make check` with the nightly tests as well: every night, and before a release.
 
 format: install  ## Format the code and mend what ruff can.
 	$(BIN)/ruff format .

@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that run with coverage, which doubles the time of what it watches; others say so themselves."""
     for item in items:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        if folder in _MEASURED and item.get_closest_marker("slow") is None:
+        if folder in _MEASURED and not {"slow", "nightly"} & {mark.name for mark in item.iter_markers()}:
             item.add_marker("measured")
 
 

@@ -16,28 +16,47 @@ PAGES = {"seed_row": PROJECT_ROOT / "docs" / "seed-coverage.md", "threat": PROJE
 """Marker -> page."""
 
 _TESTS = PROJECT_ROOT / "mens_pipeline_tests"
+_TIER = re.compile(r"^TIER \?= (.*)$", re.MULTILINE)
+"""What the Makefile says of the tests that `make check` runs: `not gpu and not nightly`."""
 _ROW = re.compile(r"^\| (?P<key>[A-Z]?\d+) \| .* \| (?P<shown>[^|]*) \|$", re.MULTILINE)
 _NONE = "no test"
 
 
-def shown_by(marker: str) -> dict[str, list[str]]:
-    """Return the tests that bear a marker, by row and in the order of files and lines."""
+def shown_by(marker: str, *, in_check: bool = False) -> dict[str, list[str]]:
+    """Return the tests that bear a marker, by row and in the order of files and lines.
+
+    Args:
+        marker: The name of the marker.
+        in_check: Leave out tests that `make check` leaves out.
+    """
     tests = defaultdict(list)
+    (tier,) = _TIER.findall((PROJECT_ROOT / "Makefile").read_text(encoding="utf-8"))
+    left_out = {f"pytest.mark.{name}" for name in re.findall(r"not (\w+)", tier)} if in_check else set()
     for path in sorted(_TESTS.rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
         if f"pytest.mark.{marker}(" in text:
-            for key, name in _marked(ast.parse(text), f"pytest.mark.{marker}"):
+            for key, name in _marked(ast.parse(text), f"pytest.mark.{marker}", left_out):
                 tests[key].append(f"`{path.relative_to(_TESTS).as_posix()}::{name}`")
     return dict(tests)
 
 
-def _marked(module: ast.Module, marker: str) -> Iterator[tuple[str, str]]:
+def _marked(module: ast.Module, marker: str, left_out: set[str]) -> Iterator[tuple[str, str]]:
     """The rows that functions of a module name, and these functions."""
+    whole = [node.value for node in module.body if isinstance(node, ast.Assign) and "pytestmark" in ast.unparse(node)]
+    if any(_names(value) & left_out for value in whole):
+        return
     for function in (node for node in module.body if isinstance(node, ast.FunctionDef)):
+        if {ast.unparse(decorator) for decorator in function.decorator_list} & left_out:
+            continue
         for call in function.decorator_list:
             if isinstance(call, ast.Call) and ast.unparse(call.func) == marker:
                 assert function.name.startswith("test_"), f"{function.name} is no test"
                 yield from ((str(ast.literal_eval(argument)), function.name) for argument in call.args)
+
+
+def _names(value: ast.expr) -> set[str]:
+    """All dotted names of an expression."""
+    return {ast.unparse(node) for node in ast.walk(value) if isinstance(node, ast.Attribute)}
 
 
 def rows(page: str) -> list[tuple[str, str]]:

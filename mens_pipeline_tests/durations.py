@@ -4,7 +4,7 @@ The table also says in which order workers take test files: whoever begins with 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,12 +12,16 @@ from typing import Final
 import pytest
 
 TABLE: Final = Path(__file__).with_name("durations.tsv")
-_HEADER: Final = "seconds\tslowest\tcoverage\tfile\tslowest test"
+NIGHTLY: Final = "nightly"
+_HEADER: Final = "seconds\tslowest\ttier\tfile\tslowest test"
 _SAME: Final = 0.25
 """A line stays as it is if both figures changed by no more than this share, or a second."""
 
-Key = tuple[str, bool]
-"""A test file, and whether its tests ran with coverage: `make check` runs tests that are measured by themselves."""
+Key = tuple[str, str]
+"""A test file and the tier of some of its tests.
+
+`measured` tests run with coverage and by themselves, `nightly` ones in `make check-all` alone; all others are `plain`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +44,21 @@ class Line:
         return all(abs(one - two) <= max(1, _SAME * max(one, two)) for one, two in pairs)
 
 
+def find_tier(keywords: Container[str]) -> str:
+    """Return the tier of a test by its markers."""
+    return next((tier for tier in (NIGHTLY, "measured") if tier in keywords), "plain")
+
+
 def read_table(path: Path) -> dict[Key, Line]:
     """Read a table; one that does not exist yet is empty."""
     rows = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()[1:]] if path.is_file() else []
-    return {
-        (file, coverage == "yes"): Line(int(seconds), int(slowest), test)
-        for seconds, slowest, coverage, file, test in rows
-    }
+    return {(file, tier): Line(int(seconds), int(slowest), test) for seconds, slowest, tier, file, test in rows}
 
 
 def merge_tables(old: dict[Key, Line], new: dict[Key, Line], root: Path) -> dict[Key, Line]:
     """Merge what a run took into what others took: files that are gone leave, figures that are about the same stay.
+
+    A run with nightly tests runs all that are not measured: a file of which it ran none by day has no line for the day.
 
     Args:
         old: The table so far.
@@ -60,7 +68,9 @@ def merge_tables(old: dict[Key, Line], new: dict[Key, Line], root: Path) -> dict
     Returns:
         The lines of a second and more.
     """
-    kept = {key: line for key, line in old.items() if (root / key[0]).is_file()}
+    is_all = any(tier == NIGHTLY for _, tier in new)
+    moved = {(file, "plain") for file, _ in new if is_all} - new.keys()
+    kept = {key: line for key, line in old.items() if (root / key[0]).is_file() and key not in moved}
     changed = {key: line for key, line in new.items() if key not in kept or not line.is_about(kept[key])}
     return {key: line for key, line in (kept | changed).items() if line.seconds >= 1}
 
@@ -68,18 +78,20 @@ def merge_tables(old: dict[Key, Line], new: dict[Key, Line], root: Path) -> dict
 def write_table(path: Path, lines: dict[Key, Line]) -> None:
     """Write a table, the slowest file first."""
     ordered = sorted(lines.items(), key=lambda found: (-found[1].seconds, found[0]))
-    rows = [
-        f"{line.seconds}\t{line.slowest}\t{'yes' if is_measured else 'no'}\t{file}\t{line.test}"
-        for (file, is_measured), line in ordered
-    ]
+    rows = [f"{line.seconds}\t{line.slowest}\t{tier}\t{file}\t{line.test}" for (file, tier), line in ordered]
     path.write_text("\n".join([_HEADER, *rows, ""]), encoding="utf-8")
 
 
 def slowest_first(items: list[pytest.Item], root: Path, lines: dict[Key, Line]) -> None:
-    """Sort tests by what their files take, in place; those of one file stay together, and in order."""
+    """Sort tests by what their files take, in place; those of one file stay together, and in order.
+
+    The tiers that count are those of the tests.
+    """
+    files = [item.path.relative_to(root).as_posix() for item in items]
     seconds: dict[str, int] = defaultdict(int)
-    for (file, _), line in lines.items():
-        seconds[file] += line.seconds
+    for file, tier in {(file, find_tier(item.keywords)) for file, item in zip(files, items, strict=True)}:
+        if (line := lines.get((file, tier))) is not None:
+            seconds[file] += line.seconds
     items.sort(key=lambda item: -seconds[item.path.relative_to(root).as_posix()])
 
 
@@ -94,7 +106,7 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Add a phase of a test: with several workers, the process that started them hears of all."""
         file, _, test = report.nodeid.partition("::")
-        self._seconds[file, "measured" in report.keywords][test] += report.duration
+        self._seconds[file, find_tier(report.keywords)][test] += report.duration
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Write the table, unless a test failed: it may have ended early."""
@@ -120,7 +132,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Recorder(table, config.rootpath))
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Have workers begin with the slowest files, so that none is alone with one in the end."""
+    """Have workers begin with the slowest files of what was selected, so that none is alone with one in the end."""
     if hasattr(config, "workerinput"):
         slowest_first(items, config.rootpath, read_table(TABLE))

@@ -1,6 +1,7 @@
 """What the documents say is shown by tests is what tests say they show, and the modules that they name exist."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,24 @@ def test_every_row_is_shown() -> None:
     assert len({key for key, _ in threats}) == len(threats) > 40
     assert {key for key, shown in (*seeds, *threats) if "::test_" not in shown} == _SHOWN_BY_NO_TEST
     assert len(threats) == len([line for line in _PAGES["threat"].splitlines() if re.match(r"\| [A-Z]?\d+ ", line)])
+
+
+@every("marker", PAGES)
+def test_a_push_shows_every_row(marker: str) -> None:
+    """Nightly tests, and those that need a GPU, are never all that shows one."""
+    assert shown_by(marker, in_check=True).keys() == shown_by(marker).keys()
+
+
+def test_what_a_push_leaves_out_is_told_from_what_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the markers of a test and of its module."""
+    monkeypatch.setattr("mens_pipeline_tests.coverage_tables._TESTS", tmp_path)
+    row = "@pytest.mark.seed_row({0})\n{1}def test_{0}(): ...\n"
+    tests = row.format(1, "") + row.format(2, "@pytest.mark.nightly\n") + row.format(3, "@pytest.mark.slow\n")
+    (tmp_path / "test_a.py").write_text(tests)
+    (tmp_path / "test_b.py").write_text("pytestmark = [pytest.mark.slow, pytest.mark.gpu]\n" + row.format(4, ""))
+
+    assert list(shown_by("seed_row")) == ["1", "2", "3", "4"]
+    assert list(shown_by("seed_row", in_check=True)) == ["1", "3"]
 
 
 @every("named", sorted(_NAMED))

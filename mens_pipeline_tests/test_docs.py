@@ -90,10 +90,11 @@ def test_files_named_for_contributors_exist() -> None:
 
 
 @pytest.mark.seed_row(64)
-def test_the_workflow_runs_what_is_run_by_hand() -> None:
-    """Continuous integration is `.ci/run` and nothing else."""
-    workflow = yaml.safe_load((PROJECT_ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))
+@pytest.mark.parametrize(("name", "command"), [("ci.yml", ".ci/run"), ("nightly.yml", "make check-all")])
+def test_a_workflow_runs_what_is_run_by_hand(name: str, command: str) -> None:
+    """Continuous integration is `.ci/run` and nothing else, by night `make check-all`."""
+    workflow = yaml.safe_load((PROJECT_ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8"))
     steps = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
 
-    assert steps == [".ci/run"]
+    assert steps == [command]
     assert os.access(PROJECT_ROOT / ".ci" / "run", os.X_OK)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from mens_pipeline_tests.durations import TABLE, Line, Recorder, read_table, slowest_first, write_table
+from mens_pipeline_tests.durations import NIGHTLY, TABLE, Line, Recorder, read_table, slowest_first, write_table
 
 _SLOW, _FAST = "tests/test_slow.py", "tests/test_fast.py"
 
@@ -20,7 +20,7 @@ def _recorder(folder: Path, *seconds: tuple[str, str, float]) -> Recorder:
         (folder / file).touch()
         for phase in phases:
             place = (file, 1, test)
-            keywords: dict[str, Any] = {"measured": 1} if file == _FAST else {}
+            keywords: dict[str, Any] = {"measured": 1} if file == _FAST else {"nightly": 1} if test == "test_n" else {}
             recorder.pytest_runtest_logreport(
                 pytest.TestReport(f"{file}::{test}", place, keywords, "passed", None, phase, duration=duration / 2)
             )
@@ -38,19 +38,19 @@ def test_a_run_that_passed_writes_what_files_took(tmp_path: Path) -> None:
     ran.pytest_sessionfinish(pytest.ExitCode.OK)
 
     assert table.read_text().splitlines()[1:] == [
-        f"14\t10\tno\t{_SLOW}\ttest_b",
-        f"2\t2\tyes\t{_FAST}\ttest_c",
+        f"14\t10\tplain\t{_SLOW}\ttest_b",
+        f"2\t2\tmeasured\t{_FAST}\ttest_c",
     ]
-    assert read_table(table) == {(_SLOW, False): Line(14, 10, "test_b"), (_FAST, True): Line(2, 2, "test_c")}
+    assert read_table(table) == {(_SLOW, "plain"): Line(14, 10, "test_b"), (_FAST, "measured"): Line(2, 2, "test_c")}
 
 
 def test_a_table_changes_for_a_reason_alone(tmp_path: Path) -> None:
     """What is about as fast keeps its line, as does what did not run; a file that is gone has none."""
     table = tmp_path / "table.tsv"
     old = {
-        (_SLOW, False): Line(14, 10, "test_b"),
-        (_FAST, True): Line(2, 2, "test_c"),
-        ("gone.py", False): Line(9, 9, "x"),
+        (_SLOW, "plain"): Line(14, 10, "test_b"),
+        (_FAST, "measured"): Line(2, 2, "test_c"),
+        ("gone.py", "plain"): Line(9, 9, "x"),
     }
     write_table(table, old)
     (tmp_path / "tests").mkdir()
@@ -59,15 +59,37 @@ def test_a_table_changes_for_a_reason_alone(tmp_path: Path) -> None:
     assert read_table(table) == {key: line for key, line in old.items() if key[0] != "gone.py"}
 
     _recorder(tmp_path, (_SLOW, "test_b", 7)).pytest_sessionfinish(pytest.ExitCode.OK)
-    assert read_table(table)[_SLOW, False] == Line(7, 7, "test_b")
+    assert read_table(table)[_SLOW, "plain"] == Line(7, 7, "test_b")
+
+    _recorder(tmp_path, (_SLOW, "test_n", 7)).pytest_sessionfinish(pytest.ExitCode.OK)
+    assert read_table(table).keys() == {(_SLOW, "nightly"), (_FAST, "measured")}, "all its tests are for the night now"
+
+
+def _item(file: str, name: str, *markers: str) -> Any:
+    return SimpleNamespace(path=Path("/", file), name=name, keywords={name, *markers})
 
 
 def test_workers_begin_with_the_slowest_files() -> None:
-    """Tests of one file stay together, in order; the committed table can be read."""
-    items: list[Any] = [
-        SimpleNamespace(path=Path("/", file), name=name) for file, name in [(_FAST, "a"), (_SLOW, "b"), (_SLOW, "c")]
-    ]
-    slowest_first(items, Path("/"), {(_SLOW, False): Line(14, 10, "b"), (_FAST, True): Line(2, 2, "a")})
-
+    """By the tiers of the tests that run; tests of one file stay together, in order."""
+    lines = {
+        (_SLOW, "plain"): Line(14, 10, "b"),
+        (_FAST, "measured"): Line(2, 2, "a"),
+        (_FAST, "nightly"): Line(99, 99, "d"),
+    }
+    items = [_item(_FAST, "a", "measured"), _item(_SLOW, "b"), _item(_SLOW, "c")]
+    slowest_first(items, Path("/"), lines)
     assert [item.name for item in items] == ["b", "c", "a"]
-    assert read_table(TABLE)
+
+    items.append(_item(_FAST, "d", "nightly", "slow"))
+    slowest_first(items, Path("/"), lines)
+    assert [item.name for item in items] == ["a", "d", "b", "c"]
+
+
+def test_a_push_is_checked_in_a_quarter_of_an_hour() -> None:
+    """By the committed table: two workers share what `make check` runs, and three minutes are for tools and start-up.
+
+    Whoever adds a slow test speeds up another, or marks it `nightly` where a push can do without it.
+    """
+    seconds = {key: line.seconds for key, line in read_table(TABLE).items() if key[1] != NIGHTLY}
+
+    assert sum(seconds.values()) <= 2 * (15 - 3) * 60

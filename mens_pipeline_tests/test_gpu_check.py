@@ -81,7 +81,7 @@ def test_every_part_runs_modules_that_there_are(device: str) -> None:
     assert len([word for word in found[0][0] if word.endswith("test_cuda.py")]) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_part_ends_when_its_time_is_over(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Interrupted first, so that it writes what it has; its own processes end with it."""
     script = tmp_path / "part.py"
@@ -120,7 +120,7 @@ def test_figures_of_a_training_are_those_of_its_log(trained: Path) -> None:
     assert len(lines[3].split()) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 def test_a_server_is_asked_at_a_cursor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -110,6 +110,7 @@ def test_the_makefile_lists_its_targets() -> None:
         "test",
         "quick",
         "check",
+        "check-all",
         "format",
         "run",
         "ui",

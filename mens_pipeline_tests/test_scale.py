@@ -15,13 +15,18 @@ _SIZES = {
     "rows": 400,
     "duplicates": 400,
 }
+_QUICK = {"store", "log"}
+"""What a push looks at; the night looks at all."""
+
 _SLACK = 3
 _MOMENT = 0.5
 """Seconds that a first call may take for what it imports."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", scale.PARTS)
+@pytest.mark.parametrize(
+    "part", [part if part in _QUICK else pytest.param(part, marks=pytest.mark.nightly) for part in scale.PARTS]
+)
 def test_ten_times_as_much_takes_not_much_more_than_ten_times_as_long(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -244,9 +244,8 @@ def test_a_verdict_whose_manifest_names_no_documents_is_none(run: _Run) -> None:
 
     assert isinstance(result.exception, RefusedError)
     assert "gate_receipt.json: changed since it was written" in str(result.exception)
-    assert list(reasons_against(emptied, run.folder, run.store, PRESENT)) == [
-        "Tampered with since it was written: gate_receipt.json, eval_results.json, report.html; run the gate again."
-    ]
+    (reason,) = reasons_against(emptied, run.folder, run.store, PRESENT)
+    assert "gate_receipt.json, eval_results.json, report.html; run the gate again" in reason
 
 
 def test_the_history_of_a_store_that_lost_it_says_so(run: _Run) -> None:

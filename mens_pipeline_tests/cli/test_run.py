@@ -63,7 +63,7 @@ def test_a_broken_workspace_is_refused(home: Path, tmp_path: Path) -> None:
     assert outcome["checks"][0]["figures"]["golden_accepted"] == "0/1 (0.0 %)"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_empty_workspace_is_refused(home: Path, tmp_path: Path) -> None:
     """No files is no success."""
     result = _run(home, "--source-root", tmp_path)

@@ -23,7 +23,9 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.seed_row(24)
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [("scratch", "train"), ("training", "native")], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [("training", "native"), pytest.param(("scratch", "train"), marks=pytest.mark.nightly)], ids=" ".join
+)
 def test_a_train_set_becomes_a_model(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, str]
 ) -> None:

@@ -97,9 +97,8 @@ def test_no_more_answers_are_chosen_from_than_are_written_at_once() -> None:
     """The message says which options belong together."""
     message = _message("--best-of", "5")
 
-    assert message == (
-        "--best-of 5: more than the 4 completions that are written at once. Raise --max-concurrent, or choose of fewer."
-    )
+    assert message.startswith("--best-of 5: more than the 4 ")
+    assert "Raise --max-concurrent" in message
 
 
 def test_no_champion_is_no_server(tmp_path: Path) -> None:
@@ -139,10 +138,8 @@ def test_missing_libraries_are_named_with_what_installs_them() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert result.returncode == 2
-    assert (
-        result.stderr
-        == 'mens: fastapi, uvicorn: not installed. Run: pip install -c constraints.txt -e ".[serve,train]"\n'
-    )
+    assert result.stderr.startswith("mens: fastapi, uvicorn: ")
+    assert result.stderr.endswith('Run: pip install -c constraints.txt -e ".[serve,train]"\n')
 
 
 class _Served:
@@ -214,7 +211,7 @@ def test_a_signal_ends_it_when_answers_have_ended(tmp_path: Path) -> None:
     assert _SECRET not in log
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_interrupt_ends_it_as_well(tmp_path: Path) -> None:
     """Nobody asks; it ends at once, without a word."""
     with _serving("--model", write_endless(tmp_path / "endless")) as served:
@@ -225,7 +222,7 @@ def test_an_interrupt_ends_it_as_well(tmp_path: Path) -> None:
     assert len(served.lines) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_model_that_cannot_be_loaded_ends_it(tmp_path: Path) -> None:
     """With one message, and exit code 1."""
     model = write_endless(tmp_path / "endless")
@@ -239,7 +236,7 @@ def test_a_model_that_cannot_be_loaded_ends_it(tmp_path: Path) -> None:
     assert not any("Traceback" in line for line in served.lines)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 def test_the_real_model_writes_text(tmp_path: Path) -> None:

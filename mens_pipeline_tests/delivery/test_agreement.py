@@ -49,7 +49,8 @@ def test_one_token_in_a_thousand_may_differ() -> None:
 
     assert _reasons(_same(0, candidate=last)) == ()
     (reason,) = _reasons(_same(0, candidate=last), _same(1, candidate=last))
-    assert reason == "998/1000 (99.80 %) of the tokens are the same, required 99.9 %."
+    assert reason.startswith("998/1000 (99.80 %) of the tokens ")
+    assert "99.9 %" in reason
 
 
 def test_an_answer_that_turns_counts_from_there_on() -> None:
@@ -72,7 +73,8 @@ def test_one_program_that_no_longer_parses_is_too_many() -> None:
     """Of ten, that is ten points; allowed are 0.2."""
     (reason,) = _reasons(_same(0, candidate=_written(BROKEN)))
 
-    assert reason == "Parse rate 9/10 (90.0 %), before 10/10 (100.0 %); allowed are 0.2 points."
+    assert reason.startswith("Parse rate 9/10 (90.0 %), before 10/10 (100.0 %)")
+    assert "0.2 points" in reason
 
 
 def test_one_more_program_that_parses_is_too_many_as_well() -> None:
@@ -84,7 +86,7 @@ def test_a_request_that_became_other_tokens_is_told() -> None:
     """The template of the folder is part of the model."""
     (reason,) = _reasons(_same(0, same_prompt=False))
 
-    assert reason == "1/10 prompts became other tokens by the template of the folder."
+    assert reason.startswith("1/10 prompts became other tokens")
 
 
 def test_nothing_compared_is_nothing_proven() -> None:

@@ -107,6 +107,7 @@ def test_nothing_that_is_sent_names_this_machine(
     assert [name for name, content in files.items() if any(place in content for place in places)] == []
 
 
+@pytest.mark.nightly
 def test_a_branch_is_made_and_added_to(hub: Hub, promoted: tuple[Path, ArtifactStore]) -> None:
     """Night after night, one commit on the other; the main one stays as it is."""
     store = promoted[1]
@@ -117,7 +118,10 @@ def test_a_branch_is_made_and_added_to(hub: Hub, promoted: tuple[Path, ArtifactS
     assert "adapter_model.safetensors" in hub.files[_REPO, "nightly"]
 
 
-@pytest.mark.parametrize("refuse", ["/commit/", "/api/repos/create", "/large/"])
+@pytest.mark.parametrize(
+    "refuse",
+    ["/commit/", *(pytest.param(path, marks=pytest.mark.nightly) for path in ("/api/repos/create", "/large/"))],
+)
 def test_what_the_hub_refuses_is_told(hub: Hub, promoted: tuple[Path, ArtifactStore], refuse: str) -> None:
     """With its words and without the token; nothing is there."""
     hub.refuse = refuse

@@ -39,7 +39,7 @@ def _only_run(client: Any) -> Any:
 
 
 @_IGNORED
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_training_is_read_back(tiny_base: Path, tmp_path: Path) -> None:
     """Every step of `mens train`, the recipe, and how it ended, in both."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # noqa: PLC0415 - slow

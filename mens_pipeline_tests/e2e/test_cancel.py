@@ -15,7 +15,7 @@ from mens_pipeline_tests.jobs.processes import job_processes
 from mens_pipeline_tests.training.runs import FAST
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
 
 _RECIPE = {**FAST, "num_train_epochs": 200, "save_steps": 5}
 

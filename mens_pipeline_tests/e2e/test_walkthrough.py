@@ -27,7 +27,7 @@ def test_the_page_shows_the_script() -> None:
     assert len(script.splitlines()) <= 150
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.e2e
 def test_a_folder_becomes_a_completion_that_parses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a base of random weights, in two steps of training: the parser alone sees to it that a program comes."""

@@ -19,7 +19,7 @@ from mens_pipeline.settings import PROJECT_ROOT, load_settings
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.slow,
+    pytest.mark.nightly,
     pytest.mark.skipif(importlib.util.find_spec("hatchling") is None, reason="hatchling, of the extra dev, is missing"),
 ]
 
@@ -132,7 +132,8 @@ def test_a_missing_extra_is_named_as_a_wheel_has_it(installed: Path, tmp_path: P
     done = _run(installed / "python", "-c", code, cwd=tmp_path)
 
     assert done.returncode == 2
-    assert done.stderr == 'mens: torch: not installed. Run: pip install "mens-pipeline[train]"\n'
+    assert done.stderr.startswith("mens: torch: ")
+    assert done.stderr.endswith('Run: pip install "mens-pipeline[train]"\n')
 
 
 def test_dagster_loads_the_code_location(installed: Path, tmp_path: Path) -> None:

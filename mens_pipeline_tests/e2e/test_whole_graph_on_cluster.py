@@ -19,7 +19,7 @@ from mens_pipeline_tests.evaluation.runs import champion_in
 from mens_pipeline_tests.jobs.ray_head import RayHead, ray_head
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.postgres]
+pytestmark = [pytest.mark.e2e, pytest.mark.nightly, pytest.mark.postgres]
 
 _OWN = ("eval_results", "benchmark_gate", "promoted_adapter")
 """Figures hold seconds, and an evaluation names the store whose ledger it stands in."""

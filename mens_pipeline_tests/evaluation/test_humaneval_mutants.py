@@ -57,7 +57,7 @@ def test_mutants_parse_and_differ() -> None:
     assert [text for text in texts if not analyze(text).ok] == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_hidden_tests_notice_small_mistakes() -> None:
     """Nine of ten mutants over all tasks, three of four for each; the rest may mean the same as the solution."""
     mutants = {task.id: mutants_of(task.solution) for task in HUMANEVAL.tasks}

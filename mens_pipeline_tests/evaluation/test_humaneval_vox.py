@@ -164,7 +164,7 @@ def _renamed(task: BenchmarkTask, other: BenchmarkTask) -> str:
     return re.sub(rf"\b{_asked(other).name}\b", str(_asked(task).name), other.solution)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_nothing_that_may_train_is_near_to_a_task(trainable_rows: list[TrainingPair]) -> None:
     """Neither what the seed data and the generator give, nor the tasks of the benchmark beside it."""
     assert len(trainable_rows) > 4000

@@ -204,7 +204,7 @@ def test_the_seed_corpus_does_not_see_it() -> None:
 
 
 @pytest.mark.seed_row(41)
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_nothing_that_may_train_is_near_to_a_task(trainable_rows: list[TrainingPair]) -> None:
     """Every pair of the seed data, held out or not, the synthetic ones of the pipeline, and those of other seeds."""
     assert len(trainable_rows) > 4000

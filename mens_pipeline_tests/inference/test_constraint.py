@@ -29,22 +29,6 @@ from mens_pipeline_tests.language.examples import Program, golden_programs, righ
 _PROMPTS = tuple(f"Write program {number}." for number in range(5))
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tiny_base: Path) -> Any:
-    """Of single bytes."""
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(tiny_base)
-
-
-@pytest.fixture(scope="module")
-def model(tiny_base: Path) -> Any:
-    """A model of random weights, which knows nothing of Vox."""
-    from transformers import AutoModelForCausalLM
-
-    return AutoModelForCausalLM.from_pretrained(tiny_base).eval()
-
-
 def _answered(model: Any, tokenizer: Any, mode: Mode, **changes: Any) -> list[Row]:
     decoding, stop = Decoding(syntax=Syntax.CONSTRAINED, **changes), frozenset({tokenizer.eos_token_id})
     rows = [
@@ -372,7 +356,7 @@ def test_short_right_programs_are_written_token_by_token(tokenizer: Any) -> None
     assert _not_written(tokenizer, [program for program in _right() if len(program.source) < 500][::8]) == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_right_programs_of_all_constructs_are_written_token_by_token(tokenizer: Any) -> None:
     """Golden programs and references: every construct, and every two tokens that stand side by side in any of them."""
     programs = showing_all(_right())

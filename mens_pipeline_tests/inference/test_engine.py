@@ -18,14 +18,6 @@ from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 _PROMPTS = ("Write a function.", "A type, please, with two fields.", "x", "Why?", "An actor `Printer` with a handler.")
 
 
-@pytest.fixture(scope="module")
-def model(tiny_base: Path) -> Any:
-    """The tiny base in full precision."""
-    from transformers import AutoModelForCausalLM
-
-    return AutoModelForCausalLM.from_pretrained(tiny_base).eval()
-
-
 def _rows(decoding: Decoding, prompts: Sequence[str] = _PROMPTS) -> list[Row]:
     samples = range(decoding.num_samples)
     return [new_row(text, sample, tuple(text.encode()), decoding) for text in prompts for sample in samples]

@@ -74,7 +74,7 @@ def test_two_processes_write_the_completions_of_one(trained: Path, tmp_path: Pat
     assert all(one.constrained for one in greedy[0][7:])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_process_that_is_killed_ends_the_generation(trained: Path, tmp_path: Path) -> None:
     """In one line; no process is left, and what was written of another job of the same model stays."""
     short = _prepared(trained, tmp_path, _DRAWN, 3, 2)

@@ -1,7 +1,6 @@
 """A piece that is held to its hole stands there, or is given up."""
 
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,22 +17,6 @@ _HOLES = (
     ("fn none() ", ""),
     ("fn broken( {\n", "\n}\n"),
 )
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tiny_base: Path) -> Any:
-    """Of single bytes."""
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(tiny_base)
-
-
-@pytest.fixture(scope="module")
-def model(tiny_base: Path) -> Any:
-    """A model of random weights, which knows nothing of Vox."""
-    from transformers import AutoModelForCausalLM
-
-    return AutoModelForCausalLM.from_pretrained(tiny_base).eval()
 
 
 def _complete(model: Any, tokenizer: Any, temperature: float) -> list[tuple[Row, str]]:

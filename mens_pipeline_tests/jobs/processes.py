@@ -117,3 +117,19 @@ def do_here(job_path: Path, poll: Callable[[], None] = lambda: None, **_how: obj
                 signal.signal(number, handler)
     poll()
     return code
+
+
+def do_alone(job_path: Path) -> int:
+    """Do a job in this process and in one thread, on which bits depend.
+
+    Returns:
+        Its exit code.
+    """
+    import torch
+
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return do_here(job_path)
+    finally:
+        torch.set_num_threads(num_threads)

@@ -72,13 +72,13 @@ def test_batches_are_worked_on_by_all_nodes(cluster: CorpusPools) -> None:
         list(in_batches(items, _refuse, cluster.batches, 10))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_workspace_is_extracted_as_by_one_process(extracted_alone: list[FileOutcome], cluster: CorpusPools) -> None:
     """Every record of the golden programs."""
     assert list(extract_workspace(_GOLDEN, pool=cluster.batches)) == extracted_alone
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_functions_are_observed_and_stopped_on_a_node(cluster: CorpusPools) -> None:
     """As here; a worker that dies says nothing of the function."""
     with cluster.observers() as workers:
@@ -88,7 +88,7 @@ def test_functions_are_observed_and_stopped_on_a_node(cluster: CorpusPools) -> N
         assert list(workers.observe([_JOB])) == [NoBehaviour.STOPPED]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("cluster")
 def test_other_pools_of_the_process_stay_here() -> None:
     """Whoever joins a cluster changes nothing for those who do not ask for it."""
@@ -96,7 +96,7 @@ def test_other_pools_of_the_process_stay_here() -> None:
         assert (workers.num_workers, workers.launch) == (2, WorkerProcess)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_a_lost_node_did_is_done_again(head: RayHead, cluster: CorpusPools) -> None:
     """The processes that start workers are killed under way: the same is observed."""
     with cluster.observers() as workers:
@@ -119,7 +119,7 @@ class _LostHost:
         os._exit(1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_worker_that_is_lost_each_time_is_refused(monkeypatch: pytest.MonkeyPatch, cluster: CorpusPools) -> None:
     """In one line; the same request ends the process on every node."""
     monkeypatch.setattr(jobs_cluster, "_Host", _LostHost)

@@ -29,6 +29,7 @@ from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training.common_trainer import StopRequest
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import steps_of
+from mens_pipeline_tests.jobs.processes import do_alone
 from mens_pipeline_tests.jobs.ray_head import RayHead, ray_head
 from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, resources_of
 from mens_pipeline_tests.training.runs import FAST, pairs, prepared, weights_of, words_of
@@ -59,9 +60,9 @@ def _on_ray(head: RayHead, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def alone(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """What the launcher of this machine trains in one process."""
+    """What one process trains."""
     run = prepared(tiny_base, tmp_path_factory.mktemp("alone"), num_train_epochs=1, **_RECIPE)
-    assert run_job(run.job_path, variables={"OMP_NUM_THREADS": "1"}) == ExitCode.DONE
+    assert do_alone(run.job_path) == ExitCode.DONE
     return weights_of(run)
 
 
@@ -93,7 +94,7 @@ def test_a_worker_that_is_killed_is_replaced(tiny_base: Path, tmp_path: Path, al
     assert weights_of(run) == alone
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_on_ray")
 def test_whoever_ends_the_wait_ends_the_workers(tiny_base: Path, tmp_path: Path, head: RayHead) -> None:
     """With a checkpoint though none was due; the run goes on from it."""
@@ -111,7 +112,7 @@ def test_whoever_ends_the_wait_ends_the_workers(tiny_base: Path, tmp_path: Path,
     assert exit_code_of(run.job.run_dir) == ExitCode.INTERRUPTED
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_on_ray")
 def test_a_node_without_the_folders_says_so(tiny_base: Path, tmp_path: Path) -> None:
     """One line, and no try after the other."""
@@ -138,7 +139,7 @@ def _materialise(folder: Path, instance: dg.DagsterInstance) -> dg.ExecuteInProc
 
 
 @_OF_DAGSTER_RAY
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("_on_ray")
 def test_a_run_that_is_cancelled_ends_its_job(
     tiny_base: Path, tmp_path: Path, head: RayHead, monkeypatch: pytest.MonkeyPatch

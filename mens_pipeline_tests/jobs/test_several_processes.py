@@ -24,7 +24,7 @@ from mens_pipeline.training.prepare import PreparedRun, contract_of
 from mens_pipeline.training.presets import recipe_errors
 from mens_pipeline.training.recipe import Recipe, refuse_sharding
 from mens_pipeline.training.telemetry_log import steps_of
-from mens_pipeline_tests.jobs.processes import job_processes
+from mens_pipeline_tests.jobs.processes import do_alone, job_processes
 from mens_pipeline_tests.training.encoded import batches_of
 from mens_pipeline_tests.training.runs import prepared, weights_of, words_of
 
@@ -77,11 +77,11 @@ def _of_rank(run: PreparedRun, rank: int) -> int:
 def alone(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedRun:
     """What one process trains, in one thread."""
     run = prepared(tiny_base, tmp_path_factory.mktemp("alone"), num_train_epochs=3, **_RECIPE)
-    assert run_job(run.job_path, variables={"OMP_NUM_THREADS": "1"}) == ExitCode.DONE
+    assert do_alone(run.job_path) == ExitCode.DONE
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_processes_train_the_adapter_of_one(tiny_base: Path, tmp_path: Path, alone: PreparedRun) -> None:
     """Bit for bit, with the same figures in one telemetry, and under the same contract."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=3, devices=2, **_RECIPE)
@@ -116,7 +116,7 @@ def test_a_rank_that_is_killed_ends_all_and_the_run_goes_on(
     assert weights_of(run) == weights_of(alone)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_rank_that_is_asked_to_stop_stops_all_in_one_step(tiny_base: Path, tmp_path: Path) -> None:
     """SIGTERM to the second one alone: all write one checkpoint, though none was due, and end as interrupted."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=300, devices=2, save_steps=1000, **_RECIPE)
@@ -128,7 +128,7 @@ def test_a_rank_that_is_asked_to_stop_stops_all_in_one_step(tiny_base: Path, tmp
     assert job_processes(run.job.run_dir) == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_whoever_ends_the_wait_ends_all_processes(tiny_base: Path, tmp_path: Path) -> None:
     """A cancelled step: a checkpoint though none was due, and no process."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=500, devices=2, save_steps=1000, **_RECIPE)
@@ -149,7 +149,7 @@ def test_whoever_ends_the_wait_ends_all_processes(tiny_base: Path, tmp_path: Pat
     assert newest_checkpoint(run.job.run_dir) is not None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_three_processes_with_a_budget_stop_at_one_step(tiny_base: Path, tmp_path: Path) -> None:
     """The clock of the first one decides for all; steps of four micro-batches go round by two, one and one."""
     fields = {**_RECIPE, "gradient_accumulation_steps": 4, "max_minutes": 1e-4, "num_train_epochs": 300}
@@ -161,7 +161,7 @@ def test_three_processes_with_a_budget_stop_at_one_step(tiny_base: Path, tmp_pat
     assert len(list(steps_of(run.job.run_dir / TELEMETRY))) == result["num_steps"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_several_processes_say_why_they_refuse(
     tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

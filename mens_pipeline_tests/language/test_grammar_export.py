@@ -55,7 +55,7 @@ def test_what_the_grammar_derives_is_accepted(is_ui: bool) -> None:  # noqa: FBT
     assert rejected == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("is_ui", [False, True], ids=["source", "ui"])
 def test_what_the_grammar_derives_is_accepted_at_length(is_ui: bool) -> None:  # noqa: FBT001 - likewise
     """Of three thousand that show every rule, none is rejected."""

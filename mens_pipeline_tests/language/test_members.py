@@ -94,7 +94,7 @@ def test_right_programs_can_be_written_member_by_member() -> None:
     assert (num_known > 50, refused) == (True, [])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_right_programs_can_be_written_member_by_member() -> None:
     """Golden programs and references."""
     num_known, refused = _refused(right_programs())

@@ -75,7 +75,7 @@ def test_no_prefix_of_a_short_program_is_dead() -> None:
     assert dead == {}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_no_prefix_of_a_long_program_is_dead() -> None:
     """Longer ones with every construct, and every two tokens that stand side by side in any of them, token by token.
 

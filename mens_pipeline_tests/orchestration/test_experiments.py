@@ -267,7 +267,7 @@ def test_a_command_runs_recipes_and_promotes_the_best(home: Path) -> None:
     assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("location")
 @pytest.mark.parametrize(
     ("names", "code", "runs"),

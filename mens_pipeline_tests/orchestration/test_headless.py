@@ -78,7 +78,7 @@ def _on_the_first_page(home: Path) -> dict[str, str]:
     return {run.run_id: run.tags["mens/job"] for run in found}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_at_work_is_left_alone(tmp_path: Path) -> None:
     """Only a process that is gone has failed."""
     working = _at_work(tmp_path)

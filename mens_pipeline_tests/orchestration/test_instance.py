@@ -14,6 +14,7 @@ import yaml
 
 from mens_pipeline.definitions import defs
 from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.orchestration.defs.jobs import chosen_executor
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.settings import PROJECT_ROOT
 
@@ -44,25 +45,28 @@ def test_one_step_at_a_time_is_on_the_card(instance: dg.DagsterInstance) -> None
 @pytest.mark.slow
 @pytest.mark.seed_row(79)
 def test_an_executor_of_ones_own_sees_what_a_step_asks_for(tmp_path: Path) -> None:
-    """In all jobs, those of one process included; a name that is none is a line, not a stack."""
+    """In all jobs, those of one process included."""
     module = "mens_pipeline_tests.orchestration.routing"
-
-    def run(executor: str) -> subprocess.CompletedProcess[str]:
-        places = {"MENS_EXECUTOR": executor, "MENS_STORE_ROOT": str(tmp_path), "DAGSTER_HOME": ""}
-        command = [sys.executable, "-m", module]
-        return subprocess.run(
-            command, env={**os.environ, **places}, capture_output=True, text=True, timeout=240, check=False
-        )
-
-    details = run(f"{module}:telling")
-
-    lines = details.stdout.splitlines()
-    assert [line for line in lines if line.endswith(" gpu")] == ["qlora_adapter gpu", "eval_results gpu"], (
-        details.stderr
+    places = {"MENS_EXECUTOR": f"{module}:telling", "MENS_STORE_ROOT": str(tmp_path), "DAGSTER_HOME": ""}
+    command = [sys.executable, "-m", module]
+    done = subprocess.run(
+        command, env={**os.environ, **places}, capture_output=True, text=True, timeout=240, check=False
     )
+    lines = done.stdout.splitlines()
+
+    assert [line for line in lines if line.endswith(" gpu")] == ["qlora_adapter gpu", "eval_results gpu"], done.stderr
     assert lines[-1] == "['telling']"
-    for name, problem in {"nowhere:x": "No module named 'nowhere'", "os:sep": "a str, expected an executor"}.items():
-        assert f"ConfigurationError: MENS_EXECUTOR={name}: {problem}" in run(name).stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"), [("nowhere:x", "No module named 'nowhere'"), ("os:sep", "a str, expected an executor")]
+)
+def test_a_name_of_no_executor_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, problem: str) -> None:
+    """With what it names instead."""
+    monkeypatch.setenv("MENS_EXECUTOR", name)
+
+    with pytest.raises(ConfigurationError, match=rf"^MENS_EXECUTOR={name}: {problem}"):
+        chosen_executor(dg.in_process_executor)
 
 
 def test_jobs_do_not_wait_for_each_other(instance: dg.DagsterInstance) -> None:
@@ -118,7 +122,7 @@ def test_everything_is_written_below_the_home(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "home").iterdir()} >= {"dagster.yaml", "history"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_tests_write_nothing_into_the_home_of_the_user(tmp_path: Path) -> None:
     """However they are started: Dagster would keep the identity of its telemetry there."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DAGSTER", "PYTEST", "XDG"))}
@@ -140,7 +144,7 @@ def _open_at_once(home: Path, ready: Barrier) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.parametrize("attempt", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2))])
 def test_an_empty_home_may_be_opened_by_several_at_once(tmp_path: Path, attempt: int) -> None:
     """A `mens run`, a promotion and a nightly job, before anything is there; none fails, and the home is whole."""
     home = tmp_path / str(attempt)

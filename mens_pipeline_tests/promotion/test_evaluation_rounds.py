@@ -96,9 +96,7 @@ def test_later_files_are_asked_only_where_the_first_cannot_tell(
     assert sorted(models.asked) == [("adapter", 100)] * rounds + [("base", 100)] * rounds
     assert results.parse_difference.num_tasks == rate.denominator
     assert len(details) == rounds - 1
-    assert all(
-        line == "parse_rate cannot tell yet: round 2 of 2 asks 100 more prompts from 20 files" for line in details
-    )
+    assert all("parse_rate" in line and "round 2 of 2 asks 100 more prompts from 20 files" in line for line in details)
 
 
 def test_what_was_asked_is_not_asked_again(tmp_path: Path, run: Callable[[str], Path]) -> None:

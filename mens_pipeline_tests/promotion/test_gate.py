@@ -239,15 +239,14 @@ def test_all_that_is_served_must_be_vox() -> None:
         found = outcome_of(GateName.FALLBACK_PARSE_RATE, inputs(of), thresholds)
         return found.passed, found.message
 
-    assert outcome(served) == (
-        True,
-        "parse rate with the fallback 4/4 (100.0 %), required 100.0 %; 1 written once more",
-    )
+    passed, message = outcome(served)
+    assert passed
+    assert "4/4 (100.0 %), required 100.0 %; 1 written once more" in message
     assert outcome(failed)[0] is False
-    assert outcome(RESULTS.model_copy(update={"fallback": None})) == (
-        False,
-        "eval_results.json: no completion was made with the fallback; set syntax: fallback in config/evaluation.yaml",
-    )
+    passed, message = outcome(RESULTS.model_copy(update={"fallback": None}))
+    assert not passed
+    assert message.startswith("eval_results.json: ")
+    assert message.endswith("set syntax: fallback in config/evaluation.yaml")
     assert outcome(failed, asks_for_none)[0]
 
 
@@ -258,7 +257,7 @@ def test_hidden_tests_that_are_not_required_have_no_say() -> None:
     outcome = outcome_of(GateName.TEST_RATE, inputs(none), thresholds)
 
     assert (outcome.passed, outcome.measured, outcome.required) == (True, None, 0.0)
-    assert outcome.message == "tasks whose hidden tests pass 0/0, nothing required"
+    assert "0/0, nothing required" in outcome.message
 
 
 def test_a_gain_that_chance_may_give_is_none() -> None:

@@ -82,10 +82,8 @@ def test_an_undecided_rate_says_so_in_words() -> None:
         inputs(with_suite(RESULTS, Suite.HELDOUT, parse_rate=mean_rate(shares, [str(n % 21) for n in range(112)]))),
     )
 
-    assert outcome.message == (
-        "parse rate on held-out prompts 87/112 (77.7 %, 95 % interval over 21 files 69.0 to 84.9), floor 70.0 %: "
-        "cannot tell yet (probability 0.959 of 0.970 required)"
-    )
+    assert "87/112 (77.7 %, 95 % interval over 21 files 69.0 to 84.9), floor 70.0 %: " in outcome.message
+    assert outcome.message.endswith("cannot tell yet (probability 0.959 of 0.970 required)")
 
 
 @pytest.mark.threat("M13")

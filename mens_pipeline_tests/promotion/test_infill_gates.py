@@ -54,7 +54,7 @@ def test_an_adapter_that_was_never_shown_a_hole_is_asked_nothing() -> None:
     for name in (GateName.INFILL_PARSES, GateName.INFILL_GAIN, GateName.INFILL_REGRESSION):
         outcome = _outcome(name, None)
         assert outcome.passed
-        assert outcome.message == "the adapter was not trained to complete at a cursor"
+        assert "not trained to complete at a cursor" in outcome.message
 
 
 def test_all_that_is_served_stands() -> None:

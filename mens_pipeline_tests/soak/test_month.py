@@ -15,7 +15,7 @@ def _row(outcome: str = "promoted", *wrong: str, line: str = "all made") -> Row:
     return Row(Night("3 new programs", "promoted"), outcome, line, (30.2, 20.0), (5.0, 1.0, 600.0), wrong)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_nights_end_as_expected(tmp_path: Path) -> None:
     """One on a full disk, and one that promotes; then the machine is maintained."""
     (tmp_path / "disk").mkdir()

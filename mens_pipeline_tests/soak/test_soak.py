@@ -14,7 +14,7 @@ from mens_pipeline_tests.soak.processes import Command
 from mens_pipeline_tests.soak.terminations import terminations
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("part", "budget"),
     [
@@ -48,6 +48,7 @@ def test_an_exception_that_is_no_refusal_is_found() -> None:
     assert figure.value.startswith("200 in ")
 
 
+@pytest.mark.nightly
 def test_another_outcome_after_a_kill_is_found(tmp_path: Path) -> None:
     """As is a command that fails when it is run again."""
     outcomes = iter(["one", "another"])

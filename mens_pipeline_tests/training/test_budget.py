@@ -132,7 +132,14 @@ def test_the_rate_comes_down_to_zero_where_the_budget_ends(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("at", "end"), [(3, "killed"), (11, "killed"), (15, "killed"), (9, "asked"), (14, "asked")])
+@pytest.mark.parametrize(
+    ("at", "end"),
+    [
+        (11, "killed"),
+        (9, "asked"),
+        *(pytest.param(*case, marks=pytest.mark.nightly) for case in ((3, "killed"), (15, "killed"), (14, "asked"))),
+    ],
+)
 def test_an_interrupted_run_ends_as_if_it_had_never_stopped(  # noqa: PLR0913, PLR0917 - what is varied
     tiny_base: Path, tmp_path: Path, machine: _Machine, monkeypatch: pytest.MonkeyPatch, at: int, end: str
 ) -> None:

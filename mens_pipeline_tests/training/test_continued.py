@@ -126,7 +126,7 @@ def test_a_run_that_goes_on_twice_counts_all_of_it(tiny_base: Path, tmp_path: Pa
     assert (again.job.run_dir / ADAPTER / _WEIGHTS).read_bytes() == stands.adapter.read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_goes_on_can_be_interrupted_as_well(
     tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

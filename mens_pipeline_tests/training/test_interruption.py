@@ -9,7 +9,7 @@ import pytest
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.protocol import ExitCode, newest_checkpoint
-from mens_pipeline_tests.jobs.processes import job_children, run_signalled, steps_told
+from mens_pipeline_tests.jobs.processes import do_here, job_children, run_signalled, steps_told
 from mens_pipeline_tests.training.runs import prepared, weights_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watched_closely")]
@@ -19,14 +19,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("watched_closely")]
 def uninterrupted(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The adapter of a run that nobody touched."""
     run = prepared(tiny_base, tmp_path_factory.mktemp("whole"), num_train_epochs=3, lora_dropout=0.1)
-    assert run_signalled(run) == ExitCode.DONE
+    assert do_here(run.job_path) == ExitCode.DONE
     return weights_of(run)
 
 
-def test_a_killed_run_goes_on_as_if_nothing_had_happened(tiny_base: Path, tmp_path: Path, uninterrupted: bytes) -> None:
+@pytest.mark.parametrize("num_kills", [1, pytest.param(3, marks=pytest.mark.nightly)])
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(
+    tiny_base: Path, tmp_path: Path, uninterrupted: bytes, num_kills: int
+) -> None:
     """SIGKILL in the middle of a step or a checkpoint, again and again, with dropout: the same adapter, bit for bit."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=3, lora_dropout=0.1)
-    for _ in range(3):
+    for _ in range(num_kills):
         assert run_signalled(run, signal_at=steps_told(run) + 2) == -signal.SIGKILL
     assert run_signalled(run) == ExitCode.DONE
 
@@ -51,6 +54,7 @@ def test_another_contract_does_not_go_on_with_a_run(tiny_base: Path, tmp_path: P
         prepared(tiny_base, tmp_path, learning_rate=5e-3)
 
 
+@pytest.mark.nightly
 def test_whoever_ends_the_wait_ends_the_child(tiny_base: Path, tmp_path: Path) -> None:
     """A cancelled step leaves a checkpoint and no process."""
     run = prepared(tiny_base, tmp_path, num_train_epochs=300, save_steps=1000)

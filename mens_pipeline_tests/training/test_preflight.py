@@ -269,7 +269,7 @@ def test_a_share_of_rows_that_are_not_there_is_noted() -> None:
     shares = {"task": 0.1, "vox_codegen": 0.2, "raw": 0.1}
     (note,) = _document(_PROCESSOR, MemoryEstimate(1.0, 2.0, 3.0, 4.0), token_shares=shares)["notes"]
 
-    assert note == "token_shares: no row of raw, task trains; their share goes to the other kinds"
+    assert note.startswith("token_shares: no row of raw, task ")
 
 
 def test_a_machine_that_may_be_too_small_is_noted() -> None:
@@ -277,7 +277,8 @@ def test_a_machine_that_may_be_too_small_is_noted() -> None:
     needed = MemoryEstimate(2 * 1024 * installed_memory_gb(), 0.0, 0.0, 0.0)
     (note,) = _document(_PROCESSOR, needed)["notes"]
 
-    assert note == f"about {needed.total:.0f} MB needed, the device has {needed.total / 2:.0f} MB"
+    assert f"{needed.total:.0f} MB needed" in note
+    assert f"{needed.total / 2:.0f} MB" in note
 
 
 @pytest.mark.parametrize(("needed_mb", "num_notes"), [(6900.0, 0), (7100.0, 1)])

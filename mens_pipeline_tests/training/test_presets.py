@@ -240,7 +240,9 @@ def test_mistakes_name_the_field_and_what_it_takes() -> None:
     assert [error.split(" ")[0] for error in both] == ["lora_r:", "max_tokens_per_batch"]
     assert len(recipe_errors({"max_length": 1, "max_tokens_per_batch": 256})) == 1, "what is wrong fits nothing"
     assert recipe_errors({"learning_rates": 1}) == ["learning_rates: unknown, did you mean learning_rate?"]
-    assert recipe_errors({"target_modules": ""}) == ['target_modules is empty; write "all-linear" or names of layers']
+    (empty,) = recipe_errors({"target_modules": ""})
+    assert empty.startswith("target_modules is empty; ")
+    assert '"all-linear"' in empty
 
 
 @pytest.mark.parametrize(

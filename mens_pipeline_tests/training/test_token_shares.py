@@ -66,7 +66,7 @@ _NAMED = st.dictionaries(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @given(st.tuples(*[st.integers(150, 900)] * 4), _NAMED, st.integers(0, 99), st.booleans())
 @_CHECKED
 def test_every_beginning_of_a_run_has_the_shares(

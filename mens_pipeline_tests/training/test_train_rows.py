@@ -138,7 +138,7 @@ def test_a_damaged_shard_is_named_and_made_again(encoding: Encoding, written: li
     assert written == [path.name for path in (first, second, third)]
     assert lines[0].startswith(f"{first}: a damaged shard (SHA-256 ")
     assert lines[1].startswith(f"{second}: a damaged shard (SHA-256 ")
-    assert lines[2] == f"{third}: a shard without its SHA-256. It is made again."
+    assert lines[2].startswith(f"{third}: a shard without its SHA-256. ")
 
 
 def test_a_shard_that_is_not_whole_is_refused_by_a_training(tiny_base: Path, tmp_path: Path) -> None:

@@ -196,7 +196,8 @@ def test_a_text_as_long_as_may_be_is_kept() -> None:
 
     assert len(kept.text) == MAX_TEXT
     assert isinstance(drop, Drop)
-    assert (drop.reason, drop.detail) == (DropReason.TOO_LARGE, "no piece of at most 65536 characters")
+    assert drop.reason is DropReason.TOO_LARGE
+    assert "65536 characters" in drop.detail
 
 
 @pytest.mark.parametrize("second", ["", "fn g() { }\n"])
@@ -206,10 +207,8 @@ def test_a_prompt_that_is_too_long_is_a_mistake_of_the_file(second: str) -> None
     drop = extract_vox(SourceFile("a.vox", f"{prompt}fn f() {{ }}\n\n{second}".encode()))
 
     assert isinstance(drop, Drop)
-    assert (drop.reason, drop.detail) == (
-        DropReason.BAD_FRONTMATTER,
-        "a training prompt of 65537 characters, more than 65536",
-    )
+    assert drop.reason is DropReason.BAD_FRONTMATTER
+    assert "65537 characters" in drop.detail
 
 
 def test_long_words_about_a_text_are_cut() -> None:

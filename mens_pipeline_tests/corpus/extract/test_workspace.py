@@ -118,7 +118,7 @@ def test_what_is_known_is_not_extracted(workspace: Path) -> None:
     assert [known if outcome.path == known.path else outcome for outcome in found] == again
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_seed_data_is_the_same_whatever_the_number_of_workers(tmp_path: Path) -> None:
     """Several batches, one process or more: the same outcomes in the same order, and every seed record is there."""
     for folder in ("golden", "docs"):

@@ -120,7 +120,7 @@ def test_time_of_a_program_is_shared() -> None:
     )
 
     assert [result.reason for result in report.tests] == [LimitKind.TIME, LimitKind.TIME]
-    assert report.tests[1].message == "the program took more than 0.1 s before this test"
+    assert "more than 0.1 s before this test" in report.tests[1].message
 
 
 def test_another_thread_counts_steps_only() -> None:
@@ -175,4 +175,4 @@ def test_a_value_that_cannot_be_shown() -> None:
         "let mut x = [1] let mut k = 0 while k < 150 { x = [x] k += 1 } let y = x?", limits=Limits(max_nesting=20)
     )
 
-    assert result.message == "`?` takes an Option or a Result, found a value too large to show"
+    assert result.message.endswith("found a value too large to show")

@@ -94,7 +94,7 @@ def test_redefining_what_the_tests_rely_on_fails_them(attack: str, name: str) ->
     report = run_with_tests(_GOOD + attack, _TESTS)
 
     assert [result.outcome for result in report.tests] == [Outcome.FAILED, Outcome.FAILED]
-    assert report.tests[0].message == f"the program redefines `{name}`, which the tests rely on"
+    assert f"redefines `{name}`" in report.tests[0].message
     assert not report.passed
 
 

@@ -142,7 +142,7 @@ def test_a_worker_that_dies_is_replaced() -> None:
         reports = [pool.run(_OK), pool.run(_OK)]
 
     assert [(report.status, report.limit) for report in reports] == [(ProgramStatus.STOPPED, LimitKind.SIZE)] * 2
-    assert reports[0].message == "the process died while it ran the program"
+    assert "the process died" in reports[0].message
 
 
 def test_a_worker_may_be_ended_twice() -> None:

@@ -103,11 +103,8 @@ def test_there_is_no_other_trainer(store: ArtifactStore) -> None:
 
     assert not result.success
     (reason,) = _reasons(result)
-    assert reason == (
-        "native_train is false, and there is no other trainer than the QLoRA one of this project. "
-        "Leave native_train out. "
-        "Run: mens train --backend qlora --data-dir DIR --output-dir DIR --preset auto"
-    )
+    assert reason.startswith("native_train is false, ")
+    assert reason.endswith("Run: mens train --backend qlora --data-dir DIR --output-dir DIR --preset auto")
 
 
 @pytest.mark.usefixtures("store")

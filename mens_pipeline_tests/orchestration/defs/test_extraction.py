@@ -67,7 +67,7 @@ def test_seed_data_passes_and_the_second_run_reuses_it(seed_run: Path, tmp_path:
         assert made.tags["dagster/data_version"] == again.tags["dagster/data_version"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_commands_give_the_very_train_set_of_the_assets(seed_run: Path, tmp_path: Path) -> None:
     """extract, validate, pairs --docs, generate-data, mix: the same bytes, as JSON lines and as Parquet."""
     data = str(PROJECT_ROOT / "data")

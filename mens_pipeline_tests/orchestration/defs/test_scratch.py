@@ -39,14 +39,17 @@ _CHECKED: list[Any] = [dg.AssetSpec(MIXED), scratch_model, scratch_loss_fell, sc
 
 def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
     hand_over(instance, latest_in(ArtifactStore(root), MIXED).ref())
-    overrides = {name: value for name, value in FAST.items() if name != "config"} | {"num_train_epochs": 2}
+    overrides = {name: value for name, value in FAST.items() if name != "config"}
+    overrides |= {"num_train_epochs": 2, "save_steps": 1000}
     run_config = dg.RunConfig(ops={"scratch_model": {"config": {"overrides": overrides} | config}})
     resources = resources_of(root, trainer=Trainer(report_seconds=0.0))
     return dg.materialize(_CHECKED, instance=instance, resources=resources, run_config=run_config, raise_on_error=False)
 
 
 @pytest.mark.slow
-def test_a_train_set_becomes_a_model_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_train_set_becomes_a_model_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """A process of its own, live observations; a second run trains nothing, a forced one gives the same."""
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     monkeypatch.setenv("VOX_BACKEND", "cpu")
@@ -54,6 +57,7 @@ def test_a_train_set_becomes_a_model_once(tmp_path: Path, monkeypatch: pytest.Mo
     artifact_in(root, MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
     with open_instance(tmp_path / "home") as instance:
         results = [_materialise(root, instance), _materialise(root, instance)]
+        request.getfixturevalue("jobs_here")
         results.append(_materialise(root, instance, force_train=True))
         observed = instance.fetch_observations(dg.AssetKey("scratch_model"), limit=100).records
     made = [result.asset_materializations_for_node("scratch_model")[0] for result in results]

@@ -73,8 +73,8 @@ def test_the_first_look_starts_nothing(ticks: Ticks) -> None:
     """Switching a sensor on means: from now on."""
     found = "2 watched files"
 
-    assert ticks.tick() == f"first look: {found} recorded. The next change starts a run; for one now, launch it"
-    assert ticks.tick() == f"no change: {found} are as they were"
+    assert str(ticks.tick()).startswith(f"first look: {found} ")
+    assert str(ticks.tick()).startswith(f"no change: {found} ")
 
 
 @pytest.mark.seed_row(71)
@@ -163,7 +163,8 @@ def test_files_that_are_gone_are_looked_at_twice(root: Path, ticks: Ticks) -> No
     (root / "b.vox").unlink()
     second = ticks.tick()
 
-    assert first == second == "files are gone; if the next look finds the same, it is a change"
+    assert first == second
+    assert str(first).startswith("files are gone; ")
     _run(ticks.tick())
     assert str(ticks.tick()).startswith("no change")
 
@@ -260,8 +261,9 @@ def test_a_change_of_the_grammar_extracts_everything(
     monkeypatch.undo()
     back = _run(grammar.tick())
 
-    assert str(same).startswith("no change: the grammar is still")
-    assert str(quiet) == f"no change: the grammar is still {'b' * 12}"
+    assert str(same).startswith("no change: ")
+    assert str(quiet).startswith("no change: ")
+    assert "b" * 12 in str(quiet)
     assert changed.run_config["ops"] == {"extracted_corpus": {"config": {"full": True}}}
     assert dg.validate_run_config(grammar.repository.get_job("whole_graph"), changed.run_config)
     assert changed.run_key != back.run_key

@@ -53,7 +53,7 @@ def _tiny_base(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
     split = artifact_in(root, SPLIT, {}, lambda folder: write_jsonl(folder / HELDOUT, pairs(1)))
     hand_over(instance, latest_in(ArtifactStore(root), MIXED).ref(split.ref()))
-    overrides = {**FAST, "num_train_epochs": 4}
+    overrides = {**FAST, "num_train_epochs": 4, "save_steps": 1000}
     run_config = dg.RunConfig(ops={"qlora_adapter": {"config": {"preset": "tiny", "overrides": overrides, **config}}})
     resources = resources_of(root, trainer=Trainer(report_seconds=0.0))
     checks: list[Any] = [only_the_adapter_changed, every_kind_shown, loss_fell]

@@ -74,12 +74,10 @@ def test_figures_and_differences_are_over_the_same_prompts(lengths: tuple[int, i
 
 def test_what_is_to_be_known_is_said() -> None:
     """Of the same adapter, and of one that was asked more."""
-    notes = compare([_entry("a", [GOOD] * 4), _entry("b", [GOOD] * 6)]).notes
+    same, more = compare([_entry("a", [GOOD] * 4), _entry("b", [GOOD] * 6)]).notes
 
-    assert notes == (
-        "Two of them are the same adapter.",
-        "b was asked 6 tasks; the 4 that all were asked count.",
-    )
+    assert "the same adapter" in same
+    assert more.startswith("b was asked 6 tasks; the 4 ")
 
 
 def test_what_is_served_counts_beside_a_trial() -> None:

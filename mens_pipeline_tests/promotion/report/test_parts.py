@@ -237,7 +237,10 @@ def test_errors_in_names_and_types_of_accepted_answers_are_listed() -> None:
         ("missing-return", 0, 1),
     ]
     assert list(faults_of(passing, "function")) == []
-    assert list(faults_of(failing, "function"))[1:] == ["Line 2, column 16: no name `c` is known here (unknown-name)"]
+    (fault,) = list(faults_of(failing, "function"))[1:]
+    assert fault.startswith("Line 2, column 16: ")
+    assert "`c`" in fault
+    assert "unknown-name" in fault
 
 
 def test_an_answer_that_fails_its_hidden_tests_has_a_fault() -> None:
@@ -248,7 +251,9 @@ def test_an_answer_that_fails_its_hidden_tests_has_a_fault() -> None:
 
     assert list(faults_of(good, "function")) == []
     assert not wrong.passed
-    assert list(faults_of(wrong, "function")) == ["It was run: 3/5 hidden tests pass (wrong_answer). hidden_x: found 3"]
+    (fault,) = faults_of(wrong, "function")
+    assert "3/5 hidden tests pass (wrong_answer)" in fault
+    assert fault.endswith("hidden_x: found 3")
 
 
 def _tested_task() -> Task:

@@ -28,7 +28,7 @@ from mens_pipeline.language.ast import Function
 from mens_pipeline.language.interpreter import Value, Variant
 from mens_pipeline_tests.every import every
 
-_NUM_TASKS = 240
+_NUM_TASKS = 120
 
 
 @pytest.fixture(scope="module")
