@@ -58,7 +58,7 @@ def _mix(folder: Path, *options: str) -> Result:
 
 @pytest.mark.slow
 def test_mix_writes_the_train_set_and_says_how_it_came_about(folder: Path) -> None:
-    """Rows, report, what judges and what was set aside; every pair is in one of them."""
+    """Rows, what each source lost, report, what judges and what was set aside; every pair is in one of them."""
     result = _mix(folder)
     output = folder / "out" / "train.jsonl"
     num_train = 60 - len(_HELD)
@@ -69,6 +69,7 @@ def test_mix_writes_the_train_set_and_says_how_it_came_about(folder: Path) -> No
         f"held out {len(_HELD)} pairs; set aside:",
         "     1  duplicate",
         f"pairs.jsonl              {num_train} distinct, share 1.000 of 1.000 requested",
+        "     1  lane",
         "told.jsonl                0 distinct, share 0.000 of 0.000 requested  missing_file_optional",
         f"{num_train} rows in {output}, {num_train} of them distinct",
     ]
