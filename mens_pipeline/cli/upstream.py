@@ -10,14 +10,16 @@ import typer
 from typer.core import TyperGroup
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.storage.yaml_file import load_yaml
 
+_HELP: Final = ("--help", "-h")
 TABLE: Final = Path(__file__).with_name("upstream.yaml")
 
 
 @cache
 def advice_on(place: str) -> Mapping[str, str]:
     """Return what to write instead of words of the Rust toolchain, below a group or in the options of a command."""
+    from mens_pipeline.storage.yaml_file import load_yaml
+
     table: dict[str, dict[str, str]] = load_yaml(TABLE)
     return {word: text for words, text in table.get(place, {}).items() for word in words.split(", ")}
 
@@ -61,8 +63,8 @@ class AdvisingGroup(ListingGroup):
         command = self.get_command(ctx, name)
         if command is None and name in advice_on(place):
             raise ConfigurationError(f"{ctx.command_path} {name}: no such command. {advice_on(place)[name]}")
-        if command is not None and any(word.startswith("-") for word in args):
-            _refuse_theirs(command.params, args[1:], advice_on(f"{place} {name}".strip()))
+        if command is not None:
+            _refuse_theirs(command.params, args[1:], f"{place} {name}".strip())
         return super().resolve_command(ctx, args)
 
 
@@ -77,13 +79,12 @@ def choices_of(parameter: Any) -> tuple[str, ...]:
     return tuple(map(str, annotation if isinstance(annotation, EnumType) else get_args(annotation)))
 
 
-def _refuse_theirs(parameters: Sequence[Any], words: Sequence[str], advice: Mapping[str, str]) -> None:
+def _refuse_theirs(parameters: Sequence[Any], words: Sequence[str], place: str) -> None:
     known = {name: choices_of(one) for one in parameters for name in (*one.opts, *one.secondary_opts)}
-    for word, following in zip(words, (*words[1:], ""), strict=True):
+    for word, following in zip(words, (*words[1:], ""), strict=False):
         name, is_joined, value = word.partition("=")
-        if name in advice and name.startswith("-"):
-            value = value if is_joined else following
-            if name not in known:
-                raise RefusedError(f"{name} is not offered. {advice[name]}")
-            if value not in known[name]:
-                raise RefusedError(f"{name} {value} is not offered. {advice[name]}")
+        value = value if is_joined else following
+        is_wrong = value not in known[name] != () if name in known else name not in _HELP
+        if name.startswith("-") and is_wrong and name in advice_on(place):
+            asked = f"{name} {value}" if name in known else name
+            raise RefusedError(f"{asked} is not offered. {advice_on(place)[name]}")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from mens_pipeline.corpus.infill.rows import ACCEPTED, INFILL
+from mens_pipeline.corpus.infill import ACCEPTED, INFILL
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.base import Base, Count, Digest, Recorded, RecordedPath, Word, read_object, shapes_in
 from mens_pipeline.models.infill import SUFFIX_FIRST, Order

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from mens_pipeline.corpus.infill.rows import ACCEPTED, INFILL
+from mens_pipeline.corpus.infill import ACCEPTED, INFILL
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.protocol import Job
 from mens_pipeline.models.infill import Order

@@ -85,4 +85,4 @@ def test_a_domain_names_no_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(choices, "DOMAINS", domains)
 
     with pytest.raises(ConfigurationError, match=r"model_name_or_path \(domain night\): .* Set MENS_TRAIN_MODEL"):
-        resolve_choices(load_settings(), resolve_device(DeviceChoice.CPU), domain="night", overrides={})
+        resolve_choices(load_settings(), resolve_device(DeviceChoice.CPU), preset="tiny", domain="night", overrides={})

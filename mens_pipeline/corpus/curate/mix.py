@@ -11,7 +11,8 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, model_validator
 
-from mens_pipeline.corpus.infill.rows import ACCEPTED, ROWS, InfillPolicy, InfillReport
+from mens_pipeline.corpus.infill import ACCEPTED
+from mens_pipeline.corpus.infill.rows import ROWS, InfillPolicy, InfillReport
 from mens_pipeline.corpus.schema.account import Account, counts_of, lost_of
 from mens_pipeline.corpus.schema.reasons import MixDrop, SkippedReason
 from mens_pipeline.corpus.schema.records import Lane, TrainingPair

@@ -11,6 +11,7 @@ from typing import Final
 from pydantic import Field
 
 from mens_pipeline.corpus.curate.validate import parsed_code
+from mens_pipeline.corpus.infill import INFILL
 from mens_pipeline.corpus.infill.holes import Hole, draw_holes
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.prompts import collapse_spaces
@@ -19,10 +20,6 @@ from mens_pipeline.corpus.schema.records import HoleKind, InfillContext, SourceK
 from mens_pipeline.language import analyze
 from mens_pipeline.storage.validation import Strict
 
-INFILL: Final = "infill"
-"""The `task_family` of infill rows, and their kind where tokens have shares."""
-ACCEPTED: Final = "accepted"
-"""The `task_family` of those whose piece a user accepted."""
 ROWS: Final = "infill.jsonl"
 
 _PREFIX_CHARACTERS: Final = 4_000

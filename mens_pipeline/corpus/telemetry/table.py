@@ -22,7 +22,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from mens_pipeline.corpus.curate.pipeline_config import TelemetryPolicy
 from mens_pipeline.corpus.extract.page import parse_page
-from mens_pipeline.corpus.infill.rows import ACCEPTED
+from mens_pipeline.corpus.infill import ACCEPTED
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.reasons import TelemetryDrop
 from mens_pipeline.corpus.schema.records import (

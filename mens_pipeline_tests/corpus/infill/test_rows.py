@@ -4,7 +4,8 @@ from pathlib import Path
 
 from mens_pipeline.corpus.curate.mix import MixConfig, MixSource, SourceRows, mix_sources
 from mens_pipeline.corpus.curate.mixed_train_set import add_infill_rows
-from mens_pipeline.corpus.infill.rows import INFILL, ROWS, InfillPolicy, cut_rows
+from mens_pipeline.corpus.infill import INFILL
+from mens_pipeline.corpus.infill.rows import ROWS, InfillPolicy, cut_rows
 from mens_pipeline.corpus.schema.reasons import InfillDrop
 from mens_pipeline.corpus.schema.records import SourceKind, TrainingPair, read_pairs
 from mens_pipeline.storage.jsonl import write_jsonl

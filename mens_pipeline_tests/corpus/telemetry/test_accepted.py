@@ -8,7 +8,8 @@ import pytest
 
 from mens_pipeline.corpus.curate.mix import MixConfig, MixReport, MixSource, SourceRows, mix_sources
 from mens_pipeline.corpus.curate.mixed_train_set import add_infill_rows
-from mens_pipeline.corpus.infill.rows import ACCEPTED, ROWS
+from mens_pipeline.corpus.infill import ACCEPTED
+from mens_pipeline.corpus.infill.rows import ROWS
 from mens_pipeline.corpus.schema.reasons import InfillDrop, TelemetryDrop
 from mens_pipeline.corpus.schema.records import MAX_TEXT, HoleKind, TrainingPair
 from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
