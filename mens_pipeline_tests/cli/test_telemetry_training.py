@@ -33,7 +33,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.seed_row(60)
-@pytest.mark.parametrize("sources", ["telemetry.jsonl", "pairs.jsonl, optional: true}, {path: telemetry.jsonl"])
+@pytest.mark.parametrize(
+    "sources",
+    [
+        "pairs.jsonl, optional: true}, {path: telemetry.jsonl",
+        pytest.param("telemetry.jsonl", marks=pytest.mark.nightly),
+    ],
+)
 def test_telemetry_trains_alone(folder: Path, sources: str) -> None:
     """Mixed, or right from the import: every row that users accepted is shown."""
     assert run_main(*_IMPORT, folder=folder).returncode == 0

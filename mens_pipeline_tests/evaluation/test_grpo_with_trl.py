@@ -15,7 +15,7 @@ from mens_pipeline_tests.training.tiny_base import write_tiny_base
 _SCRIPT = PROJECT_ROOT / "docs" / "grpo_with_trl.py"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_it_takes_a_step_on_rewards_and_saves_an_adapter(tmp_path: Path) -> None:
     """On a base of random weights, whose completions are no Vox and are cut off."""
     write_jsonl(tmp_path / "train.jsonl", map(pair, range(8)))

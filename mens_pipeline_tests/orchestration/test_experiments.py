@@ -211,6 +211,7 @@ def test_what_was_judged_against_another_champion_is_passed_over(home: Path, ins
     assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
 
 
+@pytest.mark.nightly
 def test_where_none_passes_nothing_is_promoted(home: Path, instance: dg.DagsterInstance) -> None:
     """The run fails, and its first line says why of each."""
     for name in ("default", "short"):
@@ -222,6 +223,7 @@ def test_where_none_passes_nothing_is_promoted(home: Path, instance: dg.DagsterI
     assert champion_key(ArtifactStore(home.parent / "store")) is None
 
 
+@pytest.mark.nightly
 def test_a_recipe_whose_artifacts_are_gone_is_passed_over(home: Path, instance: dg.DagsterInstance) -> None:
     """It is run again, or the others count."""
     for name in ("code_base", "wide"):

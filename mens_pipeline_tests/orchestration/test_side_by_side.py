@@ -152,7 +152,7 @@ def _verdicts(instance: dg.DagsterInstance, limit: int) -> Iterator[tuple[Artifa
         yield artifact_of(record.asset_materialization), run.tags["recipe"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_verdict_is_about_its_own_adapter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two recipes and an asset that is materialised from its own page, at eight orders of their steps.
 

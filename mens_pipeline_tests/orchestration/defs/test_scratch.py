@@ -46,7 +46,7 @@ def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.
     return dg.materialize(_CHECKED, instance=instance, resources=resources, run_config=run_config, raise_on_error=False)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_train_set_becomes_a_model_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
