@@ -254,7 +254,7 @@ def use_causal_products(model: "PeftModel") -> str | None:
     """
     config = model.get_base_model().config
     found = {
-        config.model_type: config.model_type not in _CAUSAL_MODELS,
+        str(config.model_type): config.model_type not in _CAUSAL_MODELS,
         "a sliding window": getattr(config, "sliding_window", None) is not None,
         "attention dropout": config.attention_dropout != 0,
     }
