@@ -253,12 +253,12 @@ def use_causal_products(model: "PeftModel") -> str | None:
     model is changed in place if nothing speaks against it; the reason is returned.
     """
     config = model.get_base_model().config
-    found: dict[str, bool] = {
-        config.model_type: config.model_type not in _CAUSAL_MODELS,
+    found = {
+        str(config.model_type): config.model_type not in _CAUSAL_MODELS,
         "a sliding window": getattr(config, "sliding_window", None) is not None,
         "attention dropout": config.attention_dropout != 0,
     }
-    reason: str | None = next((reason for reason, is_there in found.items() if is_there), None)
+    reason = next((reason for reason, is_there in found.items() if is_there), None)
     if reason is not None:
         return reason
     ALL_ATTENTION_FUNCTIONS.register(_ATTENTION, _causal_attention)

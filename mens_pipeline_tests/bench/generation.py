@@ -72,24 +72,35 @@ class Outcome:
 
 
 def main() -> None:
-    """Measure both ways and print their ratio and their agreement."""
+    """Measure each base both ways and print their ratio and their agreement."""
     options = _options()
     import torch
-    from transformers import AutoTokenizer
 
     torch.set_flush_denormal(True)
-    base = find_base_model(options.base, None, load_settings().cache_root / "base_models")
+    print(machine_name())
+    for base in options.base:
+        print(f"\n{base}")
+        _measure(options, base)
+
+
+def _measure(options: Any, name: str) -> None:
+    from transformers import AutoTokenizer
+
+    base = find_base_model(name, None, load_settings().cache_root / "base_models")
     device = resolve_device(DeviceChoice(options.device))
     adapter = options.run / ADAPTER if options.run is not None else None
     tokenizer = AutoTokenizer.from_pretrained(base.path)
     requests = [pair.prompt for pair in read_pairs(options.heldout)][: options.prompts]
     prompts = [encode_prompt(tokenizer, SYSTEM_PROMPT, request) for request in requests]
-    print(machine_name())
     print(f"{len(prompts)} requests, at most {options.max_new_tokens} tokens each, greedy, on {device.name}")
     dtype = "bfloat16" if device.kind == "cuda" else "float32"
     shared = (base.path, adapter, prompts, options.max_new_tokens, device.kind, dtype, tokenizer)
+    limit = peak_of_products(device.kind)[dtype]
     ours = _ours(*shared, batch=options.batch)
+    share = ours.gflop / ours.seconds / limit
     print(f"dense, packed, {options.batch} at a time, rows leave when done: {ours.rate:.1f} tokens/s")
+    print(f"written tokens alone: {share:.1%} of the peak of products in {dtype}, {limit:.0f} GFLOP/s")
+    note("generation, of the peak of matrix products", share)
     if not options.steering:
         few = prompts[:_MOST_PLAIN]
         plain = _plain(base.path, adapter, few, options.max_new_tokens, device.kind, dtype, tokenizer)
@@ -98,10 +109,6 @@ def main() -> None:
             f"plain four-bit generate, one by one: {plain.rate:.1f} tokens/s, ours {ours.rate / plain.rate:.1f} times"
         )
         note("generation, beside plain four-bit generate", ours.rate / plain.rate)
-        limit = peak_of_products(device.kind)[dtype]
-        share = ours.gflop / ours.seconds / limit
-        print(f"written tokens alone: {share:.1%} of the peak of products in {dtype}, {limit:.0f} GFLOP/s")
-        note("generation, of the peak of matrix products", share)
         print(f"the same answer, token by token: {same}/{len(few)}")
     steered = _ours(*shared, batch=options.batch, is_constrained=True)
     note("generation, constrained beside free", steered.rate / ours.rate)
@@ -124,7 +131,7 @@ def _options() -> Any:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("heldout", type=Path)
     parser.add_argument("--run", type=Path, default=None)
-    parser.add_argument("--base", default=DEFAULT_CPU_MODEL)
+    parser.add_argument("--base", nargs="+", default=[DEFAULT_CPU_MODEL], help="names or folders, one after another")
     parser.add_argument("--device", default="best")
     parser.add_argument("--prompts", type=int, default=64)
     parser.add_argument("--batch", type=int, default=32)

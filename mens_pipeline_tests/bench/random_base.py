@@ -18,7 +18,7 @@ from mens_pipeline_tests.training.tiny_base import TINY_HYBRID
 
 _QWEN2: Final = {"model_type": "qwen2", "vocab_size": 151_936, "tie_word_embeddings": True}
 _QWEN3: Final = _QWEN2 | {"model_type": "qwen3", "head_dim": 128}
-_SHAPES: Final[dict[str, dict[str, Any]]] = {
+SHAPES: Final[dict[str, dict[str, Any]]] = {
     "qwen2.5-coder-0.5b": _QWEN2
     | {
         "hidden_size": 896,
@@ -78,8 +78,8 @@ def main(shape: str, folder: Path, tokenizer: Path | None = None) -> None:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-    if shape not in _SHAPES:
-        sys.exit(f"{shape}: choose one of {', '.join(_SHAPES)}.")
+    if shape not in SHAPES:
+        sys.exit(f"{shape}: choose one of {', '.join(SHAPES)}.")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for file in tokenizer_files(tokenizer):
@@ -89,7 +89,7 @@ def main(shape: str, folder: Path, tokenizer: Path | None = None) -> None:
     torch.manual_seed(0)
     # On a GPU, where there is one: billions of random values take minutes on a CPU.
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
-        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**_SHAPES[shape], **ends), dtype=torch.bfloat16)
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**SHAPES[shape], **ends), dtype=torch.bfloat16)
     model.save_pretrained(folder)
     print(f"{sum(p.numel() for p in model.parameters()):,} values in {folder}")
 

@@ -2,7 +2,8 @@
 
 `python -m mens_pipeline_tests.bench.training TRAIN_JSONL [--base FOLDER] [--device cpu] [--steps 8]`
 
-With `--shape qwen2.5-coder-0.5b`, this pipeline alone, on a base of that shape with random weights beside the base.
+With `--beside qwen2.5-coder-0.5b`, this pipeline alone, on the base and on others: folders, names, or a shape of
+`random_base.py`, which gets random weights.
 """
 
 import json
@@ -30,6 +31,7 @@ from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline.training.step_plan import Schedule, take_up
 from mens_pipeline_tests.bench.machine import machine_name, peak_of_products
+from mens_pipeline_tests.bench.random_base import SHAPES
 from mens_pipeline_tests.bench.random_base import main as random_base
 from mens_pipeline_tests.bench.ratios import note
 
@@ -69,8 +71,8 @@ def main() -> None:
         return
     print(f"{machine_name()}, {options.device}, {options.steps} steps each, the first not counted")
     print()
-    if options.shape:
-        _compare_shape(options)
+    if options.beside:
+        _compare_bases(options)
         return
     peak = _in_child("peak")
     print(f"products of large matrices: {peak['float32']:.0f} GFLOP/s in float32, {peak['bfloat16']:.0f} in bfloat16")
@@ -108,22 +110,24 @@ def _options() -> Namespace:
     parser.add_argument("--base", help="base model: a folder or a name", default=DEFAULT_CPU_MODEL)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--steps", type=int, default=8)
-    parser.add_argument("--shape", help="a shape of random_base.py, to measure beside the base")
+    parser.add_argument("--beside", nargs="+", help="other bases, or shapes of random_base.py, to measure as well")
     parser.add_argument("--variant", choices=["peak", "profile", *_VARIANTS])
     return parser.parse_args()
 
 
-def _compare_shape(options: Namespace) -> None:
-    """Print the speed and the memory of this pipeline on two bases."""
-    print(f"{'base':<44}{'tokens/s':>10}{'of first':>10}{'peak MB':>9}")
-    first: float | None = None
-    with tempfile.TemporaryDirectory() as folder:
-        random_base(options.shape, Path(folder))
-        for name, base in ((options.base, options.base), (f"{options.shape}, random weights", folder)):
-            figures = _in_child("ours", "--base", base)
-            rate = figures["tokens"] / figures["seconds"]
-            first = first or rate
-            print(f"{name:<44}{rate:>10.1f}{rate / first:>9.2f}x{figures['peak_mb']:>9.0f}", flush=True)
+def _compare_bases(options: Namespace) -> None:
+    """Print the speed and the memory of this pipeline on several bases, each beside the peak just before it."""
+    print(f"{'base':<44}{'tokens/s':>10}{'GFLOP/s':>10}{'peak':>8}{'of peak':>9}{'peak MB':>9}  loss of each step")
+    for name in (options.base, *options.beside):
+        with tempfile.TemporaryDirectory() as folder:
+            if name in SHAPES:
+                random_base(name, Path(folder))
+            peak = max(_in_child("peak").values())
+            figures = _in_child("ours", "--base", folder if name in SHAPES else name)
+        speed = figures["gflop"] / figures["seconds"]
+        rates = f"{figures['tokens'] / figures['seconds']:>10.1f}{speed:>10.1f}{peak:>8.0f}{speed / peak:>9.1%}"
+        losses = " ".join(f"{loss:.2f}" for loss in figures["losses"])
+        print(f"{name[-44:]:<44}{rates}{figures['peak_mb']:>9.0f}  {losses}", flush=True)
 
 
 def _print_profile(operations: dict[str, list[float]]) -> None:

@@ -66,8 +66,8 @@ def write_tiny_hybrid(folder: Path, tokenizer: "Tokenizer | None" = None, **size
 
     Its tokenizer knows the control tokens of ChatML, or is one of single bytes.
     """
-    fields: dict[str, Any] = {"model_type": "qwen3_5_text", **TINY_HYBRID, **sizes}
-    return write_random_base(folder, tokenizer, **fields)
+    fields: dict[str, Any] = {**TINY_HYBRID, **sizes}
+    return write_random_base(folder, tokenizer, model_type="qwen3_5_text", **fields)
 
 
 def write_random_base(
