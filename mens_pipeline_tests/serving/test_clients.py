@@ -36,9 +36,11 @@ def test_more_tokens_than_there_may_be_are_fewer(server: Running) -> None:
     usage = near_the_end["usage"]
 
     assert reply["usage"]["completion_tokens"] <= 400
+    assert warning is not None
     assert warning.startswith("max_tokens 4096 ")
     assert warning.endswith("it is 400 (--max-new-tokens)")
     assert usage["total_tokens"] <= 512
+    assert other is not None
     assert other.startswith("max_tokens 200 ")
     assert other.endswith(f"it is {512 - usage['prompt_tokens']}")
     ollama = {"model": "mens", "prompt": "x", "stream": False, "options": {"num_predict": 401}}
