@@ -132,8 +132,9 @@ def test_the_makefile_lists_its_targets() -> None:
 def test_quick_tests_need_no_deep_learning() -> None:
     """All that `make quick` runs is collected as if no extra was installed, and an import of torch fails there."""
     printed = subprocess.run(["make", "-n", "quick"], cwd=PROJECT_ROOT, capture_output=True, text=True, check=True)
-    words = shlex.split(printed.stdout.splitlines()[-1])
-    arguments = words[next(place for place, word in enumerate(words) if word.endswith("/pytest")) + 1 :]
+    # Inside another make, lines that name its folder surround the commands.
+    command = next(line for line in printed.stdout.splitlines() if "/pytest " in line)
+    arguments = shlex.split(command.partition("/pytest ")[2])
     assert "mens_pipeline_tests.without_torch" in arguments
     collecting = subprocess.run(
         [sys.executable, "-m", "pytest", *arguments, "-n0", "-q", "--collect-only", "-p", "no:cacheprovider"],
