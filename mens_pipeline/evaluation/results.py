@@ -3,15 +3,14 @@
 `eval_results.json` also says what pieces are worth that models wrote into holes of held-out programs.
 """
 
-from collections.abc import Mapping
-from typing import ClassVar, Final, Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from mens_pipeline.evaluation.scores import ModelScores, Score, Scores
 from mens_pipeline.evaluation.statistics import Paired, Rate
 from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.storage.validation import Document, Renamed, Strict, Versioned
+from mens_pipeline.storage.validation import Document, Strict, Versioned
 
 KIND: Final = "eval_results"
 """In the store: an evaluation."""
@@ -39,10 +38,8 @@ where what it wrote freely is no program.
 """
 
 
-class ScoredCompletion(Document, Renamed, Versioned):
+class ScoredCompletion(Document, Versioned):
     """One completion with its prompt and its score: a line of `scored_completions.jsonl`."""
-
-    former_names: ClassVar[Mapping[str, str]] = {"judgement": "score"}
 
     model: ModelRole
     suite: str

@@ -14,7 +14,7 @@ from mens_pipeline.models.base import Base, Count, Digest, Recorded, RecordedPat
 from mens_pipeline.models.infill import SUFFIX_FIRST, Order
 from mens_pipeline.storage.files import is_out_of_place
 from mens_pipeline.storage.store import digest_of, key_of
-from mens_pipeline.storage.validation import errors_in, list_errors, newer_format
+from mens_pipeline.storage.validation import errors_in, list_errors, newer_format, older_format
 
 KIND: Final = "qlora_adapter"
 """In the store: a trained adapter."""
@@ -33,6 +33,9 @@ METHOD: Final = "qlora"
 SCHEMA_VERSION: Final = 8
 """Of the manifest."""
 
+_OLDEST_SCHEMA: Final = 7
+"""The one before says all but the order at a cursor."""
+
 _MOST_BYTES: Final = 16 * 2**20
 _SHOWN: Final = 5
 _ADVICE: Final = "Name the folder of a complete run of `mens train`."
@@ -41,8 +44,7 @@ _ADVICE: Final = "Name the folder of a complete run of `mens train`."
 class TrainedRecipe(Recorded):
     """The recipe of a run, with the fields that are read later; others are kept."""
 
-    quantization: Literal["nf4", "bf16"] = Field(default="nf4", description="Not said in runs before bf16.")
-    bnb_4bit_quant_type: Literal["nf4"] = Field(default="nf4", description="Of runs before bf16.")
+    quantization: Literal["nf4", "bf16"]
     bnb_4bit_use_double_quant: bool
     lora_r: Count
     lora_alpha: Count
@@ -50,8 +52,8 @@ class TrainedRecipe(Recorded):
     learning_rate: float
     lr_scheduler_type: Word
     max_minutes: float | None = None
-    devices: Count = Field(default=1, description="Not said in runs before there were several.")
-    infill_window: Count | None = Field(default=None, description="None in runs before there were rows at a cursor.")
+    devices: Count
+    infill_window: Count
 
     @property
     def method(self) -> str:
@@ -87,9 +89,9 @@ class TrainingResult(Recorded):
     num_adapter_matrices: Count
     num_changed_matrices: Count
     frozen_sha256: Word
-    plan: dict[Word, Any] | None = Field(default=None, description="None in runs before plans were kept.")
-    kinds: dict[Word, ShownKind] | None = Field(default=None, description="None in runs before kinds were counted.")
-    num_batches: Count | None = Field(default=None, description="None in runs before batches were counted.")
+    plan: dict[Word, Any]
+    kinds: dict[Word, ShownKind]
+    num_batches: Count
 
 
 class Before(Recorded):
@@ -104,12 +106,10 @@ class Before(Recorded):
 class TrainingManifest(Recorded):
     """`training_manifest.json`: what an adapter was made from, how, and what training came to."""
 
-    manifest_schema_version: Count | None = None
+    manifest_schema_version: Count
     backend: Literal["qlora"] = Field(description="The trainer, as `--backend` names it.")
-    adapter_method: Literal["qlora", "lora"] | None = Field(
-        default=None, description="Whether the base was in four bits, or in bfloat16; none in earlier runs."
-    )
-    tokenizer: Word = "hf"
+    adapter_method: Literal["qlora", "lora"] = Field(description="Whether the base was in four bits, or in bfloat16.")
+    tokenizer: Word
     name: str = Field(pattern="^[0-9A-Za-z._-]{1,128}$")
     vcs_sha: Word | None
     vox_backend: Word | None = None
@@ -124,7 +124,7 @@ class TrainingManifest(Recorded):
     train_sha256: Digest
     heldout_sha256: Digest | None
     system_prompt: str
-    chat_template: str | None = Field(default=None, description="None in runs before bases that think had a form.")
+    chat_template: str
     infill_order: Order = Field(
         default=SUFFIX_FIRST,
         description="Side of a cursor that it is shown first; the suffix in runs that do not say.",
@@ -135,8 +135,8 @@ class TrainingManifest(Recorded):
     @property
     def is_taught(self) -> bool:
         """Whether the adapter was shown holes at a cursor when it trained."""
-        shown = [kind for name, kind in (self.result.kinds or {}).items() if name in {INFILL, ACCEPTED}]
-        return self.recipe.infill_window is not None and any(kind.tokens_shown for kind in shown)
+        shown = [kind for name, kind in self.result.kinds.items() if name in {INFILL, ACCEPTED}]
+        return any(kind.tokens_shown for kind in shown)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -149,8 +149,9 @@ class TrainingManifest(Recorded):
         method = document.get("backend", "nothing")
         if method != METHOD:
             raise RefusedError(f"{path}: backend is {str(method)[:40]}, expected {METHOD}. {_ADVICE}")
-        if newer := newer_format(document.get("manifest_schema_version"), SCHEMA_VERSION):
-            raise RefusedError(f"{path}: {newer}.")
+        version = document.get("manifest_schema_version", 0)
+        if other := newer_format(version, SCHEMA_VERSION) or older_format(version, _OLDEST_SCHEMA):
+            raise RefusedError(f"{path}: {other}.")
         try:
             return cls.model_validate(document)
         except ValidationError as error:

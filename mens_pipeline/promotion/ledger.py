@@ -45,14 +45,10 @@ class Try(Versioned):
     first_heldout_tasks: int = Field(ge=1, description="Held-out prompts of the first round.")
     max_rounds: int = Field(ge=1)
     files: tuple[str, ...] = Field(description="The source files of all held-out prompts, in order.")
-    rows_sha256: str | None = Field(
-        default=None,
-        description="Of all held-out prompts with reference and hidden tests, whatever their files are called; null in "
-        "lines of earlier versions.",
+    rows_sha256: str = Field(
+        description="Of all held-out prompts with reference and hidden tests, whatever their files are called."
     )
-    device: str | None = Field(
-        default=None, description="`cuda bfloat16 dense`: where, in which dtype and how the weights lay; null likewise."
-    )
+    device: str = Field(description="`cuda bfloat16 dense`: where, in which dtype and how the weights lay.")
     engine: dict[str, Any] | None = Field(
         default=None, description="Null; in lines of earlier versions the servers that completed, if any."
     )
@@ -61,18 +57,16 @@ class Try(Versioned):
         """Return whether the eval suites of two tries share half of the files of the smaller, or have equal rows."""
         own, theirs = set(self.files), set(other.files)
         shares = len(own & theirs) >= _SAME_SHARE * min(len(own), len(theirs))
-        return shares or (self.rows_sha256 is not None and self.rows_sha256 == other.rows_sha256)
+        return shares or self.rows_sha256 == other.rows_sha256
 
     @property
     def sha256(self) -> str:
         """SHA-256 over all that decides the completions: of two tries with the same, nothing was left to chance.
 
-        On a CPU the size of a batch decides nothing. What an earlier version wrote down names neither rows nor device,
-        so it equals no try of today: nobody knows what it was drawn on.
+        On a CPU the size of a batch decides nothing.
         """
-        is_on_cpu = self.device is not None and self.device.startswith("cpu")
         content = self.model_dump(mode="json", include=set(Try.model_fields) - {"format_version", "files"})
-        if is_on_cpu:
+        if self.device.startswith("cpu"):
             del content["decoding"]["batch_tokens"]
         return key_of(content)
 
@@ -80,9 +74,8 @@ class Try(Versioned):
 class LedgerEntry(Try):
     """A line of `ledger.jsonl`."""
 
-    store_id: str | None = Field(
-        default=None,
-        description="Of the store: 16 digits that its copies share, and 16 of the place where it lies; null likewise.",
+    store_id: str = Field(
+        description="Of the store: 16 digits that its copies share, and 16 of the place where it lies."
     )
     timestamp_unix: int = Field(ge=0)
     attempt: int = Field(

@@ -1,7 +1,5 @@
 """Models that take nothing they do not know, versions of their formats, and what pydantic found wrong, as one line."""
 
-import logging
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -10,10 +8,10 @@ from pydantic_core import PydanticCustomError
 
 from mens_pipeline.errors import RefusedError
 
-_LOG: Final = logging.getLogger(__name__)
 _OWN: Final = "Value error, "
 """How pydantic marks sentences that a validator of ours wrote; they say themselves what they are about."""
 _NEWER: Final = "newer_format"
+_OLDER: Final = "older_format"
 FORMAT_VERSION: Final = "format_version"
 _LONGEST: Final = 300
 """Characters of the mistakes in a line or document that a message shows."""
@@ -25,30 +23,15 @@ class Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Renamed(BaseModel):
-    """A model some of whose fields had other names once; these are read too, with a warning in configuration."""
-
-    former_names: ClassVar[Mapping[str, str]] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_former_names(cls, content: Any, info: ValidationInfo) -> Any:
-        if not isinstance(content, dict):
-            return content
-        renamed = {old: new for old, new in cls.former_names.items() if old in content and new not in content}
-        if info.context is not None:
-            for old, new in renamed.items():
-                _LOG.warning("%s: %s is called %s now. Rename it.", info.context["path"], old, new)
-        return {renamed.get(name, name): value for name, value in content.items()}
-
-
 class Versioned(Strict):
     """A strict model of what is kept for long, with the version of its format; what says none has the first.
 
-    A change of a format that older code would read wrongly raises `newest_format` of its model.
+    A change of a format that older code would read wrongly raises `newest_format` of its model; one that this code
+    would read wrongly raises `oldest_format`.
     """
 
     newest_format: ClassVar[int] = 1
+    oldest_format: ClassVar[int] = 1
 
     format_version: int = Field(default=1, ge=1, description="Of the format; 1 where it is not told.")
 
@@ -60,6 +43,8 @@ class Versioned(Strict):
         version = content.get(FORMAT_VERSION, 1 if info.mode == "json" else cls.newest_format)
         if newer := newer_format(version, cls.newest_format):
             raise PydanticCustomError(_NEWER, "{problem}", {"problem": newer})
+        if older := older_format(version, cls.oldest_format):
+            raise PydanticCustomError(_OLDER, "{problem}", {"problem": older})
         return {**content, FORMAT_VERSION: version}
 
 
@@ -93,6 +78,13 @@ def newer_format(version: object, newest: int) -> str | None:
     return f"written by a newer version of mens-pipeline (format {version}, read here up to {newest}). Upgrade it"
 
 
+def older_format(version: object, oldest: int) -> str | None:
+    """Say that code from before the first release wrote a line or document; None where it did not."""
+    if not isinstance(version, int) or version >= oldest:
+        return None
+    return f"written before the first release (format {version}, read here from {oldest} on). Train or evaluate again"
+
+
 def newer_than_known(error: ValidationError) -> str | None:
     """Say that newer code wrote what does not fit: its format is newer, or it is right but for fields unknown here."""
     errors = error.errors()
@@ -105,8 +97,9 @@ def newer_than_known(error: ValidationError) -> str | None:
 
 def problem_in(error: ValidationError, what: str, advice: str) -> str:
     """Say why what this project wrote does not fit and what to do; the advice is for what is damaged, not for newer."""
-    newer = newer_than_known(error)
-    return f"{newer}." if newer is not None else f"no {what} ({errors_in(error)[:_LONGEST]}). {advice}"
+    older = (str(item["ctx"]["problem"]) for item in error.errors() if item["type"] == _OLDER)
+    other = newer_than_known(error) or next(older, None)
+    return f"{other}." if other is not None else f"no {what} ({errors_in(error)[:_LONGEST]}). {advice}"
 
 
 def errors_in(error: ValidationError) -> str:

@@ -54,8 +54,8 @@ def test_what_training_writes_is_read(tmp_path: Path) -> None:
         ("null", "a NoneType, no object"),
         ('{"backend": ["lora"]}', r"backend is \['lora'\]"),
         (
-            '{"backend": "qlora"}',
-            "name: Field required; vcs_sha: Field required; base_model: Field required; .* and 6 more",
+            '{"backend": "qlora", "manifest_schema_version": 8}',
+            "adapter_method: Field required; tokenizer: Field required; name: Field required; .* and 9 more",
         ),
         (_changed(("name",), "../../home/x"), "name: String should match"),
         (_changed(("name",), "x" * 129), "name: String should match"),
@@ -96,6 +96,17 @@ def test_a_manifest_of_newer_code_asks_for_an_upgrade(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text('{"backend": "qlora", "manifest_schema_version": 9}')
 
     with pytest.raises(RefusedError, match=r"written by a newer version .*format 9, .*Upgrade it\.$"):
+        TrainingManifest.read(tmp_path / MANIFEST)
+
+
+@pytest.mark.parametrize("version", [{}, {"manifest_schema_version": 6}])
+def test_a_manifest_from_before_the_first_release_asks_for_another_training(
+    tmp_path: Path, version: dict[str, int]
+) -> None:
+    """Whether it says its version or not; whatever else it says."""
+    (tmp_path / MANIFEST).write_text(json.dumps({"backend": "qlora", **version}))
+
+    with pytest.raises(RefusedError, match=r"before the first release .*from 7 on.*Train or evaluate again\.$"):
         TrainingManifest.read(tmp_path / MANIFEST)
 
 
