@@ -18,7 +18,7 @@ KIND: Final = "eval_results"
 RESULTS: Final = "eval_results.json"
 LOCAL_REPORT: Final = "eval_local_report.json"
 PASS_AT_K: Final = "benchmark_passatk.json"  # noqa: S105 - a file name
-SCORED_COMPLETIONS: Final = "judged_answers.jsonl"
+SCORED_COMPLETIONS: Final = "scored_completions.jsonl"
 INSERTS: Final = "infill_completions.jsonl"
 """In the folder of an evaluation: an `InsertScore` a line."""
 
