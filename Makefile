@@ -17,7 +17,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-re
 TIMED := $(PYTEST) --durations-table mens_pipeline_tests/durations.tsv
 # What `make quick` looks at: the language with its interpreter, and the store; without what needs an engine or a server.
 QUICK := $(addprefix mens_pipeline_tests/,language storage) $(addprefix --ignore=mens_pipeline_tests/, \
-	language/test_grammar_export.py storage/test_releases.py storage/test_remote.py storage/test_remote_documents.py \
+	language/test_grammar_export.py storage/test_remote.py storage/test_remote_documents.py \
 	storage/test_signing.py)
 GPU_PARTS := tests training generation serving bench
 # A machine that reaches nothing has its own Python beside what the bundle brings.

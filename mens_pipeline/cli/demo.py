@@ -96,7 +96,7 @@ def demo(options: DemoOptions) -> None:
     pairs = [*read_pairs(DEMO / TASKS)]
     requests = {
         "prompts": [task.request for task in _prompt_tasks(pairs)],
-        "lines": [task.request(adapter.manifest.recipe.infill_window or 1) for task in _line_tasks(pairs)],
+        "lines": [task.request(adapter.manifest.recipe.infill_window) for task in _line_tasks(pairs)],
     }
     written = complete_here(adapter, requests, _TOKENS, device, settings.cache_root)
     scored = [*_score_prompts(pairs, written), *_score_lines(pairs, written)]

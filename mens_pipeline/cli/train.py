@@ -293,12 +293,12 @@ def _summary(manifest: TrainingManifest, run_dir: Path) -> str:
     from mens_pipeline.models.card import format_kinds, format_never_shown
 
     result = manifest.result
-    left = format_never_shown(result.kinds or {})
+    left = format_never_shown(result.kinds)
     tokens = f"{result.trained_tokens} tokens in {result.seconds / 60:.1f} min"
     rate = result.trained_tokens / result.seconds
     lines = (
         f"{result.num_steps} steps, {tokens} ({rate:.0f} tokens/s), loss {result.train_loss:.3f}",
-        f"shown: {format_kinds(result.kinds or {})}",
+        f"shown: {format_kinds(result.kinds)}",
         *((f"warning: no row was shown of {left}",) if left else ()),
         f"{result.num_changed_matrices}/{result.num_adapter_matrices} adapter matrices changed, base unchanged",
         f"adapter in {run_dir / 'adapter'} ({manifest.recipe.method})",

@@ -13,7 +13,7 @@ from mens_pipeline.evaluation.statistics import Rate, rate_of
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.inference.generation import Completion
 from mens_pipeline.storage.jsonl import read_models
-from mens_pipeline.storage.validation import Document, Renamed, Strict, Versioned
+from mens_pipeline.storage.validation import Document, Strict, Versioned
 
 NUM_PROMPTS: Final = 12
 """Requests that are compared: about a minute for the smallest base on two CPU cores."""
@@ -27,10 +27,8 @@ class Demand(Strict):
     max_parse_difference: float = Field(ge=0, le=1, description="Between the parse rates.")
 
 
-class Agreement(Strict, Renamed):
+class Agreement(Strict):
     """Differences between two models. A completion that differs at one token counts as different from there on."""
-
-    former_names: ClassVar[Mapping[str, str]] = {"num_same_answers": "num_same_completions"}
 
     num_prompts: int = Field(ge=0)
     num_tokens: int = Field(ge=0, description="Of the longer completion of each pair.")
@@ -150,11 +148,10 @@ class MergedInto(Document):
     )
 
 
-class MergeManifest(Document, Versioned, Renamed):
+class MergeManifest(Document, Versioned):
     """Base, adapter and data types of a merged model."""
 
     newest_format: ClassVar[int] = 2
-    former_names: ClassVar[Mapping[str, str]] = {"num_values": "num_parameters"}
 
     schema_: Literal["mens_merge_manifest_v1"] = Field(default="mens_merge_manifest_v1", alias="schema")
     name: str = Field(pattern=NAME)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
-from pydantic_core import from_json
 
 from mens_pipeline.delivery.agreement import MERGE_REPORT, MergedInto
 from mens_pipeline.delivery.gguf_model import GGUF_REPORT, MODELFILE, gguf_report_in, modelfile
@@ -109,12 +108,8 @@ def changed_files(document: Path) -> tuple[str, ...]:
 
 
 def details_of(document: Path) -> HandedModel:
-    """Read what stands beside a hand-off, or in its `mens` where an earlier version wrote it; raises ValueError."""
-    beside = document.with_name(DETAILS)
-    if beside.is_file():
-        return HandedModel.model_validate_json(read_regular(beside, _LONGEST))
-    content = from_json(read_regular(document, _LONGEST))
-    return HandedModel.model_validate(content.get("mens") if isinstance(content, dict) else None)
+    """Read the details next to a hand-off; raises OSError or ValueError."""
+    return HandedModel.model_validate_json(read_regular(document.with_name(DETAILS), _LONGEST))
 
 
 KIND: Final = "serving_handoff"

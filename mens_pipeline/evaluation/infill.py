@@ -179,8 +179,6 @@ def suite_of(
     Raises:
         RefusedError: The train set is gone or changed.
     """
-    window = manifest.recipe.infill_window
-    assert window is not None, "taught"  # noqa: S101 - our own impossibility
     if not train.is_file() or digest_of(train) != manifest.train_sha256:
         found = "changed since" if train.is_file() else "gone"
         advice = "Restore it, or set infill_holes: 0 in config/evaluation.yaml."
@@ -188,7 +186,7 @@ def suite_of(
     model = NgramModel(dict.fromkeys(pair.response for pair in read_pairs(train) if pair.infill is None))
     texts = ((task, model.complete_line(task.prefix)) for task in tasks if task.kind is HoleKind.LINE)
     ngram = tuple(Completion(task=task.id, sample=0, text=text, num_tokens=1, stopped=True) for task, text in texts)
-    return InfillSuite(tasks, lines, window, infill_decoding(config), ngram)
+    return InfillSuite(tasks, lines, manifest.recipe.infill_window, infill_decoding(config), ngram)
 
 
 def infill_decoding(config: EvaluationConfig) -> Decoding:

@@ -107,11 +107,8 @@ def newest_checkpoint(run_dir: Path) -> Path | None:
 
 def _is_whole(mark: Path) -> bool:
     """Return whether the files of a checkpoint are as large as they were; a power cut may leave empty ones."""
-    text = mark.read_text(encoding="utf-8", errors="replace")
-    if not text:
-        return True  # of an earlier version
     try:
-        sizes = json.loads(text)
+        sizes = json.loads(mark.read_text(encoding="utf-8", errors="replace"))
         return all((mark.parent / name).stat().st_size == size for name, size in sizes.items())
     except (ValueError, AttributeError, OSError, RecursionError):
         return False

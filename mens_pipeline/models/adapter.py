@@ -41,8 +41,7 @@ _ADVICE: Final = "Name the folder of a complete run of `mens train`."
 class TrainedRecipe(Recorded):
     """The recipe of a run, with the fields that are read later; others are kept."""
 
-    quantization: Literal["nf4", "bf16"] = Field(default="nf4", description="Not said in runs before bf16.")
-    bnb_4bit_quant_type: Literal["nf4"] = Field(default="nf4", description="Of runs before bf16.")
+    quantization: Literal["nf4", "bf16"]
     bnb_4bit_use_double_quant: bool
     lora_r: Count
     lora_alpha: Count
@@ -50,8 +49,8 @@ class TrainedRecipe(Recorded):
     learning_rate: float
     lr_scheduler_type: Word
     max_minutes: float | None = None
-    devices: Count = Field(default=1, description="Not said in runs before there were several.")
-    infill_window: Count | None = Field(default=None, description="None in runs before there were rows at a cursor.")
+    devices: Count
+    infill_window: Count
 
     @property
     def method(self) -> str:
@@ -87,9 +86,9 @@ class TrainingResult(Recorded):
     num_adapter_matrices: Count
     num_changed_matrices: Count
     frozen_sha256: Word
-    plan: dict[Word, Any] | None = Field(default=None, description="None in runs before plans were kept.")
-    kinds: dict[Word, ShownKind] | None = Field(default=None, description="None in runs before kinds were counted.")
-    num_batches: Count | None = Field(default=None, description="None in runs before batches were counted.")
+    plan: dict[Word, Any]
+    kinds: dict[Word, ShownKind]
+    num_batches: Count
 
 
 class Before(Recorded):
@@ -104,12 +103,10 @@ class Before(Recorded):
 class TrainingManifest(Recorded):
     """`training_manifest.json`: what an adapter was made from, how, and what training came to."""
 
-    manifest_schema_version: Count | None = None
+    manifest_schema_version: Count
     backend: Literal["qlora"] = Field(description="The trainer, as `--backend` names it.")
-    adapter_method: Literal["qlora", "lora"] | None = Field(
-        default=None, description="Whether the base was in four bits, or in bfloat16; none in earlier runs."
-    )
-    tokenizer: Word = "hf"
+    adapter_method: Literal["qlora", "lora"] = Field(description="Whether the base was in four bits, or in bfloat16.")
+    tokenizer: Word
     name: str = Field(pattern="^[0-9A-Za-z._-]{1,128}$")
     vcs_sha: Word | None
     vox_backend: Word | None = None
@@ -124,7 +121,7 @@ class TrainingManifest(Recorded):
     train_sha256: Digest
     heldout_sha256: Digest | None
     system_prompt: str
-    chat_template: str | None = Field(default=None, description="None in runs before bases that think had a form.")
+    chat_template: str
     infill_order: Order = Field(
         default=SUFFIX_FIRST,
         description="Side of a cursor that it is shown first; the suffix in runs that do not say.",
@@ -135,8 +132,8 @@ class TrainingManifest(Recorded):
     @property
     def is_taught(self) -> bool:
         """Whether the adapter was shown holes at a cursor when it trained."""
-        shown = [kind for name, kind in (self.result.kinds or {}).items() if name in {INFILL, ACCEPTED}]
-        return self.recipe.infill_window is not None and any(kind.tokens_shown for kind in shown)
+        shown = [kind for name, kind in self.result.kinds.items() if name in {INFILL, ACCEPTED}]
+        return any(kind.tokens_shown for kind in shown)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -149,7 +146,8 @@ class TrainingManifest(Recorded):
         method = document.get("backend", "nothing")
         if method != METHOD:
             raise RefusedError(f"{path}: backend is {str(method)[:40]}, expected {METHOD}. {_ADVICE}")
-        if newer := newer_format(document.get("manifest_schema_version"), SCHEMA_VERSION):
+        version = document.get("manifest_schema_version", 0)
+        if newer := newer_format(version, SCHEMA_VERSION):
             raise RefusedError(f"{path}: {newer}.")
         try:
             return cls.model_validate(document)

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.files import open_regular, read_regular
-from mens_pipeline.storage.validation import Renamed, errors_in
+from mens_pipeline.storage.validation import errors_in
 
 if TYPE_CHECKING:
     from tokenizers import AddedToken
@@ -76,10 +76,8 @@ class Recorded(BaseModel):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class Base(Recorded, Renamed):
+class Base(Recorded):
     """A base model."""
-
-    former_names: ClassVar[Mapping[str, str]] = {"num_values": "num_parameters"}
 
     name: Word = Field(description="What was asked for.")
     revision: Word | None = Field(description="Commit, tag or branch; null for a folder.")

@@ -92,7 +92,7 @@ def model_card(  # noqa: PLR0913 - the parts of a card
         ("adapter", f"rank {recipe.lora_r}, alpha {recipe.lora_alpha}, on {plain(layers)}"),
         ("rows", f"{result.num_train} of {result.num_rows}, longest {result.longest} tokens"),
         ("steps", f"{result.num_steps}, {result.trained_tokens} tokens in {result.seconds:.0f} s"),
-        *((("shown", plain(format_kinds(result.kinds))),) if result.kinds else ()),
+        ("shown", plain(format_kinds(result.kinds))),
         ("learning rate", f"{recipe.learning_rate:g}, {plain(recipe.lr_scheduler_type)}"),
         ("loss", f"{result.train_loss:.4f} on average while training"),
         ("loss on other files", "not measured" if result.validation_loss is None else f"{result.validation_loss:.4f}"),
@@ -120,7 +120,6 @@ def model_card(  # noqa: PLR0913 - the parts of a card
         standing=standing,
         # Matrices of an adapter that is sent are named for the class that the base is published as.
         auto_class="AutoModelForImageTextToText" if sees and standing is not None else "AutoModelForCausalLM",
-        # Manifests of adapters that were trained before bases that think were asked in their own form say nothing.
         chat=format_of(manifest.chat_template),
         is_prefix_first=manifest.infill_order == PREFIX_FIRST,
         marks=marks_of(FileTokenizer(tokenizer_in)) if manifest.is_taught and tokenizer_in is not None else None,

@@ -107,9 +107,8 @@ def write_bill(folder: Path, store: ArtifactStore, timestamp_unix: int) -> None:
 
 
 def copy_bill(promoted: Artifact, folder: Path) -> None:
-    """Copy the bill of materials of a promoted adapter, where it has one: those of earlier versions have none."""
-    if BILL in promoted.outputs:
-        shutil.copy2(promoted.path / BILL, folder / BILL)
+    """Copy the bill of materials of a promoted adapter."""
+    shutil.copy2(promoted.path / BILL, folder / BILL)
 
 
 def bill_of(run: Path, store: ArtifactStore, timestamp_unix: int) -> Bill:

@@ -46,7 +46,7 @@ class HistoryEvent(Versioned):
     reason: str = Field(description="Why, for people.")
     after_sha256: str | None = Field(
         default=None,
-        description="Of the line before this one, of nothing for the first; null in lines of earlier versions.",
+        description="Of the line before this one, of nothing for the first; null until it is written.",
     )
     signature: str | None = Field(default=None, description="Of all else in the line, where a key is set.")
 
@@ -256,8 +256,7 @@ def _lines(store: ArtifactStore, *, is_signed: bool = True) -> list[tuple[Histor
     details: list[tuple[HistoryEvent, str]] = []
     for number, line in enumerate(lines, start=1):
         event = model_in(line, f"{log}:{number}", HistoryEvent, "event", _ADVICE)
-        is_of_earlier_version = event.after_sha256 is None and (not details or details[-1][0].after_sha256 is None)
-        if not is_of_earlier_version and event.after_sha256 != (details[-1][1] if details else _sha256(b"")):
+        if event.after_sha256 != (details[-1][1] if details else _sha256(b"")):
             raise RefusedError(f"{log}:{number}: a line before this one was changed or is missing. {_ADVICE}")
         if store.signing is not None and is_signed:
             content = json.loads(line)

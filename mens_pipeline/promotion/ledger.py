@@ -11,7 +11,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from pydantic import Field, ValidationError
 
@@ -45,34 +45,25 @@ class Try(Versioned):
     first_heldout_tasks: int = Field(ge=1, description="Held-out prompts of the first round.")
     max_rounds: int = Field(ge=1)
     files: tuple[str, ...] = Field(description="The source files of all held-out prompts, in order.")
-    rows_sha256: str | None = Field(
-        default=None,
-        description="Of all held-out prompts with reference and hidden tests, whatever their files are called; null in "
-        "lines of earlier versions.",
+    rows_sha256: str = Field(
+        description="Of all held-out prompts with reference and hidden tests, whatever their files are called."
     )
-    device: str | None = Field(
-        default=None, description="`cuda bfloat16 dense`: where, in which dtype and how the weights lay; null likewise."
-    )
-    engine: dict[str, Any] | None = Field(
-        default=None, description="Null; in lines of earlier versions the servers that completed, if any."
-    )
+    device: str = Field(description="`cuda bfloat16 dense`: where, in which dtype and how the weights lay.")
 
     def is_of_same_eval_suite(self, other: "Try") -> bool:
         """Return whether the eval suites of two tries share half of the files of the smaller, or have equal rows."""
         own, theirs = set(self.files), set(other.files)
         shares = len(own & theirs) >= _SAME_SHARE * min(len(own), len(theirs))
-        return shares or (self.rows_sha256 is not None and self.rows_sha256 == other.rows_sha256)
+        return shares or self.rows_sha256 == other.rows_sha256
 
     @property
     def sha256(self) -> str:
         """SHA-256 over all that decides the completions: of two tries with the same, nothing was left to chance.
 
-        On a CPU the size of a batch decides nothing. What an earlier version wrote down names neither rows nor device,
-        so it equals no try of today: nobody knows what it was drawn on.
+        On a CPU the size of a batch decides nothing.
         """
-        is_on_cpu = self.device is not None and self.device.startswith("cpu")
         content = self.model_dump(mode="json", include=set(Try.model_fields) - {"format_version", "files"})
-        if is_on_cpu:
+        if self.device.startswith("cpu"):
             del content["decoding"]["batch_tokens"]
         return key_of(content)
 
@@ -80,9 +71,8 @@ class Try(Versioned):
 class LedgerEntry(Try):
     """A line of `ledger.jsonl`."""
 
-    store_id: str | None = Field(
-        default=None,
-        description="Of the store: 16 digits that its copies share, and 16 of the place where it lies; null likewise.",
+    store_id: str = Field(
+        description="Of the store: 16 digits that its copies share, and 16 of the place where it lies."
     )
     timestamp_unix: int = Field(ge=0)
     attempt: int = Field(
@@ -142,9 +132,8 @@ def explain_lost(evaluated_in: str | None, store_id: str | None) -> str:
     """Say why a ledger, by the id of its store, does not count what was evaluated in some store, with advice."""
     if evaluated_in is not None and evaluated_in == store_id:
         return "has lost this evaluation: an older ledger was laid back; restore the newest one, or evaluate again here"
-    where = "another store or by an earlier version"
-    if evaluated_in is not None and store_id is not None:
-        where = "a copy of this store" if evaluated_in[:_HALF] == store_id[:_HALF] else "another store"
+    is_copy = evaluated_in is not None and store_id is not None and evaluated_in[:_HALF] == store_id[:_HALF]
+    where = "a copy of this store" if is_copy else "another store"
     return f"knows no such evaluation: it was made in {where}; evaluate again here"
 
 

@@ -1,16 +1,16 @@
 """The gates by name: their thresholds, read from `config/gates.yaml`, and how the outcome of one is written down."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from math import pi
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from mens_pipeline.errors import ConfigurationError, did_you_mean
-from mens_pipeline.storage.validation import Renamed, Strict
+from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
 
 if TYPE_CHECKING:
@@ -41,16 +41,9 @@ class GateName(StrEnum):
     TRUNCATION = "truncation"
     THROUGHPUT = "throughput"
 
-    @classmethod
-    def _missing_(cls, value: object) -> "GateName | None":
-        """Read the names that two gates had in earlier receipts and policies."""
-        return {"exam_size": cls.SUITE_SIZE, "asked_share": cls.COMPLETED_SHARE}.get(str(value))
 
-
-class Thresholds(Strict, Renamed):
+class Thresholds(Strict):
     """Thresholds for promotion; rates are shares from 0 to 1."""
-
-    former_names: ClassVar[Mapping[str, str]] = {"min_asked_share": "min_completed_share"}
 
     confidence: float = Field(
         gt=0.5,

@@ -22,7 +22,6 @@ from mens_pipeline.promotion.gate import GateInputs, decide
 from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, Thresholds, overall_status
 from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.storage.validation import (
-    FORMAT_VERSION,
     Document,
     Versioned,
     errors_in,
@@ -302,8 +301,8 @@ class Override(Document, Versioned):
 
     @property
     def content(self) -> dict[str, Any]:
-        """All that it says; without the version of its first format, which records of earlier code do not name."""
-        return self.model_dump(exclude={FORMAT_VERSION} if self.format_version == 1 else set())
+        """All that it says."""
+        return self.model_dump()
 
     @property
     def sha256(self) -> str:

@@ -1,7 +1,5 @@
 """Models that take nothing they do not know, versions of their formats, and what pydantic found wrong, as one line."""
 
-import logging
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -10,7 +8,6 @@ from pydantic_core import PydanticCustomError
 
 from mens_pipeline.errors import RefusedError
 
-_LOG: Final = logging.getLogger(__name__)
 _OWN: Final = "Value error, "
 """How pydantic marks sentences that a validator of ours wrote; they say themselves what they are about."""
 _NEWER: Final = "newer_format"
@@ -23,23 +20,6 @@ class Strict(BaseModel):
     """A model that cannot change, and takes no field that it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Renamed(BaseModel):
-    """A model some of whose fields had other names once; these are read too, with a warning in configuration."""
-
-    former_names: ClassVar[Mapping[str, str]] = {}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _read_former_names(cls, content: Any, info: ValidationInfo) -> Any:
-        if not isinstance(content, dict):
-            return content
-        renamed = {old: new for old, new in cls.former_names.items() if old in content and new not in content}
-        if info.context is not None:
-            for old, new in renamed.items():
-                _LOG.warning("%s: %s is called %s now. Rename it.", info.context["path"], old, new)
-        return {renamed.get(name, name): value for name, value in content.items()}
 
 
 class Versioned(Strict):

@@ -12,7 +12,7 @@ from pydantic import Field, RootModel, StringConstraints, ValidationError, model
 from mens_pipeline.errors import ConfigurationError, did_you_mean
 from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model, load_yaml
-from mens_pipeline.training.recipe import Recipe, with_new_names
+from mens_pipeline.training.recipe import Recipe
 
 AUTO: Final = "auto"
 _ABOUT: Final = "about"
@@ -73,7 +73,6 @@ def load_named(path: Path) -> dict[str, Named]:
 
 def recipe_errors(values: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with some fields of a recipe: `lora_rr: unknown, did you mean lora_r?`."""
-    values = with_new_names(values)  # errors name fields as they are called now
     try:
         Recipe.model_validate(values)
     except ValidationError as error:
@@ -120,9 +119,8 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
     values: dict[str, Any] = {}
     origins = dict.fromkeys(Recipe.model_fields, "default")
     for origin, given in layers:
-        layer = with_new_names(given, origin)
-        values |= layer
-        origins |= dict.fromkeys(layer, origin)
+        values |= given
+        origins |= dict.fromkeys(given, origin)
     origins |= {field: flag_names[field] for field in flags if field in flag_names}
     errors = [f"{error} ({origins.get(_field_of(error), 'recipe')})" for error in recipe_errors(values)]
     if errors:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.local import result_after
 from mens_pipeline.jobs.protocol import ExitCode, as_document
 from mens_pipeline.models.adapter import (
@@ -157,16 +156,14 @@ def training_manifest(
 
 
 def continue_from(run: Path) -> Continued:
-    """Return where a run stands; refuse (`RefusedError`) one that is not complete, or did not count its batches."""
+    """Return where a run stands; refuse (`RefusedError`) one that is not complete."""
     manifest = TrainingManifest.read(run / MANIFEST)
     result, before = manifest.result, manifest.continues
-    if result.num_batches is None:
-        raise RefusedError(f"{run / MANIFEST}: result.num_batches is missing. Train the run again, then go on.")
     runs = (result,) if before is None else (result, before)
     return Continued(
         adapter=(run / WEIGHTS).resolve(),
         adapter_sha256=digest_of(run / WEIGHTS),
-        num_batches=sum(each.num_batches or 0 for each in runs),
+        num_batches=sum(each.num_batches for each in runs),
         num_steps=sum(each.num_steps for each in runs),
         seconds=sum(each.seconds for each in runs),
         infill_order=manifest.infill_order,

@@ -1,9 +1,8 @@
 """All that decides a training run: its recipe, with the names of TRL and PEFT, and its job for a process."""
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -24,8 +23,6 @@ _SHARDED_BY: Final = {"ACCELERATE_USE_FSDP": "FSDP", "ACCELERATE_USE_DEEPSPEED":
 """Variables by which accelerate is told to cut a model up -> what it then does it with."""
 
 _SHARDED: Final = {"fsdp": "FSDP", "fsdp_config": "FSDP", "deepspeed": "DeepSpeed"}
-_FORMER: Final = ("load_in_4bit", "bnb_4bit_quant_type")
-_LOG: Final = logging.getLogger(__name__)
 _ROUNDING: Final = 1e-9
 _ACCUMULATED: Final = 4
 """Micro-batches of a step of which nothing is said."""
@@ -154,14 +151,14 @@ class Recipe(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_other_names(cls, values: object) -> object:
-        """Read fields by their former names; refuse what other trainers call some, as four bits cannot be sharded."""
+    def _refuse_sharding(cls, values: object) -> object:
+        """Refuse fields of other trainers that cut a model up: four bits cannot be sharded."""
         if not isinstance(values, dict):
             return values
         for field, name in _SHARDED.items():
             if field in values:
                 raise ValueError(f"{field}: {_why_not_sharded(name)} Write devices=N instead")
-        return with_new_names(values)
+        return values
 
     @property
     def accumulation(self) -> int:
@@ -213,19 +210,6 @@ class Recipe(BaseModel):
         if errors:
             raise ValueError("; ".join(errors))
         return self
-
-
-def with_new_names(values: Mapping[str, Any], where: str | None = None) -> dict[str, Any]:
-    """Return fields of a recipe with `quantization` in place of two earlier ones; say so of a place that has them."""
-    kept = {field: value for field, value in values.items() if field not in _FORMER}
-    if len(kept) == len(values):
-        return kept
-    is_packed = str(values.get(_FORMER[0], True)).lower() not in {"false", "0", "no", "off"}
-    found = {"quantization": values.get(_FORMER[1], "nf4") if is_packed else "bf16"} | kept
-    if where is not None:
-        former = ", ".join(field for field in _FORMER if field in values)
-        _LOG.warning("%s: %s is called quantization now. Write quantization: %s.", where, former, found["quantization"])
-    return found
 
 
 def _parts(text: str) -> list[str]:

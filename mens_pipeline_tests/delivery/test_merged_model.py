@@ -1,7 +1,6 @@
 """From a champion to a folder that anybody can load: merged, proven, handed on."""
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -212,21 +211,6 @@ def test_the_hand_off_is_upstreams(delivered: tuple[Path, ArtifactStore, Result]
 
     jsonschema.validate(document, schema)
     assert DETAILS in document["notes"]
-
-
-def test_a_hand_off_of_an_earlier_version_gives_way(
-    delivered: tuple[Path, ArtifactStore, Result], tmp_path: Path
-) -> None:
-    """It had what is ours in a field of its own; files that it names are no strangers."""
-    folder = Path(shutil.copytree(delivered[0], tmp_path / "out"))
-    details = json.loads((folder / DETAILS).read_text())
-    files = [file for file in details["files"] if file["path"] != HANDOFF]
-    earlier = {**{key: value for key, value in details.items() if key != "schema"}, "files": files}
-    (folder / HANDOFF).write_text(json.dumps({**json.loads((folder / HANDOFF).read_text()), "mens": earlier}))
-    (folder / DETAILS).unlink()
-
-    refuse_foreign(folder)
-    assert changed_files(folder / HANDOFF) == ()
 
 
 @pytest.mark.parametrize(

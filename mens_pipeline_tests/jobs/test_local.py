@@ -162,7 +162,7 @@ def test_only_whole_checkpoints_count(tmp_path: Path) -> None:
         folder = tmp_path / "checkpoints" / f"checkpoint-{number}"
         folder.mkdir(parents=True)
         if is_whole:
-            (folder / "complete").touch()
+            (folder / "complete").write_text("{}")
 
     assert newest_checkpoint(tmp_path) == tmp_path / "checkpoints" / "checkpoint-10"
 
@@ -177,7 +177,7 @@ def test_a_checkpoint_that_lost_a_file_gives_way_to_an_older_one(tmp_path: Path)
     assert newest_checkpoint(tmp_path) == folders[2]
     (folders[2] / "optimizer.pt").write_bytes(b"")
     assert newest_checkpoint(tmp_path) == folders[1]
-    for cut in ('{"optimizer.pt"', "[" * 50_000):
+    for cut in ("", '{"optimizer.pt"', "[" * 50_000):
         (folders[1] / "complete").write_text(cut)
         assert newest_checkpoint(tmp_path) == folders[0]
 

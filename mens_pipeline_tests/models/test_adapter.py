@@ -54,8 +54,8 @@ def test_what_training_writes_is_read(tmp_path: Path) -> None:
         ("null", "a NoneType, no object"),
         ('{"backend": ["lora"]}', r"backend is \['lora'\]"),
         (
-            '{"backend": "qlora"}',
-            "name: Field required; vcs_sha: Field required; base_model: Field required; .* and 6 more",
+            '{"backend": "qlora", "manifest_schema_version": 8}',
+            "adapter_method: Field required; tokenizer: Field required; name: Field required; .* and 9 more",
         ),
         (_changed(("name",), "../../home/x"), "name: String should match"),
         (_changed(("name",), "x" * 129), "name: String should match"),

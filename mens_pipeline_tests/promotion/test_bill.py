@@ -20,7 +20,7 @@ from mens_pipeline.corpus.schema.records import (
 )
 from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.models.base import describe_base
-from mens_pipeline.promotion.bill import BILL, Origin, as_cyclonedx, bill_of, copy_bill
+from mens_pipeline.promotion.bill import BILL, Origin, as_cyclonedx, bill_of
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.evaluation.runs import NOW, champion_in, promoted, trained, training_manifest
@@ -151,16 +151,3 @@ def test_blank_names_are_none(run: Path, store: ArtifactStore) -> None:
 
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     assert "licenses" not in _find_named(json.loads(text)["components"], "org/tiny")
-
-
-def test_a_model_of_an_earlier_version_has_none(run: Path, store: ArtifactStore, tmp_path: Path) -> None:
-    """It is sent as before."""
-    champion = _champion(run, store)
-    copy_bill(champion, tmp_path)
-    assert (tmp_path / BILL).is_file()
-    (tmp_path / BILL).unlink()
-    (champion.path / BILL).unlink()
-    champion.manifest["outputs"].pop(BILL)
-    copy_bill(champion, tmp_path)
-
-    assert not (tmp_path / BILL).exists()

@@ -148,21 +148,6 @@ def test_a_pointer_that_was_mended_by_hand_is_taken(rolled_back: Path, store: Ar
     assert champion_key(store) == named
 
 
-def test_a_history_of_an_earlier_version_is_gone_on_with(
-    rolled_back: Path, tmp_path: Path, store: ArtifactStore
-) -> None:
-    """Its lines know of no line before them, and its pointer of none; from the next line on they do."""
-    events = [json.loads(line) for line in (rolled_back / HISTORY).read_text().splitlines()]
-    for event in events:
-        del event["after_sha256"]
-    (rolled_back / HISTORY).write_text("".join(f"{json.dumps(event)}\n" for event in events))
-    (rolled_back / CHAMPION).write_text(f"{events[-1]['key']}\n")
-    third = promoted(trained(tmp_path / "third", "third"), store)
-
-    assert champion_key(store) == third
-    assert [event.after_sha256 is None for event in history_of(store)] == [True, True, True, False]
-
-
 @pytest.mark.slow
 def test_machines_that_share_a_bucket_share_the_champion(tmp_path: Path, store_url: str) -> None:
     """Promoted on one, it is in use on the other; a change that rests on what is no more is refused."""

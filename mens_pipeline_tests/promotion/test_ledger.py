@@ -95,19 +95,6 @@ def test_the_same_rows_in_other_files_are_the_same_exam(store: ArtifactStore) ->
     assert _recorded(store, _changed(files=renamed, adapter_sha256="b" * 64)) == [2]
 
 
-def test_a_line_of_an_earlier_version_counts_and_is_no_try_of_today(store: ArtifactStore) -> None:
-    """It says neither on which rows nor on which device it was drawn, so nobody knows that the answers are the same."""
-    _recorded(store, _try("a"))
-    path = store.root / FOLDER / LEDGER
-    entry = json.loads(path.read_text())
-    for added in ("format_version", "rows_sha256", "device", "engine", "store_id"):
-        del entry[added]
-    path.write_text(json.dumps(entry) + "\n")
-
-    assert _recorded(store, _try("a"), _try("b")) == [2, 3]
-    assert find_try(store, None)[0] is None
-
-
 def test_a_ledger_of_a_newer_version_asks_for_an_upgrade(store: ArtifactStore) -> None:
     """Whether it says so, or has fields that are not known here."""
     _recorded(store, _try("a"))

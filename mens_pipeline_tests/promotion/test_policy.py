@@ -105,24 +105,3 @@ def test_a_run_may_not_lower_it(rate: float) -> None:
 
     with pytest.raises(ConfigurationError, match=r"not from 0\.1, .*Raise it, or leave it out"):
         full.raise_benchmark(rate)
-
-
-def test_gates_and_thresholds_are_read_under_their_former_names(tmp_path: Path) -> None:
-    """A policy that was written before two gates were renamed says the same."""
-    shipped = (PROJECT_ROOT / "config" / "gates.yaml").read_text(encoding="utf-8")
-    former = shipped.replace("min_completed_share", "min_asked_share").replace(
-        "warn_only: [", "warn_only: [exam_size, asked_share, ", 1
-    )
-    assert former.count("min_asked_share") == shipped.count("min_completed_share") > 0
-    assert "exam_size" in former
-    path = tmp_path / "gates.yaml"
-    path.write_text(former, encoding="utf-8")
-
-    policy = load_gate_policy(path)
-
-    assert (
-        policy.policies["ci"].min_completed_share
-        == load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").policies["ci"].min_completed_share
-    )
-    named = next(one.warn_only for one in policy.policies.values() if GateName.SUITE_SIZE in one.warn_only)
-    assert GateName.COMPLETED_SHARE in named

@@ -1,7 +1,6 @@
 """The receipt of a verdict, and what it is bound to."""
 
 import hashlib
-import hmac
 import json
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,10 @@ from mens_pipeline.promotion.receipt import (
     read_override,
     read_results,
     receipt_in,
-    sign_override,
     verdict_on,
     write_receipt,
 )
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline.storage.store import key_of
 from mens_pipeline_tests.evaluation.scored import GOOD, SUBJECT, evaluation
 from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.small_folder import described_base
@@ -301,19 +298,6 @@ def test_what_passed_needs_no_help() -> None:
 
 _OF_MAINTAINERS = "a secret of maintainers"
 _RECORD = Override(adapter_sha256="a" * 64, receipt_sha256="b" * 64, by="me", reason="A good reason.", timestamp_unix=1)
-
-
-def test_an_override_without_a_version_keeps_its_signature(tmp_path: Path) -> None:
-    """Earlier code signed what it wrote, which names no version of its format; so does the history that it was used."""
-    written = json.loads(sign_override(_RECORD, _OF_MAINTAINERS).model_dump_json())
-    del written["format_version"]
-    path = tmp_path / OVERRIDE
-    path.write_text(json.dumps(written))
-    signed = {name: value for name, value in written.items() if name != "signature"}
-    text = json.dumps(signed, sort_keys=True, separators=(",", ":"))
-
-    assert written["signature"] == hmac.new(_OF_MAINTAINERS.encode(), text.encode(), hashlib.sha256).hexdigest()
-    assert read_override(path, _OF_MAINTAINERS).sha256 == key_of(written)
 
 
 def test_an_override_of_a_newer_version_asks_for_an_upgrade(tmp_path: Path) -> None:

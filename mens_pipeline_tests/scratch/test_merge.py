@@ -34,7 +34,7 @@ def _run(folder: Path, *steps: int, final: int | None = None) -> Path:
     for step in steps:
         checkpoint = _model(folder / CHECKPOINTS / f"checkpoint-{step}", step)
         (checkpoint / "optimizer.pt").write_bytes(b"moments")
-        (checkpoint / COMPLETE).touch()
+        (checkpoint / COMPLETE).write_text("{}")
     if final is not None:
         _model(folder / "model", final)
     return folder
@@ -191,7 +191,7 @@ def test_a_checkpoint_without_a_number_has_no_place_in_the_order(tmp_path: Path)
     """Somebody put it there; it counts when it is named."""
     run = _run(tmp_path / "run", 5)
     best = _model(run / CHECKPOINTS / "checkpoint-best", 7)
-    (best / COMPLETE).touch()
+    (best / COMPLETE).write_text("{}")
 
     assert [path.name for path in scratch_sources([run], 5)] == ["checkpoint-5"]
     assert scratch_sources([best], 1) == (best,)

@@ -13,7 +13,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 from collections.abc import Sequence
@@ -34,7 +33,6 @@ from mens_pipeline_tests.soak import month_nights
 from mens_pipeline_tests.soak.full_disks import can_mount
 from mens_pipeline_tests.soak.month_nights import NIGHTS, Machine, Night
 from mens_pipeline_tests.soak.processes import processes_about
-from mens_pipeline_tests.storage.release_fixtures import FOLDER as RELEASES
 from mens_pipeline_tests.training.runs import FAST
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
@@ -95,8 +93,6 @@ def pass_nights(folder: Path, nights: Sequence[Night], *, is_mounted: bool, week
     if compiler := shutil.which("cc"):
         source = Path(__file__).with_name("clock.c")
         subprocess.run([compiler, "-shared", "-fPIC", "-o", str(folder / "clock.so"), str(source)], check=True)
-    with tarfile.open(RELEASES / "0.1.0.tar.xz") as packed:
-        packed.extractall(machine.disk, [member for member in packed if member.name.startswith("home")], filter="data")
     for number, night in enumerate(nights, start=1):
         night.change(machine)
         rows.append(_pass(machine, night, is_maintained=number % week == 0))

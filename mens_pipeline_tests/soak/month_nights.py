@@ -242,7 +242,7 @@ class Night:
 
 
 NIGHTS: Final = (
-    Night("a new store; Dagster has the home that release 0.1.0 left", "promoted"),
+    Night("a new store, and a new home of Dagster", "promoted"),
     Night("nothing", "unchanged"),
     Night("3 new programs", "promoted", _add),
     Night("a quarter of the programs vanish", "promoted", partial(_lose, share=0.25)),

@@ -1,6 +1,5 @@
 """Versions of formats, and what is said of what does not fit."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -8,8 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.storage.validation import Renamed, Strict, Versioned, problem_in, read_document
-from mens_pipeline.storage.yaml_file import load_model
+from mens_pipeline.storage.validation import Versioned, problem_in, read_document
 
 _NEWER = "written by a newer version of mens-pipeline"
 
@@ -75,26 +73,3 @@ def test_a_document_that_cannot_be_read_says_why(tmp_path: Path, content: str | 
         read_document(path, _Third, "thing", "Make it again.")
     path.write_text('{"name": "b"}')
     assert read_document(path, _Third, "thing", "Make it again.").name == "b"
-
-
-class _Sized(Strict, Renamed):
-    former_names: ClassVar[Mapping[str, str]] = {"num_values": "num_parameters"}
-
-    num_parameters: int
-
-
-def test_a_field_is_read_under_its_former_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A document of an earlier version says nothing; a file that a person wrote is read with a line of advice."""
-    assert _Sized.model_validate_json('{"num_values": 7}') == _Sized(num_parameters=7)
-    assert caplog.messages == []
-    path = tmp_path / "sizes.yaml"
-    path.write_text("num_values: 7\n")
-    assert load_model(path, _Sized) == _Sized(num_parameters=7)
-    assert caplog.messages == [f"{path}: num_values is called num_parameters now. Rename it."]
-
-
-@pytest.mark.parametrize("content", ['{"num_values": 7, "num_parameters": 8}', "7", "{}"])
-def test_a_former_name_hides_no_mistake(content: str) -> None:
-    """Both names, neither, or no object at all."""
-    with pytest.raises(ValidationError):
-        _Sized.model_validate_json(content)

@@ -2,20 +2,26 @@
 
 from typing import Any
 
+from mens_pipeline.models.adapter import SCHEMA_VERSION
 from mens_pipeline.models.base import Base
+from mens_pipeline.models.chat import CHATML
 from mens_pipeline.training.recipe import Recipe
 
 
 def manifest_about(base: Base, **changes: Any) -> dict[str, Any]:
     """The manifest of a run on a base, as `mens train` writes it but for what no reader asks for."""
     usual: dict[str, Any] = {
+        "manifest_schema_version": SCHEMA_VERSION,
         "backend": "qlora",
+        "adapter_method": "qlora",
+        "tokenizer": "hf",
         "name": "lora-adapter-0123abcd",
         "vcs_sha": "0123abcd",
         "base_model": base.as_json(),
         "preset": "tiny",
         "recipe": Recipe(quantization="nf4").model_dump(mode="json"),
         "system_prompt": "You write Vox.",
+        "chat_template": CHATML.template(),
         "train_file": "/nowhere/train.jsonl",
         "train_sha256": "d" * 64,
         "heldout_sha256": None,
@@ -35,6 +41,9 @@ def manifest_about(base: Base, **changes: Any) -> dict[str, Any]:
             "seconds": 61.7,
             "train_loss": 0.5,
             "validation_loss": None,
+            "plan": {},
+            "kinds": {},
+            "num_batches": 4,
         },
     }
     return {**usual, **changes}

@@ -36,6 +36,8 @@ RESULT: dict[str, Any] = {
     "seconds": 61.7,
     "train_loss": 0.51239,
     "validation_loss": None,
+    "plan": {},
+    "num_batches": 4,
     "kinds": {
         "raw": {"share": 0.25, "tokens_shown": 3000, "epochs": 1.5},
         "task": {"share": 0.75, "tokens_shown": 9000, "epochs": 0.5},

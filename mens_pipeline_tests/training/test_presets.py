@@ -287,7 +287,7 @@ def test_auto_never_takes_a_preset_that_asks_for_no_card() -> None:
     ("content", "problem"),
     [
         ("a: {lora_rr: 1}\nb: {lora_r: 0}\n", r"a.lora_rr: unknown, did you mean lora_r\?; b.lora_r: Input should be"),
-        ("a: {bnb_4bit_quant_type: fp4}\n", "a.quantization: "),
+        ("a: {quantization: fp4}\n", "a.quantization: "),
         ("a: {min_vram_gb: many}\n", "a.min_vram_gb: 'many' is no number of gigabytes"),
         ("a: [", "not YAML"),
         (b"\xff", "not YAML"),

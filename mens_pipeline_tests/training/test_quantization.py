@@ -13,7 +13,7 @@ from mens_pipeline.models.adapter import ADAPTER, Adapter
 from mens_pipeline.models.find_base import base_by_name
 from mens_pipeline.settings import DOMAINS, PRESETS
 from mens_pipeline.training.preflight import choose_quantization, estimate_memory
-from mens_pipeline.training.presets import Named, load_named, resolve_recipe
+from mens_pipeline.training.presets import load_named, resolve_recipe
 from mens_pipeline.training.qlora_adapter import finish_run, training_manifest
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.training.runs import prepared, train_here
@@ -102,31 +102,6 @@ def test_memory_is_estimated_of_both() -> None:
     assert whole.base == pytest.approx(2 * _BASE.num_parameters / _MEGA)
     assert whole.base - packed.base == pytest.approx(values * (2 - 4.5 / 8) / _MEGA)
     assert whole[1:] == packed[1:]
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ({"load_in_4bit": True}, "nf4"),
-        ({"load_in_4bit": "true", "bnb_4bit_quant_type": "nf4"}, "nf4"),
-        ({"load_in_4bit": "False"}, "bf16"),
-        ({"bnb_4bit_quant_type": "nf4"}, "nf4"),
-        ({"load_in_4bit": True, "quantization": "bf16"}, "bf16"),
-    ],
-)
-def test_former_names_are_read_and_told(
-    values: dict[str, Any], expected: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """From a preset, a variable or a flag, each named; the value counts as said there."""
-    presets = {"mine": Named("", values)}
-    found = resolve_recipe(presets, {}, preset="mine", domain=None, environment={}, flags={})
-
-    assert found.recipe.quantization == expected
-    assert found.origins["quantization"] == "preset mine"
-    assert set(found.origins) == set(Recipe.model_fields)
-    (message,) = caplog.messages
-    assert message.startswith(f"preset mine: {next(iter(values))}")
-    assert message.endswith(f"is called quantization now. Write quantization: {expected}.")
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -29,7 +29,6 @@ def test_every_field_says_what_it_is() -> None:
         ({"lora_r": 0}, "lora_r"),
         ({"lora_dropout": 1.0}, "lora_dropout"),
         ({"quantization": "fp4"}, "quantization"),
-        ({"bnb_4bit_quant_type": "fp4"}, "quantization"),
         ({"max_length": 15}, "max_length"),
         ({"num_train_epochs": 0}, "num_train_epochs"),
         ({"max_minutes": 0}, "max_minutes"),

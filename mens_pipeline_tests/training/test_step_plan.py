@@ -160,7 +160,7 @@ def test_a_checkpoint_of_other_decisions_is_refused(tmp_path: Path) -> None:
     """Without its decisions a run would go on with another rate than it had."""
     checkpoint = tmp_path / CHECKPOINTS / "checkpoint-30"
     checkpoint.mkdir(parents=True)
-    (checkpoint / COMPLETE).touch()
+    (checkpoint / COMPLETE).write_text("{}")
     (checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": 30, "max_steps": 100}))
 
     with pytest.raises(

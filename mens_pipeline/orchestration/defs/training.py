@@ -133,7 +133,7 @@ def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreRes
 @dg.asset_check(asset=qlora_adapter)
 def every_kind_shown(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Training showed rows of every kind; else a warning, or a failure for accepted completions and documentation."""
-    left = never_shown(TrainingManifest.read(store.artifact(qlora_adapter).path / MANIFEST).result.kinds or {})
+    left = never_shown(TrainingManifest.read(store.artifact(qlora_adapter).path / MANIFEST).result.kinds)
     is_of_users = not left.keys().isdisjoint(_OF_USERS)
     severity = dg.AssetCheckSeverity.ERROR if is_of_users else dg.AssetCheckSeverity.WARN
     return dg.AssetCheckResult(passed=not left, severity=severity, metadata=dict(left))
@@ -226,9 +226,9 @@ def metadata_of(adapter: Adapter) -> dict[str, Any]:
         "num_planned_updates": result.planned_steps,
         "num_updates_before": manifest.continues.num_steps if manifest.continues is not None else 0,
         "num_rows": result.num_train,
-        "shown": format_kinds(result.kinds or {}),
-        "never_shown": format_never_shown(result.kinds or {}),
-        "plan": dg.MetadataValue.json(result.plan or {}),
+        "shown": format_kinds(result.kinds),
+        "never_shown": format_never_shown(result.kinds),
+        "plan": dg.MetadataValue.json(result.plan),
         "num_trained_parameters": result.num_trained_parameters,
         "preset": manifest.preset or "none",
         "contract": manifest.contract_digest[:12],
