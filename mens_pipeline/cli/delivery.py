@@ -17,6 +17,7 @@ from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.settings import Settings, load_settings
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def merge(
         if gguf is not None:
             gguf_model, _ = build_gguf_model(merged, prepared, gguf, store, _launch)
     delivery = Delivery(source=source, merged=merged, gguf=gguf_model, data_licence=settings.data_licence)
-    handoff = build_serving_handoff(delivery, store)[0].path / HANDOFF
+    handoff = build_serving_handoff(delivery, store)[0].file(HANDOFF)
     if output is not None:
         handoff = write_folder(delivery, output)
     if as_json:
@@ -101,7 +102,7 @@ def _prepare(  # noqa: PLR0917 - what the command was given
 ) -> "PreparedMerge":
     from mens_pipeline.delivery.agreement import NUM_PROMPTS
     from mens_pipeline.delivery.merge_source import prompts_of
-    from mens_pipeline.delivery.merged_model import KIND, prepare_merge
+    from mens_pipeline.delivery.merged_model import prepare_merge
     from mens_pipeline.inference.prepare import Conditions, completion_fits
     from mens_pipeline.settings import EVALUATION
     from mens_pipeline.storage.yaml_file import load_model
@@ -117,7 +118,7 @@ def _prepare(  # noqa: PLR0917 - what the command was given
     )
     log_line(f"adapter {source.adapter.digest[:12]} of {source.adapter.path}, {len(asked.tasks)} prompts to compare by")
     conditions = Conditions(decoding, chosen, chosen.lock_in(settings.cache_root))
-    work = store.root / KIND / f".work-{time.time_ns()}"
+    work = store.root / Kind.MERGED_MODEL / f".work-{time.time_ns()}"
     return prepare_merge(source, asked, conditions, dtype, work)
 
 

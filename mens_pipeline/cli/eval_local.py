@@ -22,6 +22,7 @@ from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.settings import FEW_SHOT, load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact
 from mens_pipeline.storage.validation import errors_in
 
@@ -257,13 +258,12 @@ def _put_into(run_dir: Path, evaluation: Artifact) -> None:
     from mens_pipeline.evaluation.results import INSERTS
     from mens_pipeline.evaluation.run_folder import forget, remember
     from mens_pipeline.promotion.receipt import FAILED, RECEIPT
-    from mens_pipeline.promotion.receipt import KIND as GATE
 
     for name in (RECEIPT, FAILED, INSERTS):
         (run_dir / name).unlink(missing_ok=True)
-    forget(run_dir, GATE)
-    for name in evaluation.outputs:
-        shutil.copy2(evaluation.path / name, run_dir / name)
+    forget(run_dir, Kind.BENCHMARK_GATE)
+    for output in evaluation.outputs:
+        shutil.copy2(evaluation.path / output, run_dir / output)
     remember(run_dir, evaluation)
 
 

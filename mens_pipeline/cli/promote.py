@@ -14,6 +14,7 @@ from mens_pipeline.configured import open_store, pipeline_commit, policy_label, 
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest, adapter_digest, refuse_links
 from mens_pipeline.settings import Settings, load_settings
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.storage.validation import errors_in
 
@@ -50,7 +51,6 @@ def gate(
 
 def decide_on(run_dir: Path, settings: Settings) -> "Receipt":
     """Decide on a run that was evaluated, and write the verdict into its folder."""
-    from mens_pipeline.evaluation.results import KIND as EVALUATION
     from mens_pipeline.evaluation.results import RESULTS
     from mens_pipeline.evaluation.run_folder import recall_artifact, remember
     from mens_pipeline.promotion.benchmark_gate import GateParams, build_benchmark_gate
@@ -60,7 +60,7 @@ def decide_on(run_dir: Path, settings: Settings) -> "Receipt":
     store = open_store(settings)
     refuse_links(run_dir)
     advice = f"Run `mens eval-local --run-dir {run_dir}` first; what `mens corpus eval` writes is about data."
-    evaluation = recall_artifact(run_dir, EVALUATION, RESULTS, store, advice)
+    evaluation = recall_artifact(run_dir, Kind.EVAL_RESULTS, RESULTS, store, advice)
     baseline = baseline_of(store, adapter_digest(run_dir))
     params = GateParams(
         evaluation=evaluation,
@@ -182,7 +182,7 @@ def override(
     try:
         record = Override(
             adapter_sha256=adapter_digest(run_dir),
-            receipt_sha256=digest_of(gate.path / RECEIPT),
+            receipt_sha256=digest_of(gate.file(RECEIPT)),
             by=by,
             reason=reason,
             timestamp_unix=int(time.time()),
@@ -196,17 +196,19 @@ def override(
 
 def _gate_of(run_dir: Path, store: ArtifactStore) -> Artifact:
     from mens_pipeline.evaluation.run_folder import recall_artifact
-    from mens_pipeline.promotion.receipt import KIND, RECEIPT
+    from mens_pipeline.promotion.receipt import RECEIPT
 
-    return recall_artifact(run_dir, KIND, RECEIPT, store, f"Run `mens gate --run-dir {run_dir}` first.")
+    return recall_artifact(run_dir, Kind.BENCHMARK_GATE, RECEIPT, store, f"Run `mens gate --run-dir {run_dir}` first.")
 
 
 def _present(run_dir: Path, store: ArtifactStore, settings: Settings) -> "Conditions":
     """Return the current state: the newest evaluation of the run, and what was held out of its training."""
-    from mens_pipeline.evaluation.results import KIND, RESULTS
+    from mens_pipeline.evaluation.results import RESULTS
     from mens_pipeline.evaluation.run_folder import heldout_of_training, recall_artifact
 
-    evaluation = recall_artifact(run_dir, KIND, RESULTS, store, f"Run `mens eval-local --run-dir {run_dir}` first.")
+    evaluation = recall_artifact(
+        run_dir, Kind.EVAL_RESULTS, RESULTS, store, f"Run `mens eval-local --run-dir {run_dir}` first."
+    )
     heldout, problem = None, ""
     try:
         heldout = heldout_of_training(TrainingManifest.read(run_dir / MANIFEST))

@@ -13,6 +13,7 @@ from mens_pipeline.evaluation.statistics import Rate, rate_of
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.inference.generation import Completion
 from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline.storage.kinds import MergedFile
 from mens_pipeline.storage.validation import Document, Strict, Versioned
 
 NUM_PROMPTS: Final = 12
@@ -127,8 +128,8 @@ def _parses(task: Task, written: Written) -> bool:
     return judge(task, completion).parses
 
 
-MERGE_MANIFEST: Final = "merge_manifest.json"
-MERGE_REPORT: Final = "merge_report.json"
+MERGE_MANIFEST: Final = MergedFile.MANIFEST
+MERGE_REPORT: Final = MergedFile.REPORT
 _SHA256: Final = "^[0-9a-f]{64}$"
 
 

@@ -17,6 +17,7 @@ from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.jobs.local import refuse_failure
 from mens_pipeline.jobs.protocol import JOB
 from mens_pipeline.models.chat import CHATML, ChatFormat
+from mens_pipeline.storage.kinds import GgufFile, Kind
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Parent, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.storage.validation import Document, Versioned, read_document
@@ -139,9 +140,8 @@ def splitter_of(merged: Path) -> str:
     return named[0]
 
 
-KIND: Final = "gguf_model"
-MODELFILE: Final = "Modelfile"
-GGUF_REPORT: Final = "gguf_report.json"
+MODELFILE: Final = GgufFile.MODELFILE
+GGUF_REPORT: Final = GgufFile.REPORT
 NUM_PROMPTS: Final = 4
 
 DEMANDS: Final[dict[GgufType, Demand]] = {
@@ -205,7 +205,7 @@ def write_gguf_model(folder: Path, params: GgufParams) -> dict[str, Any]:
     return {"name": manifest_in(params.merged.path).name}
 
 
-STAGE: Final = Stage(KIND, (__name__, "mens_pipeline.delivery.gguf_file"), write_gguf_model)
+STAGE: Final = Stage(Kind.GGUF_MODEL, (__name__, "mens_pipeline.delivery.gguf_file"), write_gguf_model)
 
 
 def build_gguf_model(
@@ -250,7 +250,7 @@ def gguf_report_in(folder: Path) -> GgufReport:
 def _job(merged: Artifact, prepared: PreparedMerge, file_type: GgufType, store: ArtifactStore) -> GgufJob:
     tasks = spread(prepared.prompts.tasks, NUM_PROMPTS)
     manifest = manifest_in(merged.path)
-    run_dir = (store.root / KIND / f"{prepared.job.run_dir.name}-{file_type}").resolve()
+    run_dir = (store.root / Kind.GGUF_MODEL / f"{prepared.job.run_dir.name}-{file_type}").resolve()
     requests = tuple(task.request for task in tasks)
     return GgufJob(
         run_dir=run_dir,

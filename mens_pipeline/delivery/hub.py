@@ -128,8 +128,8 @@ def plan_push(source: MergeSource, target: Target, data_licence: str | None, sta
         path = promoted.path / name
         if name.startswith((f"{ADAPTER}/", RESULTS, BILL)) and (not path.is_file() or digest_of(path) != sha256):
             raise RefusedError(f"{path}: changed since it was promoted. Restore it, or promote again.")
-    copy_folder(promoted.path / ADAPTER, staging)
-    shutil.copy2(promoted.path / RESULTS, staging / RESULTS)
+    copy_folder(promoted.file(ADAPTER), staging)
+    shutil.copy2(promoted.file(RESULTS), staging / RESULTS)
     copy_bill(promoted, staging)
     name_as_published(staging / WEIGHTS, find_recorded_base(base))
     (staging / CARD).write_text(card_of_source(source, "adapter", data_licence), encoding="utf-8")

@@ -6,14 +6,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from mens_pipeline.corpus.curate.mix import MixReport
-from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.schema.records import Source, read_pairs
 from mens_pipeline.delivery.retention import Item, read_store
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.promotion.history import CHAMPION, champion_key
-from mens_pipeline.promotion.history import KIND as PROMOTED
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 
 _Ref = tuple[str, str]
@@ -67,9 +65,9 @@ def lineage_of(store: ArtifactStore, name: str) -> Lineage:
     start = _find_adapter(store, items, name)
     parents = {ref: item.parents for ref, item in items.items()}
     rests_on = _walk(parents, start)
-    trained = next((ref for ref in (start, *rests_on) if ref[0] == ADAPTER), start)
-    mixed = next((store.get(*ref) for ref in rests_on if ref[0] == MIXED), None)
-    pairs = list(read_pairs(mixed.path / TRAIN)) if mixed is not None else []
+    trained = next((ref for ref in (start, *rests_on) if ref[0] == Kind.QLORA_ADAPTER), start)
+    mixed = next((store.get(*ref) for ref in rests_on if ref[0] == Kind.MIXED_TRAIN_SET), None)
+    pairs = list(read_pairs(mixed.file(TRAIN))) if mixed is not None else []
     sources = [pair.source for pair in dict.fromkeys(pairs) if pair.source is not None]
     report = MixReport.of(mixed).sources if mixed is not None else ()
     return Lineage(
@@ -108,7 +106,9 @@ def _find_adapter(store: ArtifactStore, items: Mapping[_Ref, Item], name: str) -
     key = champion_key(store) if name == CHAMPION else name
     if key is None:
         raise RefusedError(f"{store.root}: no adapter was promoted yet. Run `mens run`, or name the key of an adapter.")
-    found = [ref for ref in items if ref[0] in {ADAPTER, PROMOTED} and key and ref[1].startswith(key)]
+    found = [
+        ref for ref in items if ref[0] in {Kind.QLORA_ADAPTER, Kind.PROMOTED_ADAPTER} and key and ref[1].startswith(key)
+    ]
     if len(found) != 1:
         advice = "Name `champion`, or more of the key of an adapter in the store."
         raise RefusedError(f"{name}: {len(found) or 'no'} adapters of this key in {store.root}. {advice}")

@@ -7,9 +7,10 @@ from pydantic import Field
 
 from mens_pipeline.inference.generation import GenerationJob
 from mens_pipeline.jobs.protocol import Job
+from mens_pipeline.storage.kinds import MergedFile
 from mens_pipeline.storage.validation import Strict
 
-COMPARISONS: Final = "comparisons.jsonl"
+COMPARISONS: Final = MergedFile.COMPARISONS
 """What both models wrote, one `Comparison` a line."""
 
 FIGURES: Final = "figures.json"

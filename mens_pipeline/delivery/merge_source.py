@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.delivery.agreement import spread
 from mens_pipeline.errors import RefusedError
@@ -17,9 +16,9 @@ from mens_pipeline.evaluation.tasks import Suite, Task, heldout_tasks
 from mens_pipeline.models.adapter import MANIFEST, Adapter, read_adapter_config
 from mens_pipeline.models.base import Shape, find_recorded_base, shapes_in
 from mens_pipeline.models.card import Form, Score, Standing, data_sources, model_card
-from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.history import champion_of, find_withdrawn, history_of
 from mens_pipeline.promotion.receipt import RECEIPT, Receipt, read_results, receipt_in
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
@@ -81,7 +80,6 @@ def find_weights(layer: str, names: Collection[str]) -> list[str]:
 
 
 SCRATCH: Final = "scratch"
-_SCRATCH_KIND: Final = "scratch_model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,9 @@ def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
     """
     champion = champion_of(store) if run is None else None
     if run is None and champion is None:
-        raise RefusedError(f"{store.root / PROMOTED}: no champion. Promote an adapter, or name one with --run-dir DIR.")
+        raise RefusedError(
+            f"{store.root / Kind.PROMOTED_ADAPTER}: no champion. Promote an adapter, or name one with --run-dir DIR."
+        )
     folder = champion.path if champion is not None else run
     assert folder is not None, "one of the two is there"  # noqa: S101 - our own impossibility
     if lane_of(folder) == SCRATCH:
@@ -136,7 +136,7 @@ def lane_of(folder: Path) -> str | None:
                 return None  # the reader of the manifest refuses it with the place
             if not isinstance(found, dict):
                 return None  # likewise
-            if found.get("kind") == _SCRATCH_KIND:
+            if found.get("kind") == Kind.SCRATCH_MODEL:
                 return SCRATCH
             if "lane" in found:
                 return str(found["lane"])
@@ -148,7 +148,7 @@ def promoted_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
     if adapter_sha256 in find_withdrawn(store):
         return None
     events = (event for event in reversed(history_of(store)) if event.adapter_sha256 == adapter_sha256)
-    return next((found for event in events if (found := store.get(PROMOTED, event.key)) is not None), None)
+    return next((found for event in events if (found := store.get(Kind.PROMOTED_ADAPTER, event.key)) is not None), None)
 
 
 def _verdict_on(adapter_sha256: str, folder: Path) -> Receipt | None:
@@ -191,12 +191,14 @@ def _heldout_of(source: MergeSource, store: ArtifactStore) -> Path:
         if beside.is_file():
             return beside
         raise RefusedError(f"{beside}: no held-out pairs beside the train set. Name them with --heldout FILE.")
-    splits = sorted((store.root / SPLIT).glob(f"*/{HELDOUT}"))
+    splits = sorted((store.root / Kind.HELDOUT_SPLIT).glob(f"*/{HELDOUT}"))
     for path in (beside, *splits):
         if path.is_file() and digest_of(path) == subject.heldout_sha256:
             return path
     found = f"no {HELDOUT} with SHA-256 {subject.heldout_sha256[:12]}, which it was evaluated by"
-    raise RefusedError(f"{beside.parent}, {store.root / SPLIT}: {found}. Name the file with --heldout FILE.")
+    raise RefusedError(
+        f"{beside.parent}, {store.root / Kind.HELDOUT_SPLIT}: {found}. Name the file with --heldout FILE."
+    )
 
 
 _SUITES: Final = {Suite.HELDOUT: "held-out prompts of the workspace", Suite.BENCHMARK: "benchmark"}

@@ -29,12 +29,12 @@ from mens_pipeline.models.card import base_name
 from mens_pipeline.models.chat import format_of
 from mens_pipeline.promotion.bill import copy_bill
 from mens_pipeline.storage.files import copy_folder
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.storage.validation import read_document
 from mens_pipeline.training.prepare import library_versions
 
-KIND: Final = "merged_model"
 _ADVICE: Final = "Delete this folder, and merge again."
 _HOW: Final = {"nf4": "in nf4 restored", "none": "as it came"}
 _OWN: Final[dict[str, Any]] = {"weights": "own", "why": "The adapter was trained and evaluated on these weights."}
@@ -114,7 +114,7 @@ def write_merged_model(folder: Path, params: MergeParams) -> dict[str, Any]:
     return {"name": prepared.source.adapter.manifest.name, "passed": report.passed}
 
 
-STAGE: Final = Stage(KIND, (__name__, "mens_pipeline.delivery.merge"), write_merged_model)
+STAGE: Final = Stage(Kind.MERGED_MODEL, (__name__, "mens_pipeline.delivery.merge"), write_merged_model)
 
 
 def build_merged_model(

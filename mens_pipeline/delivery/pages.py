@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from mens_pipeline.errors import ConfigurationError, MensError
-from mens_pipeline.promotion.history import KIND as PROMOTED
-from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import PAGE
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import MANIFEST, ArtifactStore
 
 ADDRESS: Final = "127.0.0.1"
 _HERE: Final = frozenset({"localhost", ADDRESS})
-_KINDS: Final = {GATE: "Verdicts", PROMOTED: "Champions"}
+_KINDS: Final = {Kind.BENCHMARK_GATE: "Verdicts", Kind.PROMOTED_ADAPTER: "Champions"}
 _LIST: Final = re.compile(rf"/(?:({'|'.join(_KINDS)})/)?")
 _PLACE: Final = re.compile(rf"/({'|'.join(_KINDS)})/([0-9a-f]{{64}})/{re.escape(PAGE)}")
 _TITLE: Final = re.compile("<title>([^<]*)</title>")
@@ -82,10 +81,10 @@ class _Request(BaseHTTPRequestHandler):
         except (MensError, OSError) as error:
             self.send_error(HTTPStatus.BAD_GATEWAY, str(error))
             return
-        if artifact is None or not (artifact.path / PAGE).is_file():
+        if artifact is None or not artifact.file(PAGE).is_file():
             self.send_error(HTTPStatus.NOT_FOUND, "There is no such page. All pages are listed at /")
             return
-        self._send((artifact.path / PAGE).read_bytes())
+        self._send(artifact.file(PAGE).read_bytes())
 
     def _send(self, content: bytes) -> None:
         self.send_response(HTTPStatus.OK)

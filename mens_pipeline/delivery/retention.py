@@ -11,19 +11,17 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from mens_pipeline.delivery.serving_handoff import KIND as HANDOFF
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
-from mens_pipeline.evaluation.results import KIND as EVALUATION
-from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.promotion.history import CHAMPION, champion_key, history_of, lock_champion
-from mens_pipeline.promotion.history import KIND as PROMOTED
-from mens_pipeline.promotion.receipt import KIND as GATE
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import MANIFEST, ArtifactStore
 from mens_pipeline.storage.validation import Strict
 from mens_pipeline.storage.yaml_file import load_model
 
 _DAY: Final = 86_400
-_KEEPS_PARENTS: Final = frozenset((PROMOTED, GATE, EVALUATION, HANDOFF, ADAPTER))
+_KEEPS_PARENTS: Final = frozenset(
+    (Kind.PROMOTED_ADAPTER, Kind.BENCHMARK_GATE, Kind.EVAL_RESULTS, Kind.SERVING_HANDOFF, Kind.QLORA_ADAPTER)
+)
 """Kinds whose artifacts keep what they were made from: the completions of a base, or a train set, serve for many
 nights, so their own age says little."""
 
@@ -145,7 +143,7 @@ def _kept_for_themselves(
         for number, item in enumerate(item for item in group if item.is_artifact):
             if (kind, item.key) in names:
                 yield item, f"named by {names[kind, item.key]}"
-            elif kind == PROMOTED and item.key in stored.history:
+            elif kind == Kind.PROMOTED_ADAPTER and item.key in stored.history:
                 yield item, "in the history of champions"
             elif kind in days and _age(item, now) < days[kind]:
                 yield item, f"younger than {days[kind]} days"

@@ -19,15 +19,16 @@ from mens_pipeline.models.base import read_tokenizer, template_in
 from mens_pipeline.models.chat import FormatName, format_of
 from mens_pipeline.storage.documents import draft_folder
 from mens_pipeline.storage.files import read_regular
+from mens_pipeline.storage.kinds import HandoffFile, Kind
 from mens_pipeline.storage.stage import DecidedBy, Params, Parent, Stage
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.storage.validation import Document
 
-HANDOFF: Final = "external_serving_handoff_v1.json"
+HANDOFF: Final = HandoffFile.HANDOFF
 """Upstream's document, with the fields of its schema and no others."""
 
-DETAILS: Final = "mens_handoff_v1.json"
+DETAILS: Final = HandoffFile.DETAILS
 """Beside it, what that has no room for."""
 
 _SHA256: Final = "^[0-9a-f]{64}$"
@@ -112,7 +113,6 @@ def details_of(document: Path) -> HandedModel:
     return HandedModel.model_validate_json(read_regular(document.with_name(DETAILS), _LONGEST))
 
 
-KIND: Final = "serving_handoff"
 _NOT_OF_THE_MODEL: Final = (STORE_MANIFEST, COMPARISONS)
 _SHOWN: Final = 3
 _LONGEST: Final = 10_000_000
@@ -148,7 +148,7 @@ def write_serving_handoff(folder: Path, delivery: Delivery) -> dict[str, Any]:
     return {"name": manifest_in(merged.path).name}
 
 
-STAGE: Final = Stage(KIND, (__name__,), write_serving_handoff)
+STAGE: Final = Stage(Kind.SERVING_HANDOFF, (__name__,), write_serving_handoff)
 
 
 def build_serving_handoff(delivery: Delivery, store: ArtifactStore) -> tuple[Artifact, bool]:
@@ -223,7 +223,7 @@ def _foreign_to(folder: Path) -> tuple[str, ...]:
     """Return the files of a folder that its hand-off does not name; all of them where there is none."""
     paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     found = {path.relative_to(folder).as_posix() for path in paths}
-    ours = {HANDOFF, DETAILS}
+    ours: set[str] = {HANDOFF, DETAILS}
     if HANDOFF in found:
         try:
             details = details_of(folder / HANDOFF)

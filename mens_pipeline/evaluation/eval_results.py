@@ -24,7 +24,6 @@ from mens_pipeline.evaluation.evaluate import (
 from mens_pipeline.evaluation.infill import CHAMPION, INFILL, LINE_MODELS, InfillSuite, score_suite
 from mens_pipeline.evaluation.results import (
     INSERTS,
-    KIND,
     LOCAL_REPORT,
     PASS_AT_K,
     RESULTS,
@@ -38,7 +37,6 @@ from mens_pipeline.evaluation.scores import Score
 from mens_pipeline.evaluation.statistics import MOST_TASKS
 from mens_pipeline.evaluation.tasks import Task, benchmark_tasks, family_tasks, heldout_tasks, sample_with_tests
 from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, Syntax
-from mens_pipeline.inference.prepare import KIND as GENERATIONS
 from mens_pipeline.inference.prepare import (
     Conditions,
     Model,
@@ -48,6 +46,7 @@ from mens_pipeline.inference.prepare import (
 )
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.storage.jsonl import read_models, write_jsonl
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.signing import add_signature
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Parent, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, Details, digest_of
@@ -180,7 +179,7 @@ def prepare_generations(  # noqa: PLR0913, PLR0917 - who completes what, and whe
     def prepare(
         role: str, model: Model, source: Adapter, tasks: Sequence[Task], system_prompt: str | None = None
     ) -> PreparedGeneration:
-        run_dir = store.root / GENERATIONS / f".work-{work}-{role}"
+        run_dir = store.root / Kind.GENERATIONS / f".work-{work}-{role}"
         # What is compared is compared free; a second try is what the adapter alone is asked for.
         under = conditions if role == "adapter" else replace(conditions, decoding=free)
         requests, label = [task.request for task in tasks], role.replace("_", " ")
@@ -217,7 +216,7 @@ def prepare_infill(  # noqa: PLR0913, PLR0917 - as above
         is_line = name in LINE_MODELS.values()
         tasks = suite.lines if is_line else suite.tasks
         requests = [task.request(suite.window, is_prefix_alone=is_line) for task in tasks]
-        run_dir = store.root / GENERATIONS / f".work-{work}-{name}"
+        run_dir = store.root / Kind.GENERATIONS / f".work-{work}-{name}"
         under = replace(conditions, decoding=decoding)
         return prepare_generation(model, source, requests, under, run_dir, label=name.replace("_", " "))
 
@@ -288,7 +287,7 @@ def write_eval_results(folder: Path, params: EvaluationParams) -> dict[str, Any]
     return {"name": f"eval-gate-{manifest.vcs_sha}" if manifest.vcs_sha else "eval-gate"}
 
 
-STAGE: Final = Stage(KIND, (__name__,), write_eval_results, sign=add_signature)
+STAGE: Final = Stage(Kind.EVAL_RESULTS, (__name__,), write_eval_results, sign=add_signature)
 
 
 def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
@@ -336,7 +335,7 @@ def build_eval_results(  # noqa: PLR0913 - all that an evaluation rests on
 def completions_of(artifacts: Iterable[Artifact]) -> tuple[Completion, ...]:
     """Read the completions of generations."""
     return tuple(
-        completion for artifact in artifacts for completion in read_models(artifact.path / COMPLETIONS, Completion)
+        completion for artifact in artifacts for completion in read_models(artifact.file(COMPLETIONS), Completion)
     )
 
 

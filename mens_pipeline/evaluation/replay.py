@@ -22,10 +22,10 @@ from mens_pipeline.evaluation.results import InfillModel, InsertScore
 from mens_pipeline.evaluation.statistics import Rate, mean_rate, p_text
 from mens_pipeline.inference.generation import Completion, EvaluationConfig
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
+from mens_pipeline.storage.kinds import ReplayFile
 from mens_pipeline.storage.validation import Strict
 
-KIND: Final = "history_replay"
-RESULTS: Final = "replay_results.json"
+RESULTS: Final = ReplayFile.RESULTS
 SHOWN_MODELS: Final[dict[InfillModel, str]] = {
     "ngram": "n-gram",
     "left_to_right": "left to right",

@@ -10,16 +10,14 @@ from pydantic import Field, model_validator
 from mens_pipeline.evaluation.scores import ModelScores, Score, Scores
 from mens_pipeline.evaluation.statistics import Paired, Rate
 from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.storage.kinds import EvalFile
 from mens_pipeline.storage.validation import Document, Strict, Versioned
 
-KIND: Final = "eval_results"
-"""In the store: an evaluation."""
-
-RESULTS: Final = "eval_results.json"
-LOCAL_REPORT: Final = "eval_local_report.json"
-PASS_AT_K: Final = "benchmark_passatk.json"  # noqa: S105 - a file name
-SCORED_COMPLETIONS: Final = "scored_completions.jsonl"
-INSERTS: Final = "infill_completions.jsonl"
+RESULTS: Final = EvalFile.RESULTS
+LOCAL_REPORT: Final = EvalFile.LOCAL_REPORT
+PASS_AT_K: Final = EvalFile.BENCHMARK
+SCORED_COMPLETIONS: Final = EvalFile.SCORED_COMPLETIONS
+INSERTS: Final = EvalFile.INSERTS
 """In the folder of an evaluation: an `InsertScore` a line."""
 
 InfillModel = Literal["adapter", "served", "left_to_right", "base", "ngram", "champion"]

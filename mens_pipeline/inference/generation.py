@@ -11,11 +11,12 @@ from pydantic import Field, model_validator
 from mens_pipeline.jobs.protocol import Job
 from mens_pipeline.language import Mode, analyze, tokenize
 from mens_pipeline.models.infill import Order
+from mens_pipeline.storage.kinds import GenerationFile
 from mens_pipeline.storage.validation import Strict
 
 """In the command of an engine: where options of vLLM name the adapters."""
 
-COMPLETIONS: Final = "completions.jsonl"
+COMPLETIONS: Final = GenerationFile.COMPLETIONS
 """In the folder of a generation job: one `Completion` a line."""
 
 

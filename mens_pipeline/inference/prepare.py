@@ -27,13 +27,12 @@ from mens_pipeline.jobs.protocol import JOB
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.models.base import Base, base_folder, configuration_of, find_recorded_base, read_tokenizer
 from mens_pipeline.models.infill import Order
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.storage.validation import Strict
 from mens_pipeline.training.preflight import BESIDE_GB, fits_dense
 from mens_pipeline.training.prepare import library_versions
-
-KIND: Final = "generations"
 
 _OF_ROOM: Final = 0.5
 """The part of what is free then that keys and values may take: reading prompts, and scores, take some as well."""
@@ -253,10 +252,10 @@ def write_generations(folder: Path, params: GenerationParams) -> dict[str, Any]:
     return {"model": job.label, "num_requests": len(job.requests)}
 
 
-STAGE: Final = Stage(KIND, ("mens_pipeline.inference.generate",), write_generations)
-_FREE: Final = Stage(KIND, STAGE.entries, write_generations, ("mens_pipeline.language",))
+STAGE: Final = Stage(Kind.GENERATIONS, ("mens_pipeline.inference.generate",), write_generations)
+_FREE: Final = Stage(Kind.GENERATIONS, STAGE.entries, write_generations, ("mens_pipeline.language",))
 """Free decoding: a change of the language makes nothing again."""
-_UNNAMED: Final = Stage(KIND, STAGE.entries, write_generations, ("mens_pipeline.language.semantics",))
+_UNNAMED: Final = Stage(Kind.GENERATIONS, STAGE.entries, write_generations, ("mens_pipeline.language.semantics",))
 """Constrained decoding without names and types: a change of these makes nothing again."""
 
 

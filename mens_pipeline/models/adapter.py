@@ -13,19 +13,17 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.base import Base, Count, Digest, Recorded, RecordedPath, Word, read_object, shapes_in
 from mens_pipeline.models.infill import SUFFIX_FIRST, Order
 from mens_pipeline.storage.files import is_out_of_place
+from mens_pipeline.storage.kinds import AdapterFile
 from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.storage.validation import errors_in, list_errors, newer_format
 
-KIND: Final = "qlora_adapter"
-"""In the store: a trained adapter."""
-
-ADAPTER: Final = "adapter"
+ADAPTER: Final = AdapterFile.ADAPTER
 """In the folder of a run: the adapter as PEFT reads it."""
 
-TELEMETRY: Final = "telemetry.jsonl"
+TELEMETRY: Final = AdapterFile.TELEMETRY
 """In the folder of a run, as of any job: its log, an event a line."""
 
-MANIFEST: Final = "training_manifest.json"
+MANIFEST: Final = AdapterFile.MANIFEST
 CARD: Final = "README.md"
 WEIGHTS: Final = "adapter_model.safetensors"
 CONFIGURATION: Final = "adapter_config.json"

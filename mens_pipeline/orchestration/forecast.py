@@ -16,8 +16,6 @@ from pydantic import Field
 
 from mens_pipeline.configured import open_store, thresholds_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
@@ -32,18 +30,16 @@ from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL
 from mens_pipeline.orchestration.choices import resolve_choices
 from mens_pipeline.orchestration.estimate import GATE_SECONDS, Dial, Rows, Suite, evaluation_seconds, turn_dial
 from mens_pipeline.promotion.history import CHAMPION
-from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.promotion.rounds import rounds_of
 from mens_pipeline.settings import EVALUATION, GATE_POLICY, Settings
+from mens_pipeline.storage.kinds import Kind, PlanFile
 from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
 from mens_pipeline.storage.validation import Strict, read_document
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
 from mens_pipeline.training.presets import ResolvedRecipe
 
-KIND: Final = "run_plan"
-_PLAN: Final = "plan.json"
 _MAKE_IT: Final = "Run: mens run --no-train"
 _PROBE: Final = ".probe"
 _SHORT_PRESET: Final = "cpu_demo"
@@ -123,15 +119,15 @@ class Planner:
         run, counts = self._prepare(resolved)
         inputs = self._inputs(resolved, run.base)
         if not is_kept:
-            found = self._store.get(KIND, key_of(inputs))
+            found = self._store.get(Kind.RUN_PLAN, key_of(inputs))
             return _read_plan(found) if found is not None else self._measure(resolved, run, counts), counts
 
         def write(folder: Path) -> dict[str, Any]:
             plan = self._measure(resolved, run, counts)
-            (folder / _PLAN).write_text(plan.model_dump_json(indent=2) + "\n", encoding="utf-8")
+            (folder / PlanFile.PLAN).write_text(plan.model_dump_json(indent=2) + "\n", encoding="utf-8")
             return {}
 
-        return _read_plan(self._store.build(KIND, inputs, write)[0]), counts
+        return _read_plan(self._store.build(Kind.RUN_PLAN, inputs, write)[0]), counts
 
     @cached_property
     def _store(self) -> ArtifactStore:
@@ -139,7 +135,7 @@ class Planner:
 
     @cached_property
     def _train_set(self) -> Artifact:
-        found = self._store.latest(MIXED)
+        found = self._store.latest(Kind.MIXED_TRAIN_SET)
         if found is None:
             message = "no train set, and nothing can be planned without one"
             raise RefusedError(f"{self._store.root}: {message}. {_MAKE_IT}")
@@ -190,7 +186,7 @@ class Planner:
         """Look at all that a training needs, and count what it would show and be asked; nothing is written."""
         run = prepare_run(
             resolved,
-            self._train_set.path / TRAIN,
+            self._train_set.file(TRAIN),
             self._store.root / _PROBE,
             self.device,
             cache=self.settings.cache_root,
@@ -207,7 +203,7 @@ class Planner:
 
 
 def _read_plan(plan: Artifact) -> RunPlan:
-    return read_document(plan.path / _PLAN, RunPlan, "plan", "Delete its folder, and run again.")
+    return read_document(plan.file(PlanFile.PLAN), RunPlan, "plan", "Delete its folder, and run again.")
 
 
 def _list_stages(resolved: ResolvedRecipe, rates: Rates, counts: Counts, dial: Dial | None) -> tuple[PlannedStage, ...]:
@@ -229,14 +225,14 @@ def _list_stages(resolved: ResolvedRecipe, rates: Rates, counts: Counts, dial: D
 
 def _count_suite(base: Base, mixed: Artifact, store: ArtifactStore, settings: Settings) -> Suite:
     """Count the eval suite of a train set."""
-    split = next((ref for ref in mixed.parents if ref.kind == SPLIT), None)
+    split = next((ref for ref in mixed.parents if ref.kind == Kind.HELDOUT_SPLIT), None)
     found = store.get(split.kind, split.key) if split is not None else None
     if found is None:
         raise RefusedError(f"{mixed.path}: the held-out split that it was made with is gone. {_MAKE_IT}")
     config = load_model(EVALUATION, EvaluationConfig)
     fits = completion_fits(base, config.decoding)
     of_benchmark = benchmark_tasks(load_benchmark(settings.benchmark_dir)) if settings.benchmark else ()
-    heldout = [task for task in heldout_tasks(read_pairs(found.path / HELDOUT)) if fits(task.reference)]
+    heldout = [task for task in heldout_tasks(read_pairs(found.file(HELDOUT))) if fits(task.reference)]
     bench = [task for task in of_benchmark if fits(task.reference)]
     first = sum(map(len, rounds_of(heldout, thresholds_of(settings))[:1]))
     tested = sum(task.tests is not None for task in (*heldout, *bench)) / max(1, len(heldout) + len(bench))
@@ -244,7 +240,7 @@ def _count_suite(base: Base, mixed: Artifact, store: ArtifactStore, settings: Se
 
 
 def _has_champion(store: ArtifactStore) -> bool:
-    return store.read_pointer(PROMOTED, CHAMPION) is not None
+    return store.read_pointer(Kind.PROMOTED_ADAPTER, CHAMPION) is not None
 
 
 def _find_too_few(settings: Settings, dial: Dial) -> str:

@@ -9,10 +9,10 @@ from dagster._core.instance.ref import InstanceRef
 
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.orchestration.resources import champion_metadata, reference
-from mens_pipeline.promotion.history import KIND
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.documents import hold_lock
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 
 _LOCK: Final = ".opening.lock"
@@ -61,7 +61,7 @@ def report_champion(promotion: Promotion, store: ArtifactStore, home: Path) -> s
     if not (home / "dagster.yaml").is_file():
         return ""
     event = dg.AssetMaterialization(
-        KIND,
+        Kind.PROMOTED_ADAPTER,
         description="Changed by hand.",
         metadata={**champion_metadata(promotion, store), **reference(promotion.champion.ref())},
         tags={"dagster/data_version": promotion.champion.key},

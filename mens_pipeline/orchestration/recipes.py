@@ -8,23 +8,20 @@ import dagster as dg
 
 from mens_pipeline.configured import present_of
 from mens_pipeline.corpus.schema.records import HELDOUT
-from mens_pipeline.corpus.schema.records import HELDOUT_SPLIT as SPLIT
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, ScoredCompletion
 from mens_pipeline.evaluation.tasks import Suite
-from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.orchestration.metadata import RECIPE_TAG, table
 from mens_pipeline.orchestration.resources import artifact_of, made_by
 from mens_pipeline.promotion.history import adapter_sha256_of, champion_of
 from mens_pipeline.promotion.promote import reasons_against
-from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import results_in
 from mens_pipeline.promotion.report.comparison import Entry, compare
 from mens_pipeline.promotion.report.table import PASS_AT_1, table_of
 from mens_pipeline.settings import Settings
 from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
 _VERDICT: Final = "mens/verdict"
@@ -41,7 +38,7 @@ def find_entry(name: str, instance: dg.DagsterInstance, store: ArtifactStore) ->
         evaluation = store.get(ref.kind, ref.key)
         if evaluation is None or evaluation.is_damaged():
             raise RefusedError(f"{name}: its evaluation {ref.key[:12]} is gone or changed. Run the recipe again.")
-        completions = tuple(read_models(evaluation.path / SCORED_COMPLETIONS, ScoredCompletion))
+        completions = tuple(read_models(evaluation.file(SCORED_COMPLETIONS), ScoredCompletion))
         return Entry(name, completions, results_in(evaluation.path), run.tags.get(_VERDICT, "no verdict"))
     raise _unknown(name, instance)
 
@@ -170,12 +167,15 @@ def best_evaluated(
 
 
 def _candidate(name: str, ref: ArtifactRef, store: ArtifactStore, settings: Settings) -> Candidate:
-    gate, evaluation, adapter, split = (_sound(ref.of(kind), store) for kind in (GATE, EVALUATION, ADAPTER, SPLIT))
-    present = present_of(settings, evaluation, split.path / HELDOUT)
+    gate, evaluation, adapter, split = (
+        _sound(ref.of(kind), store)
+        for kind in (Kind.BENCHMARK_GATE, Kind.EVAL_RESULTS, Kind.QLORA_ADAPTER, Kind.HELDOUT_SPLIT)
+    )
+    present = present_of(settings, evaluation, split.file(HELDOUT))
     reasons = [*reasons_against(gate, adapter.path, store, present)]
     if reasons:
         raise RefusedError(" ".join(reasons))
-    completions = tuple(read_models(evaluation.path / SCORED_COMPLETIONS, ScoredCompletion))
+    completions = tuple(read_models(evaluation.file(SCORED_COMPLETIONS), ScoredCompletion))
     return Candidate(name, adapter_digest(adapter.path), ref, completions)
 
 

@@ -22,13 +22,12 @@ from mens_pipeline.jobs.cluster import CorpusPools, join_cluster
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import ADAPTER, CARD
 from mens_pipeline.orchestration.metadata import FILES, fold_paths, table
-from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.history import history_of
 from mens_pipeline.promotion.promote import Promotion
-from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import PAGE
 from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
 from mens_pipeline.storage.files import read_regular
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
 _MOST_BYTES: Final = 67_108_864
@@ -127,7 +126,11 @@ def page_links(served: str) -> dict[dg.AssetKey, dict[str, dg.MetadataValue[str]
     Args:
         served: Where a web server shows the store.
     """
-    kinds = {"benchmark_gate": GATE, "recipe_scores": GATE, "promoted_adapter": PROMOTED}
+    kinds = {
+        "benchmark_gate": Kind.BENCHMARK_GATE,
+        "recipe_scores": Kind.BENCHMARK_GATE,
+        "promoted_adapter": Kind.PROMOTED_ADAPTER,
+    }
     return {
         dg.AssetKey(asset): {"report_pages": dg.MetadataValue.url(f"{served.rstrip('/')}/{kind}/")}
         for asset, kind in kinds.items()
@@ -142,7 +145,7 @@ def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, A
         "changed": promotion.changed,
         "champion": dg.MetadataValue.path(champion.path),
         "previous": promotion.previous or "none",
-        "card": dg.MetadataValue.md((champion.path / ADAPTER / CARD).read_text(encoding="utf-8")),
+        "card": dg.MetadataValue.md((champion.file(ADAPTER) / CARD).read_text(encoding="utf-8")),
         "history": table(
             {
                 "when": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(event.timestamp_unix)),

@@ -8,10 +8,8 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import EvaluationDetails
 from mens_pipeline.evaluation.results import INSERTS, RESULTS, SCORED_COMPLETIONS, InsertScore, ScoredCompletion
 from mens_pipeline.models.adapter import MANIFEST, TELEMETRY
-from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.promotion.receipt import (
-    KIND,
     PAGE,
     Evaluated,
     Receipt,
@@ -23,6 +21,7 @@ from mens_pipeline.promotion.receipt import (
 )
 from mens_pipeline.promotion.report.page import report_page
 from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.signing import PRIVATE, add_signature, explain_unsigned
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
@@ -38,7 +37,7 @@ class GateParams(Params):
     A verdict is on two documents: another evaluation or run that holds the same has the same one.
     """
 
-    evaluation: Annotated[Artifact, DecidedBy(lambda evaluation: digest_of(evaluation.path / RESULTS))]
+    evaluation: Annotated[Artifact, DecidedBy(lambda evaluation: digest_of(evaluation.file(RESULTS)))]
     adapter: Annotated[Path, DecidedBy(lambda run: digest_of(run / MANIFEST))]
     policy: str
     thresholds: Annotated[Thresholds, DecidedBy(digest_of_thresholds)]
@@ -56,7 +55,7 @@ def write_benchmark_gate(folder: Path, params: GateParams) -> dict[str, Any]:
     `eval_gate_failed.json`.
     """
     evaluation, adapter = params.evaluation, params.adapter
-    evaluated = Evaluated(evaluation.path / RESULTS, adapter / MANIFEST)
+    evaluated = Evaluated(evaluation.file(RESULTS), adapter / MANIFEST)
     receipt = verdict_on(
         evaluated,
         params.policy,
@@ -78,7 +77,7 @@ def write_benchmark_gate(folder: Path, params: GateParams) -> dict[str, Any]:
     }
 
 
-STAGE: Final = Stage(KIND, (__name__,), write_benchmark_gate, sign=add_signature)
+STAGE: Final = Stage(Kind.BENCHMARK_GATE, (__name__,), write_benchmark_gate, sign=add_signature)
 
 
 def build_benchmark_gate(params: GateParams, store: ArtifactStore) -> tuple[Artifact, bool]:
@@ -97,7 +96,7 @@ def build_benchmark_gate(params: GateParams, store: ArtifactStore) -> tuple[Arti
         raise RefusedError(
             f"{evaluation.path}: {problem}. Evaluate again with {PRIVATE}; a verdict on it counts nothing."
         )
-    baseline = store.get(PROMOTED, champion) if champion is not None else None
+    baseline = store.get(Kind.PROMOTED_ADAPTER, champion) if champion is not None else None
     return STAGE.build(store, params.model_copy(update={"origins": () if baseline is None else (baseline,)}))
 
 

@@ -21,12 +21,13 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest, adapter_digest
 from mens_pipeline.models.base import FileTokenizer, find_recorded_base
 from mens_pipeline.models.card import base_name
+from mens_pipeline.storage.kinds import PromotedFile
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
 if TYPE_CHECKING:
     from cyclonedx.model.license import License
 
-BILL: Final = "bom.cdx.json"
+BILL: Final = PromotedFile.BILL
 
 _NOT_ON_RECORD: Final = "not on record"
 
@@ -108,7 +109,7 @@ def write_bill(folder: Path, store: ArtifactStore, timestamp_unix: int) -> None:
 
 def copy_bill(promoted: Artifact, folder: Path) -> None:
     """Copy the bill of materials of a promoted adapter."""
-    shutil.copy2(promoted.path / BILL, folder / BILL)
+    shutil.copy2(promoted.file(BILL), folder / BILL)
 
 
 def bill_of(run: Path, store: ArtifactStore, timestamp_unix: int) -> Bill:
@@ -157,7 +158,7 @@ def _read_licences(store: ArtifactStore, train_file: Path) -> dict[tuple[str, st
     seen: set[tuple[str, str]] = set()
     for artifact in waiting:
         if FILES in artifact.outputs:
-            with (artifact.path / FILES).open(encoding="utf-8") as lines:
+            with artifact.file(FILES).open(encoding="utf-8") as lines:
                 accounts = [json.loads(line) for line in lines]
             return {(found["path"], found["blob"]): found["licence"] for found in accounts if "licence" in found}
         refs = [ref for ref in artifact.parents if (ref.kind, ref.key) not in seen]

@@ -18,11 +18,12 @@ from pydantic import Field, ValidationError
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.storage.documents import hold_lock, unwritable
 from mens_pipeline.storage.jsonl import model_in
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.signing import PRIVATE, Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.storage.validation import Versioned, newer_than_known
 
-KIND: Final = "promoted_adapter"
+KIND: Final = Kind.PROMOTED_ADAPTER
 CHAMPION: Final = "champion"
 HISTORY: Final = "history.jsonl"
 _LOCK: Final = ".lock"

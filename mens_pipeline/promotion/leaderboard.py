@@ -9,12 +9,12 @@ from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS, EvalResults
 from mens_pipeline.evaluation.statistics import Rate
 from mens_pipeline.evaluation.tasks import Suite
-from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
 from mens_pipeline.models.base import read_object
 from mens_pipeline.models.card import base_name, markdown_table, plain
 from mens_pipeline.promotion.benchmark_gate import PIPELINE_COMMIT
-from mens_pipeline.promotion.receipt import KIND, Receipt, read_results, receipt_in
+from mens_pipeline.promotion.receipt import Receipt, read_results, receipt_in
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.recipe import PREFLIGHT
@@ -136,8 +136,8 @@ def read_leaderboard(store: ArtifactStore) -> Leaderboard:
     Raises:
         RefusedError: Nothing was evaluated yet.
     """
-    keys = sorted(path.parent.name for path in (store.root / KIND).glob(f"*/{STORE_MANIFEST}"))
-    gates = [gate for key in keys if (gate := store.get(KIND, key)) is not None]
+    keys = sorted(path.parent.name for path in (store.root / Kind.BENCHMARK_GATE).glob(f"*/{STORE_MANIFEST}"))
+    gates = [gate for key in keys if (gate := store.get(Kind.BENCHMARK_GATE, key)) is not None]
     if not gates:
         raise RefusedError(f"{store.root}: no adapter was evaluated yet. Run `mens run`.")
     newest: dict[str, Entry] = {}
@@ -156,9 +156,9 @@ def read_leaderboard(store: ArtifactStore) -> Leaderboard:
 
 def _read_entry(gate: Artifact, store: ArtifactStore) -> Entry | None:
     """Read a verdict; None where its documents are not all there, or another version wrote them."""
-    results = read_results(gate.path / RESULTS)
+    results = read_results(gate.file(RESULTS))
     try:
-        manifest, receipt = TrainingManifest.read(gate.path / MANIFEST), receipt_in(gate.path)
+        manifest, receipt = TrainingManifest.read(gate.file(MANIFEST)), receipt_in(gate.path)
     except RefusedError:  # counted below the table
         return None
     if results is None:
@@ -168,8 +168,8 @@ def _read_entry(gate: Artifact, store: ArtifactStore) -> Entry | None:
 
 def _machine_of(gate: Artifact, store: ArtifactStore) -> str:
     """Return the device that an adapter was trained on, as its preflight names it."""
-    refs = [ref for ref in gate.parents if ref.kind == ADAPTER]
-    adapter = store.get(ADAPTER, refs[0].key) if refs else None
-    if adapter is None or not (adapter.path / PREFLIGHT).is_file():
+    refs = [ref for ref in gate.parents if ref.kind == Kind.QLORA_ADAPTER]
+    adapter = store.get(Kind.QLORA_ADAPTER, refs[0].key) if refs else None
+    if adapter is None or not adapter.file(PREFLIGHT).is_file():
         return "not on record"
-    return str(read_object(adapter.path / PREFLIGHT, _MOST_BYTES, "Train the adapter again.")["device"]["name"])
+    return str(read_object(adapter.file(PREFLIGHT), _MOST_BYTES, "Train the adapter again.")["device"]["name"])

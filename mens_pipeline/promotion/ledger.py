@@ -19,11 +19,12 @@ from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.promotion.history import find_withdrawn, history_of
 from mens_pipeline.storage.jsonl import model_in
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.signing import PRIVATE, Signing
 from mens_pipeline.storage.store import ArtifactStore, key_of
 from mens_pipeline.storage.validation import Strict, Versioned
 
-FOLDER: Final = "eval_results"
+FOLDER: Final = Kind.EVAL_RESULTS
 LEDGER: Final = "ledger.jsonl"
 
 _SIGNED: Final = (

@@ -12,7 +12,6 @@ from mens_pipeline.models.adapter import ADAPTER, MANIFEST, TELEMETRY, TrainingM
 from mens_pipeline.promotion.bill import write_bill
 from mens_pipeline.promotion.conditions import Conditions, Counted, conditions_of, differences
 from mens_pipeline.promotion.history import (
-    KIND,
     HistoryEvent,
     adapter_sha256_of,
     baseline_of,
@@ -38,6 +37,7 @@ from mens_pipeline.promotion.receipt import (
     verdict_on,
 )
 from mens_pipeline.storage.files import copy_folder
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.signing import PRIVATE, add_signature, explain_unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
@@ -126,9 +126,11 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
     with lock_champion(store) as seen:
         present = champion_of(store)
         if present is None:
-            raise RefusedError(f"{store.root / KIND}: there is no champion to roll back. Promote an adapter first.")
+            raise RefusedError(
+                f"{store.root / Kind.PROMOTED_ADAPTER}: there is no champion to roll back. Promote an adapter first."
+            )
         previous = usable_before(store, present)
-        found = store.get(KIND, previous) if previous is not None else None
+        found = store.get(Kind.PROMOTED_ADAPTER, previous) if previous is not None else None
         if found is None:
             detail = f"the one before, {previous[:12]}, is gone" if previous else "no other one before it may be used"
             raise RefusedError(f"champion {present.key[:12]}: {detail}. Promote another adapter instead.")
@@ -167,7 +169,7 @@ def reasons_against(
     except RefusedError as error:
         yield f"The receipt cannot be read ({error}); run the gate again."
         return
-    results = read_results(gate.path / RESULTS)
+    results = read_results(gate.file(RESULTS))
     then = conditions_of(receipt, results)
     now = _complete(present, then, results, gate, run, store)
     if then.adapter == now.adapter and now.adapter in find_withdrawn(store) and not is_overridden:
@@ -200,8 +202,8 @@ def _complete(  # noqa: PLR0913, PLR0917 - all that a verdict rests on
         adapter=adapter_digest(run),
         champion=baseline.key if baseline is not None else None,
         manifest=digest_of(manifest) if manifest.is_file() else None,
-        copied_results=digest_of(gate.path / RESULTS),
-        base=_base_sha256(gate.path / MANIFEST),
+        copied_results=digest_of(gate.file(RESULTS)),
+        base=_base_sha256(gate.file(MANIFEST)),
         counted=Counted(entry.attempt if entry is not None else None, store_id),
     )
 
@@ -217,7 +219,7 @@ def _base_sha256(manifest: Path) -> str | None:
 def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
     """Yield a sentence where the documents give another verdict than the receipt holds."""
     again = verdict_on(
-        Evaluated(gate.path / RESULTS, gate.path / MANIFEST),
+        Evaluated(gate.file(RESULTS), gate.file(MANIFEST)),
         receipt.policy,
         receipt.thresholds,
         receipt.champion_key,
@@ -239,7 +241,7 @@ def _find_reasons_against_override(
     """Yield why a signed record does not count: it is used once, and after the last rollback of its adapter."""
     if override.adapter_sha256 != adapter_digest(run):
         yield "The override is for another adapter; sign one for this."
-    if override.receipt_sha256 != digest_of(gate.path / RECEIPT):
+    if override.receipt_sha256 != digest_of(gate.file(RECEIPT)):
         yield "The override is for another verdict; sign one for this."
     if any(event.override_sha256 == override.sha256 for event in history):
         yield "The override was used already; sign another one."
@@ -283,7 +285,9 @@ def _store(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, ov
         write_bill(folder, store, receipt.timestamp_unix)
         return {}
 
-    return store.build(KIND, *add_signature(store, KIND, inputs, write), (gate, *store.holding(run)))[0]
+    return store.build(
+        Kind.PROMOTED_ADAPTER, *add_signature(store, Kind.PROMOTED_ADAPTER, inputs, write), (gate, *store.holding(run))
+    )[0]
 
 
 def _copy(source: Path, folder: Path, sha256: str | None) -> None:

@@ -20,6 +20,7 @@ from mens_pipeline.evaluation.results import RESULTS, EvalResults, Subject
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
 from mens_pipeline.promotion.gate import GateInputs, decide
 from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, Thresholds, overall_status
+from mens_pipeline.storage.kinds import GateFile, PromotedFile
 from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.storage.validation import (
     Document,
@@ -30,12 +31,9 @@ from mens_pipeline.storage.validation import (
     read_document,
 )
 
-KIND: Final = "benchmark_gate"
-"""In the store: a verdict."""
-
-RECEIPT: Final = "gate_receipt.json"
-PAGE: Final = "report.html"
-FAILED: Final = "eval_gate_failed.json"
+RECEIPT: Final = GateFile.RECEIPT
+PAGE: Final = GateFile.PAGE
+FAILED: Final = GateFile.FAILED
 """Written exactly when the gate fails."""
 
 
@@ -283,7 +281,7 @@ def _is_near(gate: GateOutcome) -> bool:
     return abs(gate.measured - gate.required) <= _NEAR
 
 
-OVERRIDE: Final = "gate_override.json"
+OVERRIDE: Final = PromotedFile.OVERRIDE
 MIN_KEY: Final = 16
 """Characters of a key; shorter ones are guessed."""
 

@@ -9,21 +9,14 @@ from mens_pipeline.corpus.infill.history import read_history
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import completions_of, prepare_infill
 from mens_pipeline.evaluation.infill import InfillSuite, infill_decoding
-from mens_pipeline.evaluation.replay import (
-    KIND,
-    RESULTS,
-    ReplayFacts,
-    ReplayResults,
-    facts_of,
-    replay_suite,
-    score_replay,
-)
+from mens_pipeline.evaluation.replay import RESULTS, ReplayFacts, ReplayResults, facts_of, replay_suite, score_replay
 from mens_pipeline.evaluation.results import INSERTS
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, completion_fits, generate_all
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.promotion.history import baseline_of
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.stage import DecidedBy, Params, Parent, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 
@@ -45,7 +38,7 @@ def write_replay(folder: Path, params: ReplayParams) -> dict[str, Any]:
     return {"drift": results.drift.verdict}
 
 
-STAGE: Final = Stage(KIND, (__name__,), write_replay)
+STAGE: Final = Stage(Kind.HISTORY_REPLAY, (__name__,), write_replay)
 
 
 def replay_history(  # noqa: PLR0913 - all that a replay rests on

@@ -19,7 +19,6 @@ from mens_pipeline.evaluation.eval_results import (
 )
 from mens_pipeline.evaluation.evaluate import EarlierChampion
 from mens_pipeline.evaluation.infill import infill_decoding, infill_suite
-from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults, Progress, ScoredCompletion
 from mens_pipeline.evaluation.scores import Score
 from mens_pipeline.evaluation.tasks import Suite, Task, sample_of
@@ -27,13 +26,12 @@ from mens_pipeline.inference.generation import Decoding, EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, completion_fits, generate_all
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.promotion.gate import GateInputs, measure_all
-from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.history import HistoryEvent, adapter_sha256_of, baseline_of, find_withdrawn, history_of
 from mens_pipeline.promotion.ledger import Try, record_try
 from mens_pipeline.promotion.policy import GateName, GateStatus, Reserve, Thresholds
-from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import read_results, results_in
 from mens_pipeline.storage.jsonl import read_models
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.signing import explain_unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
 
@@ -169,10 +167,10 @@ def _earlier_champions(
         if evaluation is None or evaluation.find_changed() or explain_unsigned(evaluation, store):
             log_line(f"{why}its evaluation is gone or was changed")
             continue
-        results = read_results(evaluation.path / RESULTS)
+        results = read_results(evaluation.file(RESULTS))
         if results is not None and not _same_way(results.decoding, decoding):
             continue
-        scores = _scores_in(evaluation.path / SCORED_COMPLETIONS) if results is not None else None
+        scores = _scores_in(evaluation.file(SCORED_COMPLETIONS)) if results is not None else None
         if scores is None:
             log_line(f"{why}its evaluation was written by another version")
             continue
@@ -193,8 +191,8 @@ def _scores_in(path: Path) -> dict[tuple[str, str], Score] | None:
 
 def _evaluation_of(store: ArtifactStore, key: str) -> Artifact | None:
     """Return the evaluation that a promoted adapter rests on, if all is still there."""
-    found = store.get(PROMOTED, key)
-    for kind in (GATE, EVALUATION):
+    found = store.get(Kind.PROMOTED_ADAPTER, key)
+    for kind in (Kind.BENCHMARK_GATE, Kind.EVAL_RESULTS):
         refs = [parent for parent in found.parents if parent.kind == kind] if found is not None else []
         found = store.get(kind, refs[0].key) if refs else None
     return found

@@ -14,8 +14,9 @@ from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.jobs.protocol import CHECKPOINTS, COMPLETE, as_document
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, refuse_links
 from mens_pipeline.models.base import Digest, Recorded, read_object, shapes_in
-from mens_pipeline.scratch.run import KIND, LANE, MODEL
+from mens_pipeline.scratch.run import LANE, MODEL
 from mens_pipeline.scratch.tokenizer import VOCABULARY
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import digest_of
 
 MERGE_MANIFEST: Final = "merge_manifest.json"
@@ -82,7 +83,7 @@ def merge_scratch(sources: Sequence[Path], output: Path) -> MergeManifest:
         metadata={"format": "pt"},
     )
     manifest = MergeManifest(
-        kind=KIND,
+        kind=Kind.SCRATCH_MODEL,
         lane=LANE,
         method="mean of weights",
         sources=tuple({"path": str(source), "sha256": digest_of(source / _FILE)} for source in sources),

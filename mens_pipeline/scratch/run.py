@@ -19,14 +19,14 @@ from mens_pipeline.scratch.data import JsonlDataLoader, account_of, plan_order
 from mens_pipeline.scratch.recipe import ScratchConfig, ScratchRecipe
 from mens_pipeline.scratch.tokenizer import VOCABULARY
 from mens_pipeline.storage.code_version import code_version
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.stage import Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, Details, digest_of, key_of
 from mens_pipeline.training.preflight import check_disk
 from mens_pipeline.training.prepare import Prepared, claim_folder, lay_out
 from mens_pipeline.training.qlora_adapter import build_trained_model, write_trained_model
 
-KIND: Final = "scratch_model"
-STAGE: Final = Stage(KIND, ("mens_pipeline.scratch.train",), write_trained_model)
+STAGE: Final = Stage(Kind.SCRATCH_MODEL, ("mens_pipeline.scratch.train",), write_trained_model)
 LANE: Final = "scratch"
 SCHEMA_VERSION: Final = 2
 MODEL: Final = "model"
@@ -209,7 +209,7 @@ def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> Scra
     result = result_after(job.run_dir, code)
     document = {
         "manifest_schema_version": SCHEMA_VERSION,
-        "kind": KIND,
+        "kind": Kind.SCRATCH_MODEL,
         "lane": LANE,
         "name": f"scratch-model-{vcs_sha}" if vcs_sha else "scratch-model",
         "vcs_sha": vcs_sha,

@@ -10,8 +10,7 @@ from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.inference.generation import EvaluatedModel
 from mens_pipeline.inference.prepare import computed_in, evaluated_model
 from mens_pipeline.jobs.device import Device
-from mens_pipeline.models.adapter import ADAPTER, CONFIGURATION, Adapter, read_adapter_config
-from mens_pipeline.models.adapter import KIND as TRAINED
+from mens_pipeline.models.adapter import CONFIGURATION, Adapter, read_adapter_config
 from mens_pipeline.models.base import (
     FileTokenizer,
     configuration_of,
@@ -25,9 +24,9 @@ from mens_pipeline.models.chat import format_of, system_of
 from mens_pipeline.models.infill import Order
 from mens_pipeline.promotion.history import adapter_sha256_of, champion_of
 from mens_pipeline.promotion.policy import GateStatus
-from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import read_results, receipt_in
 from mens_pipeline.scratch.merge import is_scratch_model
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.signing import PRIVATE, explain_unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.preflight import check_tokenizer, fits_dense
@@ -109,15 +108,15 @@ def candidate_model(store: ArtifactStore, device: Device) -> ServedModel:
     Raises:
         RefusedError: None was evaluated, it has changed since, its verdict is not signed, or its base is gone.
     """
-    gate = store.latest(GATE)
-    refs = [parent for parent in gate.parents if parent.kind == TRAINED] if gate is not None else []
+    gate = store.latest(Kind.BENCHMARK_GATE)
+    refs = [parent for parent in gate.parents if parent.kind == Kind.QLORA_ADAPTER] if gate is not None else []
     trained = store.get(refs[0].kind, refs[0].key) if refs else None
     if gate is None or trained is None:
         raise RefusedError(f"{store.root}: no adapter was evaluated. Run `mens run`, or name a run with --run-dir.")
     _refuse_unsigned(gate, store)
     receipt, adapter = receipt_in(gate.path), Adapter.open(trained.path)
     if receipt.subject is None or adapter.digest != receipt.subject.adapter_sha256:
-        raise RefusedError(f"{adapter.path / ADAPTER}: is not what was evaluated. Run `mens run` again.")
+        raise RefusedError(f"{adapter.folder}: is not what was evaluated. Run `mens run` again.")
     verdict = f"{_SAID[receipt.status]}, policy {ascii(receipt.policy)[1:-1]}"
     return replace(adapter_model(adapter, device, gate.path), candidate=verdict)
 

@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.storage.documents import LOCK, Documents, draft_folder, hold_lock, tag_as_cache, unwritable
 from mens_pipeline.storage.files import is_full
+from mens_pipeline.storage.kinds import ArtifactFile
 from mens_pipeline.storage.validation import FORMAT_VERSION, errors_in, newer_format
 
 if TYPE_CHECKING:
@@ -106,6 +107,10 @@ class Artifact:
     def _outputs(self) -> dict[str, Any]:
         outputs: dict[str, Any] = self.manifest["outputs"]
         return outputs
+
+    def file(self, name: ArtifactFile) -> Path:
+        """Return the path of one of its files."""
+        return self.path / name
 
     def ref(self, *parents: ArtifactRef) -> ArtifactRef:
         """Return it by its key."""
@@ -326,7 +331,7 @@ def _read(kind: str, key: str, path: Path) -> Artifact | None:
         return None
     if newer := newer_format(manifest.get(FORMAT_VERSION, 1), _FORMAT):
         raise RefusedError(f"{path / MANIFEST}: {newer}.")
-    return Artifact(kind, key, path, manifest) if is_its_own else None
+    return Artifact(manifest["kind"], key, path, manifest) if is_its_own else None
 
 
 def key_of(inputs: Mapping[str, Any]) -> str:

@@ -12,20 +12,12 @@ from typing import Any, Final
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.jobs.local import result_after
 from mens_pipeline.jobs.protocol import ExitCode, as_document
-from mens_pipeline.models.adapter import (
-    ADAPTER,
-    CARD,
-    KIND,
-    MANIFEST,
-    METHOD,
-    SCHEMA_VERSION,
-    TELEMETRY,
-    TrainingManifest,
-)
+from mens_pipeline.models.adapter import ADAPTER, CARD, MANIFEST, METHOD, SCHEMA_VERSION, TELEMETRY, TrainingManifest
 from mens_pipeline.models.base import template_in
 from mens_pipeline.models.card import data_sources, model_card
 from mens_pipeline.models.chat import format_of
 from mens_pipeline.storage.files import copy_folder
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.stage import Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.prepare import Prepared, PreparedRun, library_versions
@@ -54,7 +46,7 @@ def write_trained_model(folder: Path, params: TrainingParams) -> dict[str, Any]:
     return {"training": manifest}
 
 
-STAGE: Final = Stage(KIND, ("mens_pipeline.training.train",), write_trained_model)
+STAGE: Final = Stage(Kind.QLORA_ADAPTER, ("mens_pipeline.training.train",), write_trained_model)
 
 
 def build_qlora_adapter(  # noqa: PLR0913 - what an adapter is made of and recorded with

@@ -10,11 +10,12 @@ from mens_pipeline.corpus.infill import ACCEPTED, INFILL
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.protocol import Job
 from mens_pipeline.models.infill import Order
+from mens_pipeline.storage.kinds import AdapterFile
 from mens_pipeline.storage.validation import Strict
 
 MAX_DIFFICULTY: Final = 10
-CONTRACT: Final = "contract.json"
-PREFLIGHT: Final = "training-preflight.json"
+CONTRACT: Final = AdapterFile.CONTRACT
+PREFLIGHT: Final = AdapterFile.PREFLIGHT
 FROM_USERS: Final = frozenset((ACCEPTED, "telemetry"))
 """Kinds of completions that users accepted."""
 CODE: Final = "vox_codegen"

@@ -28,18 +28,17 @@ from mens_pipeline.corpus.telemetry.table import (
 )
 from mens_pipeline.evaluation.eval_results import write_documents
 from mens_pipeline.evaluation.evaluate import evaluate_completions, with_sound_tests
-from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, Subject
 from mens_pipeline.evaluation.tasks import Task, heldout_tasks
 from mens_pipeline.inference.generation import Completion
 from mens_pipeline.jobs.progress import Follower, TelemetryLog
 from mens_pipeline.models.adapter import WEIGHTS, adapter_digest
-from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.history import HistoryEvent, champion_of, lock_champion, record
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import PAGE
 from mens_pipeline.promotion.report.curve import curve_of
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
 from mens_pipeline.training.telemetry_log import losses_of, seconds_trained
 from mens_pipeline_tests.bench.duplicates import duplicates_of
@@ -208,7 +207,7 @@ def eval_suite_of(folder: Path, size: int) -> Measured:
         return {"name": "eval-gate"}
 
     with measure_time(found, "documents written"):
-        artifact = store.build(EVALUATION, {}, write)[0]
+        artifact = store.build(Kind.EVAL_RESULTS, {}, write)[0]
     with measure_time(found, "verdict and report page"):
         gate = scored(run, store, artifact)
     found["judged answers, MB"] = (artifact.path / SCORED_COMPLETIONS).stat().st_size / 1e6
@@ -264,7 +263,7 @@ def champions_of(folder: Path, size: int) -> Measured:
 def _record(store: ArtifactStore, number: int) -> None:
     weights = f"weights of {number}"
     digest = key_of({WEIGHTS: sha256(weights.encode()).hexdigest()})
-    made = store.build(PROMOTED, {"adapter_sha256": digest}, lambda path: fill_trained(path, weights))[0]
+    made = store.build(Kind.PROMOTED_ADAPTER, {"adapter_sha256": digest}, lambda path: fill_trained(path, weights))[0]
     with lock_champion(store) as seen:
         before = champion_of(store)
         event = HistoryEvent(

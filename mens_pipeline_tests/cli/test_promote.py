@@ -23,9 +23,9 @@ from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.promotion.ledger import Try, record_try
 from mens_pipeline.promotion.promote import reasons_against
-from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import PAGE, RECEIPT
 from mens_pipeline.settings import load_settings
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.cli.invoking import refusal
 from mens_pipeline_tests.evaluation.runs import HELDOUT, PRESENT, champion_in, evaluated, trained, training_manifest
@@ -169,7 +169,7 @@ def test_an_older_verdict_does_not_outlive_a_newer_evaluation(run: _Run) -> None
     run.evaluate(num_good=20)
     newer = json.loads((run.folder / FILE).read_text())
     (run.folder / RECEIPT).write_text(receipt)
-    (run.folder / FILE).write_text(json.dumps({**newer, GATE: note[GATE]}))
+    (run.folder / FILE).write_text(json.dumps({**newer, Kind.BENCHMARK_GATE: note[Kind.BENCHMARK_GATE]}))
 
     assert "It was evaluated again since the verdict; run the gate again" in refusal(_invoke("promote", run))
     assert champion_key(run.store) is None
@@ -241,11 +241,11 @@ def test_with_a_key_only_what_it_signed_is_promoted(run: _Run, monkeypatch: pyte
 
 def test_a_verdict_whose_manifest_names_no_documents_is_none(run: _Run) -> None:
     """Neither by the command nor in the graph, which looks up no folder of a run."""
-    gate = run.store.get(GATE, json.loads((run.folder / FILE).read_text())[GATE])
+    gate = run.store.get(Kind.BENCHMARK_GATE, json.loads((run.folder / FILE).read_text())[Kind.BENCHMARK_GATE])
     assert gate is not None
     (gate.path / "manifest.json").write_text(json.dumps({**gate.manifest, "outputs": {}}))
     result = _invoke("promote", run)
-    emptied = run.store.get(GATE, gate.key)
+    emptied = run.store.get(Kind.BENCHMARK_GATE, gate.key)
     assert emptied is not None
 
     assert isinstance(result.exception, RefusedError)

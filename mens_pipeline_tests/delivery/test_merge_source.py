@@ -16,8 +16,8 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.adapter import MANIFEST, WEIGHTS, Adapter, TrainingManifest, adapter_digest
 from mens_pipeline.models.base import digest_of_folder, shapes_in
 from mens_pipeline.promotion.history import HISTORY, champion_key
-from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.receipt import RECEIPT
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run
 from mens_pipeline_tests.training.manifests import manifest_about
@@ -46,7 +46,7 @@ def test_without_a_run_it_is_the_champion(trained: Path, tmp_path: Path) -> None
 def test_a_run_that_was_promoted_is_known_again(trained: Path, tmp_path: Path) -> None:
     """By the hash of its weights; until a rollback takes it out of use."""
     run, store = promoted_run(trained, tmp_path)
-    log = store.root / PROMOTED / HISTORY
+    log = store.root / Kind.PROMOTED_ADAPTER / HISTORY
     event = json.loads(log.read_text())
     after = hashlib.sha256(log.read_bytes().rstrip(b"\n")).hexdigest()
 

@@ -15,7 +15,7 @@ from typer.testing import Result
 from mens_pipeline.delivery.agreement import ROUNDED, STRICT
 from mens_pipeline.delivery.merge_job import Dtype
 from mens_pipeline.delivery.merge_source import merge_source, prompts_of
-from mens_pipeline.delivery.merged_model import KIND, build_merged_model, manifest_in, prepare_merge, report_in
+from mens_pipeline.delivery.merged_model import build_merged_model, manifest_in, prepare_merge, report_in
 from mens_pipeline.delivery.serving_handoff import (
     DETAILS,
     HANDOFF,
@@ -34,6 +34,7 @@ from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.promotion.bill import BILL
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.cli.invoking import invoke
 from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run
@@ -82,7 +83,7 @@ def delivered(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
 
 def _merged(store: ArtifactStore) -> Artifact:
-    found = store.latest(KIND)
+    found = store.latest(Kind.MERGED_MODEL)
     assert found is not None
     return found
 

@@ -15,8 +15,8 @@ from threading import Thread
 import pytest
 
 from mens_pipeline.delivery.pages import ADDRESS, PageServer, open_socket
-from mens_pipeline.promotion.history import KIND as PROMOTED
-from mens_pipeline.promotion.receipt import KIND, PAGE, RECEIPT
+from mens_pipeline.promotion.receipt import PAGE, RECEIPT
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 _COMMAND = [sys.executable, "-m", "mens_pipeline.cli", "store", "pages"]
@@ -31,7 +31,7 @@ def gate(tmp_path: Path) -> Artifact:
         (folder / RECEIPT).write_text("{}")
         return {}
 
-    return ArtifactStore(tmp_path / "store").build(KIND, {}, write)[0]
+    return ArtifactStore(tmp_path / "store").build(Kind.BENCHMARK_GATE, {}, write)[0]
 
 
 @pytest.fixture
@@ -52,7 +52,10 @@ def _get(port: int, path: str, host: str | None = None) -> tuple[int, str]:
 
 def test_a_page_is_shown(gate: Artifact, port: int) -> None:
     """By the path that it has in the store, which is what the UI links."""
-    assert _get(port, f"/{KIND}/{gate.key}/{PAGE}") == (200, "<title>Refused: adapter 0123</title><p>a verdict</p>")
+    assert _get(port, f"/{Kind.BENCHMARK_GATE}/{gate.key}/{PAGE}") == (
+        200,
+        "<title>Refused: adapter 0123</title><p>a verdict</p>",
+    )
 
 
 def test_pages_are_listed_with_links_that_hold_in_every_session(gate: Artifact, port: int, tmp_path: Path) -> None:
@@ -65,18 +68,21 @@ def test_pages_are_listed_with_links_that_hold_in_every_session(gate: Artifact, 
         return {}
 
     before = _get(port, "/")[1]
-    old, champion = store.build(KIND, {"of": "old"}, write)[0], store.build(PROMOTED, {}, write)[0]
-    listed, of_gate = _get(port, "/"), _get(port, f"/{KIND}/")
+    old, champion = (
+        store.build(Kind.BENCHMARK_GATE, {"of": "old"}, write)[0],
+        store.build(Kind.PROMOTED_ADAPTER, {}, write)[0],
+    )
+    listed, of_gate = _get(port, "/"), _get(port, f"/{Kind.BENCHMARK_GATE}/")
     links = re.findall('href="([^"]*)">([^<]*)<', listed[1])
 
     assert links == [
-        (f"/{KIND}/{gate.key}/{PAGE}", "Refused: adapter 0123"),
-        (f"/{KIND}/{old.key}/{PAGE}", "Promoted: adapter 4567"),
-        (f"/{PROMOTED}/{champion.key}/{PAGE}", "Promoted: adapter 4567"),
+        (f"/{Kind.BENCHMARK_GATE}/{gate.key}/{PAGE}", "Refused: adapter 0123"),
+        (f"/{Kind.BENCHMARK_GATE}/{old.key}/{PAGE}", "Promoted: adapter 4567"),
+        (f"/{Kind.PROMOTED_ADAPTER}/{champion.key}/{PAGE}", "Promoted: adapter 4567"),
     ]
     assert [_get(port, link)[0] for link, _ in links] == [200, 200, 200]
     assert "None yet." in before
-    assert PROMOTED not in of_gate[1]
+    assert Kind.PROMOTED_ADAPTER not in of_gate[1]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +100,7 @@ def test_pages_are_listed_with_links_that_hold_in_every_session(gate: Artifact, 
 )
 def test_nothing_else_is(gate: Artifact, port: int, path: str, host: str | None, status: int) -> None:
     """No other file of the store, no other list, and nothing under a name that is not of this machine."""
-    assert _get(port, path.format(kind=KIND, key=gate.key), host)[0] == status
+    assert _get(port, path.format(kind=Kind.BENCHMARK_GATE, key=gate.key), host)[0] == status
 
 
 def test_a_port_that_is_taken_is_misuse() -> None:
@@ -138,7 +144,7 @@ def test_it_runs_beside_a_command_and_ends_with_it(gate: Artifact, how: signal.S
         assert process.stdin is not None
         pid, address = process.stdout.readline().split()
         port = int(address.rpartition(":")[2])
-        shown = _get(port, f"/{KIND}/{gate.key}/{PAGE}")
+        shown = _get(port, f"/{Kind.BENCHMARK_GATE}/{gate.key}/{PAGE}")
         if how is None:
             process.stdin.close()
         else:

@@ -10,7 +10,7 @@ from typing import Any
 from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.evaluation.eval_results import write_documents
 from mens_pipeline.evaluation.evaluate import evaluate_completions
-from mens_pipeline.evaluation.results import KIND, RESULTS, Progress, Subject
+from mens_pipeline.evaluation.results import RESULTS, Progress, Subject
 from mens_pipeline.evaluation.run_folder import remember
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.inference.generation import Completion, Decoding, Syntax
@@ -24,6 +24,7 @@ from mens_pipeline.promotion.ledger import Try, record_try
 from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.promotion.receipt import Override
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.signing import add_signature
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.training.manifests import manifest_about
@@ -175,7 +176,7 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
 
     inputs = {"adapter": sha256, "good": num_good, "champion": baseline.key if baseline is not None else None}
     inputs |= {"decoding": decoding.model_dump(), "store": counted.store_id}
-    return store.build(KIND, *add_signature(store, KIND, inputs, write))[0]
+    return store.build(Kind.EVAL_RESULTS, *add_signature(store, Kind.EVAL_RESULTS, inputs, write))[0]
 
 
 def evaluated_run(folder: Path, name: str, weights: str) -> Path:

@@ -17,10 +17,9 @@ from typing import Final
 
 from mens_pipeline.configured import open_store
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.settings import PROJECT_ROOT, load_settings
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline_tests.bench.random_base import tokenizer_files
 from mens_pipeline_tests.gpu.check import BUNDLE, KERNELS, TOKENIZER, WHEELS
 
@@ -50,8 +49,8 @@ def main() -> None:
     options = parser.parse_args()
     shutil.rmtree(BUNDLE, ignore_errors=True)
     (BUNDLE / TOKENIZER).mkdir(parents=True)
-    shutil.copy2(options.train or _newest(MIXED, TRAIN), BUNDLE / TRAIN)
-    shutil.copy2(options.heldout or _newest(SPLIT, HELDOUT), BUNDLE / HELDOUT)
+    shutil.copy2(options.train or _newest(Kind.MIXED_TRAIN_SET, TRAIN), BUNDLE / TRAIN)
+    shutil.copy2(options.heldout or _newest(Kind.HELDOUT_SPLIT, HELDOUT), BUNDLE / HELDOUT)
     for file in tokenizer_files():
         shutil.copy2(file, BUNDLE / TOKENIZER / file.name)
     _download(options.python, options.architecture)

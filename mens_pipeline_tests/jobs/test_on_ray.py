@@ -15,8 +15,6 @@ import dagster as dg
 import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.jobs.environment import ray_environment
 from mens_pipeline.jobs.local import run_job
@@ -26,6 +24,7 @@ from mens_pipeline.orchestration.defs.training import qlora_adapter
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.launchers import Trainer
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.training.common_trainer import StopRequest
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.telemetry_log import steps_of
@@ -124,13 +123,13 @@ def test_a_node_without_the_folders_says_so(tiny_base: Path, tmp_path: Path) -> 
 
 
 def _materialise(folder: Path, instance: dg.DagsterInstance) -> dg.ExecuteInProcessResult:
-    made = artifact_in(folder / "store", MIXED, {}, lambda path: write_jsonl(path / TRAIN, pairs(54)))
-    split = artifact_in(folder / "store", SPLIT, {}, lambda path: write_jsonl(path / HELDOUT, pairs(1)))
+    made = artifact_in(folder / "store", Kind.MIXED_TRAIN_SET, {}, lambda path: write_jsonl(path / TRAIN, pairs(54)))
+    split = artifact_in(folder / "store", Kind.HELDOUT_SPLIT, {}, lambda path: write_jsonl(path / HELDOUT, pairs(1)))
     hand_over(instance, made.ref(split.ref()))
     fields = {**FAST, **_RECIPE, "num_train_epochs": 1000, "devices": 2}
     overrides = {name: value for name, value in fields.items() if name != "number"}
     return dg.materialize(
-        [dg.AssetSpec(MIXED), qlora_adapter],
+        [dg.AssetSpec("mixed_train_set"), qlora_adapter],
         instance=instance,
         resources=resources_of(folder / "store", trainer=Trainer(launcher="ray", report_seconds=0.0)),
         run_config=dg.RunConfig(ops={"qlora_adapter": {"config": {"preset": "tiny", "overrides": overrides}}}),

@@ -14,12 +14,10 @@ from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.definitions import defs
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import remember
 from mens_pipeline.models.adapter import ADAPTER as FOLDER
-from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import WEIGHTS, Adapter, adapter_digest
 from mens_pipeline.orchestration.choices import TrainConfig, training_of
 from mens_pipeline.orchestration.defs.evaluation import recipe_scores
@@ -29,8 +27,8 @@ from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.metadata import RECIPE_TAG, identify
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.promotion.history import champion_key
-from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import RECEIPT
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import champion_in, evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import artifact_in, failure_of, latest_in, resources_of
@@ -55,9 +53,9 @@ def qlora_adapter(
     details, opened = training_of(context), store.open()
     name = details.choice()["recipe"]
     split = artifact_in(
-        opened.root, SPLIT, {"train": {}}, lambda folder: (folder / HELDOUT).write_text("held-out pairs\n")
+        opened.root, Kind.HELDOUT_SPLIT, {"train": {}}, lambda folder: (folder / HELDOUT).write_text("held-out pairs\n")
     )
-    made, _ = opened.build(ADAPTER, {"n": name}, lambda folder: fill_trained(folder, name))
+    made, _ = opened.build(Kind.QLORA_ADAPTER, {"n": name}, lambda folder: fill_trained(folder, name))
     context.instance.add_run_tags(context.run.run_id, {RECIPE_TAG: details.label()})
     facts = identify(context, Adapter.open(made.path).manifest, adapter_digest(made.path))
     return dg.MaterializeResult(value=made.ref(split.ref()), metadata={**_TRAINING, **facts})
@@ -229,7 +227,9 @@ def test_a_recipe_whose_artifacts_are_gone_is_passed_over(home: Path, instance: 
     for name in ("code_base", "wide"):
         _run(home, instance, partition=name)
     store = ArtifactStore(home.parent / "store")
-    wide = next(run for run in (store.root / ADAPTER).glob("*/adapter") if (run / WEIGHTS).read_text() == "wide")
+    wide = next(
+        run for run in (store.root / Kind.QLORA_ADAPTER).glob("*/adapter") if (run / WEIGHTS).read_text() == "wide"
+    )
     (wide / WEIGHTS).unlink()
     (made,) = _promote_best(instance).asset_materializations_for_node("promoted_adapter")
 
@@ -323,7 +323,7 @@ def test_a_verdict_by_hand_moves_nothing_that_the_graph_rests_on(
 
     assert (scored.exit_code, after) == (1, events), scored.output
     assert (run / RECEIPT).is_file()
-    assert (latest_in(store, GATE).path / RECEIPT).read_bytes() == (run / RECEIPT).read_bytes()
+    assert (latest_in(store, Kind.BENCHMARK_GATE).path / RECEIPT).read_bytes() == (run / RECEIPT).read_bytes()
     assert promoted.success
     assert (champion.path / FOLDER / WEIGHTS).read_text() == "wide"
 

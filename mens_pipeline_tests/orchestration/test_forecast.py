@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
-from mens_pipeline.orchestration.forecast import KIND, Planner, RunPlan
+from mens_pipeline.orchestration.forecast import Planner, RunPlan
 from mens_pipeline.settings import load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.jobs.processes import do_here
 from mens_pipeline_tests.training.runs import FAST, pairs
@@ -31,8 +30,10 @@ def store(tmp_path: Path, tiny_base: Path, monkeypatch: pytest.MonkeyPatch) -> A
     places = {"MENS_STORE_ROOT": store.root, "MENS_CACHE_ROOT": tmp_path / "cache", "VOX_BENCHMARK": 0}
     for name, value in {**variables, **places, "MENS_SOURCE_ROOT": tmp_path}.items():
         monkeypatch.setenv(name, str(value))
-    heldout = store.build(SPLIT, {}, lambda folder: {"n": write_jsonl(folder / HELDOUT, pairs(66)[60:])})[0]
-    store.build(MIXED, {}, lambda folder: {"n": write_jsonl(folder / TRAIN, pairs(60))}, (heldout,))
+    heldout = store.build(Kind.HELDOUT_SPLIT, {}, lambda folder: {"n": write_jsonl(folder / HELDOUT, pairs(66)[60:])})[
+        0
+    ]
+    store.build(Kind.MIXED_TRAIN_SET, {}, lambda folder: {"n": write_jsonl(folder / TRAIN, pairs(60))}, (heldout,))
     return store
 
 
@@ -56,7 +57,10 @@ def test_what_is_here_is_measured_and_nothing_is_kept(store: ArtifactStore) -> N
     assert does["evaluation"].startswith("6 held-out and 0 benchmark prompts")
     assert all(stage.seconds > 0 for stage in found.stages)
     assert found.dial is None
-    assert sorted(path.name for path in store.root.iterdir() if path.is_dir()) == [SPLIT, MIXED]
+    assert sorted(path.name for path in store.root.iterdir() if path.is_dir()) == [
+        Kind.HELDOUT_SPLIT,
+        Kind.MIXED_TRAIN_SET,
+    ]
 
 
 def test_the_plan_of_a_run_is_kept_and_taken_up(store: ArtifactStore) -> None:
@@ -65,7 +69,7 @@ def test_the_plan_of_a_run_is_kept_and_taken_up(store: ArtifactStore) -> None:
     second, shown = _plan(_refuse, minutes=10, is_kept=True), _plan(_refuse, minutes=10)
 
     assert first == second == shown
-    assert len(list((store.root / KIND).glob("*/plan.json"))) == 1
+    assert len(list((store.root / Kind.RUN_PLAN).glob("*/plan.json"))) == 1
     assert first.dial is not None
     assert first.dial.suite.heldout_tasks == 6
     assert "6 held-out prompts are too few to promote: the policy asks for 50" in first.note

@@ -7,7 +7,7 @@ import pytest
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.orchestration.recipes import Candidate, rank
-from mens_pipeline.promotion.receipt import KIND
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, evaluation, scored_completions
 
@@ -15,7 +15,7 @@ from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, evaluation, scor
 def _candidate(name: str, completions: Sequence[str], second: Sequence[str | None] = ()) -> Candidate:
     """An adapter that gave these answers, the last of them to a task of a benchmark."""
     scored = scored_completions(evaluation([BROKEN] * len(completions), completions, second=second))
-    return Candidate(name, f"sha256 of {name}", ArtifactRef(KIND, name), scored)
+    return Candidate(name, f"sha256 of {name}", ArtifactRef(Kind.BENCHMARK_GATE, name), scored)
 
 
 def _told(candidates: Sequence[Candidate], in_use: str | None = None) -> list[tuple[str, str, str]]:

@@ -10,13 +10,12 @@ import dagster as dg
 import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
-from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource, artifact_of
 from mens_pipeline.promotion.receipt import receipt_in
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import champion_in, evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import latest_in
@@ -81,7 +80,7 @@ class _Recipe(dg.Config):
 def heldout_split(config: _Recipe, store: ArtifactStoreResource) -> dg.MaterializeResult[Any]:
     """What is held out beside the train set of a recipe."""
     made, _ = store.open().build(
-        SPLIT, {"n": config.name}, lambda folder: {"n": (folder / HELDOUT).write_text("held-out pairs\n")}
+        Kind.HELDOUT_SPLIT, {"n": config.name}, lambda folder: {"n": (folder / HELDOUT).write_text("held-out pairs\n")}
     )
     return dg.MaterializeResult(value=made.ref())
 
@@ -91,7 +90,9 @@ def qlora_adapter(
     config: _Recipe, heldout_split: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
     """The adapter of a recipe."""
-    made, _ = store.open().build(ADAPTER, {"n": config.name}, lambda folder: fill_trained(folder, config.name))
+    made, _ = store.open().build(
+        Kind.QLORA_ADAPTER, {"n": config.name}, lambda folder: fill_trained(folder, config.name)
+    )
     return dg.MaterializeResult(value=made.ref(heldout_split))
 
 
@@ -187,15 +188,15 @@ def test_every_verdict_is_about_its_own_adapter(tmp_path: Path, monkeypatch: pyt
             found = list(_verdicts(instance, 3))
             assert {recipe for _, recipe in found} == {"first", "second", "page"}
             for gate, recipe in found:
-                adapter = store.get(ADAPTER, gate.of(ADAPTER).key)
+                adapter = store.get(Kind.QLORA_ADAPTER, gate.of(Kind.QLORA_ADAPTER).key)
                 subject = receipt_in(store.root / gate.kind / gate.key).subject
                 assert adapter is not None
                 assert subject is not None
                 assert subject.adapter_sha256 == adapter_digest(adapter.path)
-                assert gate.of(SPLIT) in gate.of(ADAPTER).parents
+                assert gate.of(Kind.HELDOUT_SPLIT) in gate.of(Kind.QLORA_ADAPTER).parents
                 assert recipe in {"page", adapter.manifest["inputs"]["n"]}
                 judged |= {adapter.manifest["inputs"]["n"]} if recipe == "page" else set()
-            crossed += latest_in(store, ADAPTER).manifest["inputs"]["n"] != "first"
+            crossed += latest_in(store, Kind.QLORA_ADAPTER).manifest["inputs"]["n"] != "first"
             champion = champion_in(store)
             assert (champion.path / "adapter" / "adapter_model.safetensors").read_text() == "first"
 

@@ -11,16 +11,9 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.promotion.history import (
-    CHAMPION,
-    HISTORY,
-    KIND,
-    champion_key,
-    history_of,
-    lock_champion,
-    record,
-)
+from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, history_of, lock_champion, record
 from mens_pipeline.promotion.promote import roll_back
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, champion_in, promote, promoted, trained, verdict_of
@@ -32,7 +25,7 @@ def rolled_back(tmp_path: Path, store: ArtifactStore) -> Path:
     for name in ("first", "second"):
         promoted(trained(tmp_path / name, name), store)
     roll_back(store, now=NOW, reason="it writes nonsense")
-    return store.root / KIND
+    return store.root / Kind.PROMOTED_ADAPTER
 
 
 def _half_a_line(folder: Path) -> None:
@@ -168,7 +161,7 @@ def test_machines_that_share_a_bucket_share_the_champion(tmp_path: Path, store_u
 
     assert back.champion.key == key == champion_key(first)
     assert [event.action for event in history_of(first)] == ["promote", "promote", "rollback"]
-    assert not (first.root / KIND / HISTORY).exists()
+    assert not (first.root / Kind.PROMOTED_ADAPTER / HISTORY).exists()
 
 
 @pytest.mark.slow

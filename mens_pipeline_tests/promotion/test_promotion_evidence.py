@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.inference.generation import Decoding, Syntax
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, adapter_digest
 from mens_pipeline.promotion import promote as promotion
@@ -17,6 +16,7 @@ from mens_pipeline.promotion.history import champion_key, history_of
 from mens_pipeline.promotion.ledger import FOLDER, LEDGER, Try, record_try
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.receipt import PAGE, RECEIPT
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.evaluation.runs import (
     DECODING,
@@ -138,7 +138,7 @@ def test_a_copy_of_the_store_is_told_from_an_older_ledger(run: Path, tmp_path: P
     older = (store.root / FOLDER / LEDGER).read_bytes()
     shutil.copytree(store.root, tmp_path / "copy")
     copied = verdict_of(run, ArtifactStore(tmp_path / "copy"))
-    for kind in (EVALUATION, copied.kind):
+    for kind in (Kind.EVAL_RESULTS, copied.kind):
         shutil.copytree(
             tmp_path / "copy" / kind, store.root / kind, dirs_exist_ok=True, ignore=shutil.ignore_patterns(LEDGER)
         )

@@ -12,12 +12,12 @@ from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS
 from mens_pipeline.models.adapter import ADAPTER, WEIGHTS, adapter_digest
 from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, champion_of, history_of, sign_history
-from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.ledger import sign_ledger
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.serving.served_model import candidate_model, champion_model
 from mens_pipeline.settings import load_settings
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.signing import SIGNATURE, Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.evaluation.runs import (
@@ -146,13 +146,13 @@ def test_an_evaluation_is_judged_as_it_was_signed(
 
 
 def _lines(store: ArtifactStore) -> list[dict[str, object]]:
-    text = (store.root / PROMOTED / HISTORY).read_text()
+    text = (store.root / Kind.PROMOTED_ADAPTER / HISTORY).read_text()
     return [json.loads(line) for line in text.splitlines()]
 
 
 def _lay(store: ArtifactStore, events: list[dict[str, object]]) -> None:
     """A history that holds together by its hashes, and the pointer to its last line, both with old signatures."""
-    folder, lines = store.root / PROMOTED, [b""]
+    folder, lines = store.root / Kind.PROMOTED_ADAPTER, [b""]
     for event in events:
         event["after_sha256"] = hashlib.sha256(lines[-1]).hexdigest()
         lines.append(json.dumps(event).encode())
@@ -175,20 +175,23 @@ def _forge_an_entry(store: ArtifactStore) -> None:
 
 
 def _forge_without_a_pointer(store: ArtifactStore) -> None:
-    pointer = (store.root / PROMOTED / CHAMPION).read_bytes()
+    pointer = (store.root / Kind.PROMOTED_ADAPTER / CHAMPION).read_bytes()
     _forge_an_entry(store)
-    (store.root / PROMOTED / CHAMPION).write_bytes(pointer)
+    (store.root / Kind.PROMOTED_ADAPTER / CHAMPION).write_bytes(pointer)
 
 
 def _name_the_withdrawn(store: ArtifactStore) -> None:
-    folder, lines = store.root / PROMOTED, (store.root / PROMOTED / HISTORY).read_bytes().splitlines()
+    folder, lines = (
+        store.root / Kind.PROMOTED_ADAPTER,
+        (store.root / Kind.PROMOTED_ADAPTER / HISTORY).read_bytes().splitlines(),
+    )
     signature = (folder / CHAMPION).read_text().split()[-1]
     key, line = _lines(store)[1]["key"], hashlib.sha256(lines[1]).hexdigest()
     (folder / CHAMPION).write_text(f"{key}\n{line}\n{signature}\n")
 
 
 def _write_the_key_alone(store: ArtifactStore) -> None:
-    (store.root / PROMOTED / CHAMPION).write_text(f"{_lines(store)[-1]['key']}\n")
+    (store.root / Kind.PROMOTED_ADAPTER / CHAMPION).write_text(f"{_lines(store)[-1]['key']}\n")
 
 
 def _rolled_back(folder: Path, store: ArtifactStore) -> Path:
@@ -274,7 +277,7 @@ def test_without_a_key_nothing_is_signed(run: Path, store: ArtifactStore) -> Non
     assert "signed_by" not in champion.manifest["inputs"]
     assert not list(store.root.rglob(SIGNATURE))
     assert "signature" not in _lines(store)[0]
-    assert len((store.root / PROMOTED / CHAMPION).read_text().split()) == 2
+    assert len((store.root / Kind.PROMOTED_ADAPTER / CHAMPION).read_text().split()) == 2
 
 
 @pytest.mark.parametrize(

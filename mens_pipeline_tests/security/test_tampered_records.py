@@ -14,8 +14,8 @@ from mens_pipeline.evaluation.run_folder import FILE, recall_artifact
 from mens_pipeline.models.adapter import ADAPTER, CONFIGURATION, MANIFEST, WEIGHTS, adapter_digest
 from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, champion_of
 from mens_pipeline.promotion.promote import roll_back
-from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import RECEIPT, Override, read_override, sign_override
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.cli.invoking import invoke
@@ -81,7 +81,7 @@ def test_an_evaluation_that_was_changed_gets_no_verdict(run: Path, store: Artifa
 
     with pytest.raises(RefusedError, match=rf"changed since it was written: {RESULTS}\. Evaluate again"):
         scored(run, store, evaluation)
-    assert not (store.root / GATE).exists()
+    assert not (store.root / Kind.BENCHMARK_GATE).exists()
 
 
 def test_a_verdict_that_was_changed_is_made_anew(run: Path, store: ArtifactStore) -> None:
@@ -120,14 +120,14 @@ def test_a_verdict_outside_the_store_is_none(run: Path, store: ArtifactStore, tm
     forged = tmp_path / "forged"
     shutil.copytree(gate.path, forged)
     shutil.copy(forged / RECEIPT, run / RECEIPT)
-    shutil.rmtree(store.root / GATE)
-    (store.root / GATE).mkdir()
+    shutil.rmtree(store.root / Kind.BENCHMARK_GATE)
+    (store.root / Kind.BENCHMARK_GATE).mkdir()
     key = key.format(tmp=tmp_path)
-    (run / FILE).write_text(json.dumps({GATE: key}))
-    assert (store.root / GATE / key / RECEIPT).is_file()
+    (run / FILE).write_text(json.dumps({Kind.BENCHMARK_GATE: key}))
+    assert (store.root / Kind.BENCHMARK_GATE / key / RECEIPT).is_file()
 
     with pytest.raises(RefusedError, match="not there, or not in"):
-        recall_artifact(run, GATE, RECEIPT, store, "Judge it.")
+        recall_artifact(run, Kind.BENCHMARK_GATE, RECEIPT, store, "Judge it.")
     assert invoke("promote", "--run-dir", run).exit_code == 1
     assert champion_key(store) is None
 
@@ -164,7 +164,7 @@ def test_notes_that_no_command_wrote_are_refused(run: Path, store: ArtifactStore
     (run / FILE).write_text(content)
 
     with pytest.raises(RefusedError, match="Delete it, and evaluate the run again"):
-        recall_artifact(run, GATE, RECEIPT, store, "")
+        recall_artifact(run, Kind.BENCHMARK_GATE, RECEIPT, store, "")
 
 
 def _link_in_adapter(run: Path, target: Path) -> None:

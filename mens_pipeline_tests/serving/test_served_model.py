@@ -12,15 +12,14 @@ from mens_pipeline.inference.generate import generate
 from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, GenerationJob, Request
 from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, Adapter, adapter_digest
-from mens_pipeline.models.adapter import KIND as TRAINED
 from mens_pipeline.models.chat import CHATML, TEMPLATE
-from mens_pipeline.promotion.history import KIND, HistoryEvent, champion_key, lock_champion, record
+from mens_pipeline.promotion.history import HistoryEvent, champion_key, lock_champion, record
 from mens_pipeline.promotion.policy import GateName
-from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import write_receipt
 from mens_pipeline.serving.queue import Limits
 from mens_pipeline.serving.served_model import adapter_model, candidate_model, champion_model, merged_model
 from mens_pipeline.serving.server import load
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.signing import Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
@@ -272,7 +271,7 @@ def _judged(store: ArtifactStore, run: Path, **changes: Any) -> Artifact:
         shutil.copytree(run, folder, dirs_exist_ok=True)
         return {}
 
-    adapter = store.build(TRAINED, {}, copied)[0]
+    adapter = store.build(Kind.QLORA_ADAPTER, {}, copied)[0]
     subject = SUBJECT.model_copy(update={"adapter_sha256": adapter_digest(run), **changes})
     verdict = receipt_of(said(GateName.COVERAGE, passed=False), subject=subject, policy="café")
 
@@ -280,7 +279,7 @@ def _judged(store: ArtifactStore, run: Path, **changes: Any) -> Artifact:
         write_receipt(folder, verdict, None)
         return {}
 
-    return store.build(GATE, {}, written, [adapter])[0]
+    return store.build(Kind.BENCHMARK_GATE, {}, written, [adapter])[0]
 
 
 def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) -> None:
@@ -322,7 +321,7 @@ def test_a_candidate_is_what_was_judged(run: Path, tmp_path: Path) -> None:
     _judged(store, run, adapter_sha256="0" * 64)
     with pytest.raises(RefusedError, match=r"is not what was evaluated\. Run `mens run` again"):
         candidate_model(store, CPU)
-    shutil.rmtree(store.root / TRAINED)
+    shutil.rmtree(store.root / Kind.QLORA_ADAPTER)
     with pytest.raises(RefusedError, match="no adapter was evaluated"):
         candidate_model(store, CPU)
 
@@ -340,5 +339,5 @@ def test_an_empty_machine_serves_the_champion_of_a_bucket(trained: Path, tmp_pat
         )
 
     assert answer.choices[0].finish_reason == "length"
-    assert served.evaluated.adapter_path == store.root / KIND / str(champion) / ADAPTER
+    assert served.evaluated.adapter_path == store.root / Kind.PROMOTED_ADAPTER / str(champion) / ADAPTER
     assert digest_of(served.evaluated.adapter_path / WEIGHTS) == digest_of(trained / ADAPTER / WEIGHTS)

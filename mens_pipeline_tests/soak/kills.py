@@ -12,10 +12,10 @@ from typing import Final
 
 import httpx2
 
-from mens_pipeline.delivery.merged_model import KIND as MERGED
 from mens_pipeline.models.adapter import ADAPTER
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run, trained_run
 from mens_pipeline_tests.soak.figures import Budget, Figure
 from mens_pipeline_tests.soak.processes import Command, digests, processes_about
@@ -90,7 +90,11 @@ def merging(budget: Budget, folder: Path) -> list[Figure]:
 
     def outcome(place: Path) -> Outcome:
         # What a killed merge was working in is no artifact: `mens store prune` removes it some days later.
-        found = {name: digest for name, digest in digests(place / "store" / MERGED).items() if name[:6] != ".work-"}
+        found = {
+            name: digest
+            for name, digest in digests(place / "store" / Kind.MERGED_MODEL).items()
+            if name[:6] != ".work-"
+        }
         return {name: digest for name, digest in found.items() if name.endswith(".safetensors") or ".draft-" in name}
 
     return [_killed("kill -9 of `mens merge`", budget, folder, command, outcome)]

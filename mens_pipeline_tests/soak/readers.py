@@ -28,12 +28,13 @@ from mens_pipeline.models.adapter import (
     read_adapter_config,
 )
 from mens_pipeline.models.base import configuration_of, read_tokenizer
-from mens_pipeline.promotion.history import CHAMPION, HISTORY, KIND, champion_key, history_of
+from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, history_of
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.promotion.receipt import RECEIPT, Override, read_override, read_results, receipt_in, sign_override
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, PRESETS, PROJECT_ROOT, RETENTION
 from mens_pipeline.storage.files import MAX_LINE_BYTES
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import MANIFEST as OF_STORE
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.presets import load_named
@@ -107,7 +108,7 @@ def _of_models(folder: Path) -> Readers:
 def _of_promotion(folder: Path) -> Readers:
     store = ArtifactStore(folder / "store")
     key = promoted(trained(folder / "run"), store)
-    champion = store.root / KIND / key
+    champion = store.root / Kind.PROMOTED_ADAPTER / key
     record = Override(
         adapter_sha256="0" * 64,
         receipt_sha256="1" * 64,
@@ -125,12 +126,12 @@ def _of_promotion(folder: Path) -> Readers:
     apart = ArtifactStore(folder / "apart")
     shutil.copytree(store.root, apart.root)
     return {
-        "manifest of an artifact": (manifest, lambda _path: store.get(KIND, key)),
+        "manifest of an artifact": (manifest, lambda _path: store.get(Kind.PROMOTED_ADAPTER, key)),
         "figures of an evaluation": (results, read_results),
         "receipt": (receipt, lambda path: receipt_in(path.parent)),
         "override": (override, lambda path: read_override(path, _KEY)),
-        "history": (apart.root / KIND / HISTORY, lambda _path: history_of(apart)),
-        "pointer to the champion": (store.root / KIND / CHAMPION, lambda _path: champion_key(store)),
+        "history": (apart.root / Kind.PROMOTED_ADAPTER / HISTORY, lambda _path: history_of(apart)),
+        "pointer to the champion": (store.root / Kind.PROMOTED_ADAPTER / CHAMPION, lambda _path: champion_key(store)),
     }
 
 

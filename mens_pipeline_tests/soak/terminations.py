@@ -23,17 +23,15 @@ from uuid import uuid4
 import dagster as dg
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.jobs.environment import own_environment
-from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.orchestration.defs import promotion
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.metadata import stop_if_canceled
 from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource
-from mens_pipeline.promotion.history import CHAMPION, KIND, champion_key
+from mens_pipeline.promotion.history import CHAMPION, champion_key
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, latest_in
@@ -136,10 +134,12 @@ def _make(folder: Path, number: str, run_id: str) -> tuple[str, float, float]:
     """Judge and promote an adapter that is good, in a store of its own."""
     root = folder / f"store-{number}"
     store = ArtifactStore(root)
-    artifact_in(root, SPLIT, {"train": {}}, lambda path: (path / HELDOUT).write_text("held-out pairs\n"))
-    adapter, _ = store.build(ADAPTER, {"weights": number}, lambda path: fill_trained(path, number))
+    artifact_in(root, Kind.HELDOUT_SPLIT, {"train": {}}, lambda path: (path / HELDOUT).write_text("held-out pairs\n"))
+    adapter, _ = store.build(Kind.QLORA_ADAPTER, {"weights": number}, lambda path: fill_trained(path, number))
     evaluated(adapter.path, store, 40)
-    evaluation, trained, split = (latest_in(store, kind).ref() for kind in (EVALUATION, ADAPTER, SPLIT))
+    evaluation, trained, split = (
+        latest_in(store, kind).ref() for kind in (Kind.EVAL_RESULTS, Kind.QLORA_ADAPTER, Kind.HELDOUT_SPLIT)
+    )
     resources: Mapping[str, Any] = {"store": ArtifactStoreResource(root=str(root)), "io_manager": ArtifactHandover()}
     selection = dg.AssetSelection.assets(benchmark_gate, promoted_adapter)
     assets: list[Any] = [dg.AssetSpec("eval_results"), benchmark_gate, promoted_adapter]
@@ -161,7 +161,11 @@ def _make(folder: Path, number: str, run_id: str) -> tuple[str, float, float]:
     except RefusedError:  # the history is ahead of the pointer
         status, is_promoted = "TORN", False
     # Without a question it is the pointer that tells.
-    found = status, seconds, (*asked, (root / KIND / CHAMPION).stat().st_mtime)[0] if is_promoted else 0.0
+    found = (
+        status,
+        seconds,
+        (*asked, (root / Kind.PROMOTED_ADAPTER / CHAMPION).stat().st_mtime)[0] if is_promoted else 0.0,
+    )
     shutil.rmtree(root)
     return found
 

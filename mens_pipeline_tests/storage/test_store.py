@@ -11,6 +11,7 @@ import pytest
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.storage import documents
 from mens_pipeline.storage.files import read_regular
+from mens_pipeline.storage.kinds import Kind, SplitFile
 from mens_pipeline.storage.store import MANIFEST, ArtifactRef, ArtifactStore, Details, key_of
 from mens_pipeline_tests.corpus.full_disk import full_after
 
@@ -37,6 +38,18 @@ def test_what_was_written_is_found_by_its_inputs(store: ArtifactStore) -> None:
         "rows.txt": {"sha256": "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03", "bytes": 6}
     }
     assert store.find("corpus", {**_INPUTS, "a": "b"}) is None
+
+
+def test_files_are_named_by_the_kind_of_their_artifact(store: ArtifactStore) -> None:
+    """What is found has the kind as plain text: Dagster stores no enum of ours."""
+    with store.writing(Kind.HELDOUT_SPLIT, {}) as draft:
+        (draft.path / SplitFile.HELDOUT).touch()
+    found = store.find(Kind.HELDOUT_SPLIT, {})
+
+    assert found is not None
+    assert found.file(SplitFile.HELDOUT) == store.root / "heldout_split" / key_of({}) / "heldout.jsonl"
+    assert found.file(SplitFile.HELDOUT).is_file()
+    assert type(found.ref().kind) is str
 
 
 class _Counts(Details):

@@ -16,20 +16,12 @@ from mens_pipeline.corpus.curate.overlap import HeldoutTasks, structures_in
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy, ValidatePolicy
 from mens_pipeline.corpus.curate.validate import Repetition
 from mens_pipeline.corpus.curate.validated_pairs import PairsDetails
-from mens_pipeline.corpus.schema import records
 from mens_pipeline.corpus.schema.account import Account, counts_of
 from mens_pipeline.corpus.schema.reasons import SplitReason
-from mens_pipeline.corpus.schema.records import (
-    HELDOUT_SPLIT,
-    NEW_CONSTANTS,
-    UNKNOWN_TASK,
-    Lane,
-    SourceKind,
-    TrainingPair,
-    read_pairs,
-)
+from mens_pipeline.corpus.schema.records import NEW_CONSTANTS, UNKNOWN_TASK, Lane, SourceKind, TrainingPair, read_pairs
 from mens_pipeline.corpus.synthesis.tasks.draw import Side, heldout_tasks
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.kinds import Kind, SplitFile
 from mens_pipeline.storage.stage import Helper, Params, Parent, Stage
 from mens_pipeline.storage.store import Details
 
@@ -230,10 +222,9 @@ def _find_reason(pair: TrainingPair, policy: SplitPolicy) -> SplitReason | None:
     return None
 
 
-KIND: Final = HELDOUT_SPLIT
-HELDOUT: Final = records.HELDOUT
-ASIDE: Final = "aside.jsonl"
-FAMILIES: Final = "families.jsonl"
+HELDOUT: Final = SplitFile.HELDOUT
+ASIDE: Final = SplitFile.ASIDE
+FAMILIES: Final = SplitFile.FAMILIES
 """Synthetic tasks that evaluate and never train; their `task_family` says of which kind they are."""
 
 
@@ -265,7 +256,7 @@ def write_heldout_split(folder: Path, params: SplitParams) -> dict[str, Any]:
     return split.report().model_dump()
 
 
-STAGE: Final = Stage(KIND, (f"{__name__}:write_heldout_split",), write_heldout_split)
+STAGE: Final = Stage(Kind.HELDOUT_SPLIT, (f"{__name__}:write_heldout_split",), write_heldout_split)
 
 
 def family_pairs(policy: SplitPolicy) -> Iterator[TrainingPair]:
@@ -299,7 +290,7 @@ class OverlapParams(Params):
 
 def count_heldout_overlap(_folder: Path, params: OverlapParams) -> dict[str, Any]:
     """Count in a manifest the training rows of a split that share something with what evaluates."""
-    heldout = list(read_pairs(params.split.path / HELDOUT))
+    heldout = list(read_pairs(params.split.file(HELDOUT)))
     evaluating = [*heldout, *params.protected]
     tasks = HeldoutTasks(evaluating, params.policy.max_overlap, params.policy.min_nodes)
     groups = {group_of(pair) for pair in heldout}
@@ -317,4 +308,4 @@ def count_heldout_overlap(_folder: Path, params: OverlapParams) -> dict[str, Any
     return report.model_dump()
 
 
-OVERLAP_STAGE: Final = Stage("heldout_overlap", (f"{__name__}:count_heldout_overlap",), count_heldout_overlap)
+OVERLAP_STAGE: Final = Stage(Kind.HELDOUT_OVERLAP, (f"{__name__}:count_heldout_overlap",), count_heldout_overlap)

@@ -17,6 +17,7 @@ from mens_pipeline.corpus.schema.records import InfillContext, Lane, Lineage, Tr
 from mens_pipeline.corpus.schema.upstream_rows import without_nulls
 from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy
 from mens_pipeline.storage.jsonl import open_rows, replacing, write_jsonl, write_text
+from mens_pipeline.storage.kinds import Kind, TrainSetFile
 from mens_pipeline.storage.stage import Params, Parent, Stage
 from mens_pipeline.storage.store import digest_of
 
@@ -215,8 +216,7 @@ def report_beside(train_file: Path) -> MixReport | None:
     return MixReport.model_validate_json(path.read_bytes()) if path.is_file() else None
 
 
-KIND: Final = "mixed_train_set"
-TRAIN: Final = "train.jsonl"
+TRAIN: Final = TrainSetFile.TRAIN
 
 
 class MixParams(Params):
@@ -239,10 +239,10 @@ def write_mixed_train_set(folder: Path, params: MixParams) -> dict[str, Any]:
         RefusedError: A source that is not optional gives nothing.
     """
     sources = read_sources(params.config, params.split.path, params.redaction)
-    infill = add_infill_rows(sources, read_pairs(params.split.path / HELDOUT), params.config)
+    infill = add_infill_rows(sources, read_pairs(params.split.file(HELDOUT)), params.config)
     mix = mix_sources(params.config, sources)
     about = {"config": params.config.model_dump(mode="json"), "infill": infill}
     return write_mix(mix, folder / TRAIN, about)
 
 
-STAGE: Final = Stage(KIND, (__name__,), write_mixed_train_set)
+STAGE: Final = Stage(Kind.MIXED_TRAIN_SET, (__name__,), write_mixed_train_set)

@@ -21,6 +21,7 @@ from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, Lane,
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import DeclarationSpan, Mode, analyze, declaration_spans, mode_of
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl
+from mens_pipeline.storage.kinds import Kind, PairsFile
 from mens_pipeline.storage.stage import Content, Helper, Params, Parent, Stage
 from mens_pipeline.storage.store import Details
 
@@ -198,9 +199,8 @@ def _choose(frames: tuple[str, ...], record: ExtractedRecord) -> str:
 
 Row = TypeVar("Row", ExtractedRecord, TrainingPair)
 
-KIND: Final = "validated_pairs"
-PAIRS: Final = "pairs.jsonl"
-QUARANTINE: Final = "quarantine.jsonl"
+PAIRS: Final = PairsFile.PAIRS
+QUARANTINE: Final = PairsFile.QUARANTINE
 
 
 class ValidationParams(Params):
@@ -238,7 +238,7 @@ def write_validated_pairs(folder: Path, params: ValidationParams) -> dict[str, A
             categories[pair.category] += 1
             yield pair
 
-    records = read_valid(params.corpus.path / RECORDS, ExtractedRecord, Repetition(params.policy))
+    records = read_valid(params.corpus.file(RECORDS), ExtractedRecord, Repetition(params.policy))
     with params.observers() as workers:
         num_pairs[PAIRS] = write_jsonl(folder / PAIRS, count_pairs(make_pairs(records, workers, behaviour)))
     for name, path in params.others.items():
@@ -255,4 +255,4 @@ def write_validated_pairs(folder: Path, params: ValidationParams) -> dict[str, A
     }
 
 
-STAGE: Final = Stage(KIND, (__name__,), write_validated_pairs)
+STAGE: Final = Stage(Kind.VALIDATED_PAIRS, (__name__,), write_validated_pairs)

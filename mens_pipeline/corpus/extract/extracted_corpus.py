@@ -42,6 +42,7 @@ from mens_pipeline.corpus.telemetry.table import (
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, analyze_bytes, construct_of, grammar_fingerprint, mode_of
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.kinds import CorpusFile, Kind, SnapshotFile
 from mens_pipeline.storage.stage import Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, Details
 
@@ -68,10 +69,9 @@ class PreviousExtraction:
         return outcome_of(account, lines)
 
 
-KIND: Final = "extracted_corpus"
-RECORDS: Final = "records.jsonl"
-REPORT: Final = "report.json"
-TELEMETRY: Final = "telemetry.jsonl"
+RECORDS: Final = CorpusFile.RECORDS
+REPORT: Final = CorpusFile.REPORT
+TELEMETRY: Final = CorpusFile.TELEMETRY
 
 
 class UnitCounts(BaseModel):
@@ -175,7 +175,7 @@ def write_extracted_corpus(folder: Path, params: ExtractionParams) -> dict[str, 
     return {**extra, "telemetry": telemetry_counts, "grammar": grammar_fingerprint()}
 
 
-STAGE: Final = Stage(KIND, (f"{__name__}:write_extracted_corpus",), write_extracted_corpus)
+STAGE: Final = Stage(Kind.EXTRACTED_CORPUS, (f"{__name__}:write_extracted_corpus",), write_extracted_corpus)
 
 
 def build_extracted_corpus(  # noqa: PLR0913 - what, where to, and what is known
@@ -221,9 +221,9 @@ def _write(folder: Path, params: ExtractionParams, latest: Artifact | None) -> d
     with ExitStack() as stack:
         previous = None
         if latest is not None:
-            with (latest.path / FILES).open(encoding="utf-8") as lines:
+            with latest.file(FILES).open(encoding="utf-8") as lines:
                 known = {account["path"]: account for account in map(json.loads, lines)}
-            earlier = stack.enter_context((latest.path / RECORDS).open("rb"))
+            earlier = stack.enter_context(latest.file(RECORDS).open("rb"))
             previous = PreviousExtraction(known, earlier, latest.inputs["commit"])
         records = stack.enter_context((folder / RECORDS).open("w", encoding="utf-8", newline="\n"))
         index = stack.enter_context((folder / FILES).open("w", encoding="utf-8", newline="\n"))
@@ -254,7 +254,7 @@ def _write(folder: Path, params: ExtractionParams, latest: Artifact | None) -> d
 
 def _latest(store: ArtifactStore, inputs: dict[str, Any]) -> Artifact | None:
     """Return the latest corpus, if the same rules made it and its files are unchanged."""
-    previous = store.latest(KIND)
+    previous = store.latest(Kind.EXTRACTED_CORPUS)
     if previous is None or previous.is_damaged():
         return None
     is_same = all(previous.inputs.get(rule) == inputs.get(rule) for rule in ("code", "roots", "redaction", "licences"))
@@ -341,8 +341,6 @@ def report_sources(contents: Iterable[tuple[str, bytes | None]], is_golden: Call
     return SourceReport(num_files, num_golden, num_bytes, tuple(rejected), counted)
 
 
-SOURCES: Final = "sources.json"
-
 Contents = Callable[[], Iterable[tuple[str, bytes | None]]]
 """Relative path and bytes of each program; None for one that cannot be read."""
 
@@ -362,15 +360,17 @@ def write_workspace_snapshot(folder: Path, params: SnapshotParams) -> dict[str, 
     root = params.root
     roots = find_source_roots(root)
     report = report_sources(params.contents(), lambda path: roots.is_golden(root / path))
-    (folder / SOURCES).write_bytes(_REPORTS.dump_json(report, indent=2) + b"\n")
+    (folder / SnapshotFile.SOURCES).write_bytes(_REPORTS.dump_json(report, indent=2) + b"\n")
     num_pages = len(list(files_below(root, PAGE_SUFFIXES)))
     params.refuse_change()
     return {"num_files": report.num_files, "num_bytes": report.num_bytes, "num_pages": num_pages}
 
 
-SNAPSHOT_STAGE: Final = Stage("workspace_snapshot", (f"{__name__}:write_workspace_snapshot",), write_workspace_snapshot)
+SNAPSHOT_STAGE: Final = Stage(
+    Kind.WORKSPACE_SNAPSHOT, (f"{__name__}:write_workspace_snapshot",), write_workspace_snapshot
+)
 
 
 def source_report_in(snapshot: Artifact) -> SourceReport:
     """Read what the front end says of the programs of a snapshot."""
-    return _REPORTS.validate_json((snapshot.path / SOURCES).read_bytes())
+    return _REPORTS.validate_json(snapshot.file(SnapshotFile.SOURCES).read_bytes())

@@ -20,18 +20,16 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, Construct, Mode, SourceText, analyze, construct_of, mode_of
 from mens_pipeline.language.ast import Declaration
 from mens_pipeline.storage.jsonl import MAX_OWN_LINE_BYTES, model_in, models_in, open_rows
+from mens_pipeline.storage.kinds import CorpusFile, SplitFile
 from mens_pipeline.storage.validation import Strict
 
-FILES: Final = "files.jsonl"
+FILES: Final = CorpusFile.FILES
 """Among the outputs of an extraction: an account of each file, with its licence."""
 
 UNKNOWN_LICENCE: Final = "unknown"
 """No licence was found, or none that has an SPDX id."""
 
-HELDOUT_SPLIT: Final = "heldout_split"
-"""The kind of the artifact with the pairs that evaluate."""
-
-HELDOUT: Final = "heldout.jsonl"
+HELDOUT: Final = SplitFile.HELDOUT
 NEW_CONSTANTS: Final = "new_constants"
 """The `task_family` of held-out tasks of families that train, with constants that do not."""
 

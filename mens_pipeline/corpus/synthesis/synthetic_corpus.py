@@ -30,6 +30,7 @@ from mens_pipeline.language import CONSTRUCTS, Mode, analyze, difficulty
 from mens_pipeline.language.ast import Forall, Test
 from mens_pipeline.language.interpreter import Features, run_tests
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl, write_text
+from mens_pipeline.storage.kinds import Kind, SyntheticFile
 from mens_pipeline.storage.stage import Helper, Params, Parent, Stage
 from mens_pipeline.storage.store import Details
 
@@ -225,9 +226,8 @@ def coverage_of(constructs: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return {name: counts[name] for name in CONSTRUCTS}
 
 
-KIND: Final = "synthetic_corpus"
-PAIRS: Final = "synthetic.jsonl"
-REPORT: Final = "report.json"
+PAIRS: Final = SyntheticFile.PAIRS
+REPORT: Final = SyntheticFile.REPORT
 
 
 class SynthesisParams(Params):
@@ -246,7 +246,7 @@ def write_synthetic_corpus(folder: Path, params: SynthesisParams) -> dict[str, A
     Raises:
         RefusedError: There are not as many different pairs.
     """
-    path = params.corpus.path / RECORDS
+    path = params.corpus.file(RECORDS)
     with open_rows(path) as lines:
         records = list(read_records(lines, path))
     report = write_synthetic(folder / PAIRS, records, params.policy, pool=params.pool)
@@ -254,7 +254,7 @@ def write_synthetic_corpus(folder: Path, params: SynthesisParams) -> dict[str, A
     return {key: value for key, value in report.items() if key != "templates"}
 
 
-STAGE: Final = Stage(KIND, (__name__,), write_synthetic_corpus)
+STAGE: Final = Stage(Kind.SYNTHETIC_CORPUS, (__name__,), write_synthetic_corpus)
 
 
 def write_synthetic(

@@ -7,7 +7,6 @@ import dagster as dg
 from pydantic import Field, ValidationError
 
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.extract.extracted_corpus import KIND as CORPUS
 from mens_pipeline.corpus.extract.extracted_corpus import CorpusDetails
 from mens_pipeline.corpus.extract.sources import PAGE_SUFFIXES, ROOTS_FILE, VOX_SUFFIXES, sight
 from mens_pipeline.errors import RefusedError
@@ -17,6 +16,7 @@ from mens_pipeline.orchestration.defs.jobs import deliver, whole_graph
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, SourceWatch, VoxWorkspace
 from mens_pipeline.promotion.history import champion_key
 from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.validation import Strict
 
 _EVERY_SECONDS: Final = 60
@@ -139,7 +139,7 @@ def _grammar_sensor(status: dg.DefaultSensorStatus) -> dg.SensorDefinition:
         if before is None:
             # Unlike files, the grammar that the latest corpus was made with is on record: a change that came while the
             # sensor was off is not missed.
-            corpus = store.open().latest(CORPUS)
+            corpus = store.open().latest(Kind.EXTRACTED_CORPUS)
             if corpus is None:
                 return dg.SkipReason("there is no corpus yet; its first run takes the grammar as it is")
             before = Cursor(n=int(now), fingerprint=CorpusDetails.of(corpus).grammar)

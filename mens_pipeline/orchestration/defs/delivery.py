@@ -8,11 +8,9 @@ import dagster as dg
 from pydantic import Field
 
 from mens_pipeline.delivery.agreement import NUM_PROMPTS, MergeReport
-from mens_pipeline.delivery.gguf_model import KIND as GGUF
 from mens_pipeline.delivery.gguf_model import build_gguf_model
 from mens_pipeline.delivery.hub import MAIN, PushPlan, Target, plan_push, push
 from mens_pipeline.delivery.merge_source import MergeSource, merge_source, prompts_of
-from mens_pipeline.delivery.merged_model import KIND as MERGED
 from mens_pipeline.delivery.merged_model import STAGE as MERGING
 from mens_pipeline.delivery.merged_model import build_merged_model, manifest_in, prepare_merge, report_in
 from mens_pipeline.delivery.serving_handoff import HANDOFF, STAGE, Delivery, build_serving_handoff, changed_files
@@ -26,6 +24,7 @@ from mens_pipeline.orchestration.launchers import Generator
 from mens_pipeline.orchestration.metadata import declare_asset, fold_paths, table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over
 from mens_pipeline.settings import EVALUATION, Settings, load_settings
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.yaml_file import load_model
 
@@ -71,7 +70,7 @@ def merged_model(
         source, None, opened, completion_fits(source.adapter.manifest.base_model, decoding), config.num_prompts
     )
     conditions = Conditions(decoding, device, device.lock_in(settings.cache_root))
-    work = opened.root / MERGED / f".work-{context.run.run_id}"
+    work = opened.root / Kind.MERGED_MODEL / f".work-{context.run.run_id}"
     prepared = prepare_merge(source, prompts, conditions, None if config.dtype == "as_judged" else config.dtype, work)
     merged, reused = build_merged_model(prepared, opened, lambda job: merger.run(context, job))
     passed = report_in(merged.path).passed
@@ -99,7 +98,7 @@ def merged_model(
 @dg.asset_check(asset=merged_model, blocking=True)
 def writes_what_was_evaluated(merged_model: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that the merged folder writes the evaluated model's tokens (99.9 %), at its parse rate (0.2 points)."""
-    report = report_in(store.artifact(merged_model.of(MERGED)).path)
+    report = report_in(store.artifact(merged_model.of(Kind.MERGED_MODEL)).path)
     return dg.AssetCheckResult(
         passed=report.passed,
         severity=dg.AssetCheckSeverity.ERROR,
@@ -121,8 +120,8 @@ def serving_handoff(
     on the Hub where that is asked for.
     """
     settings, opened = load_settings(), store.open()
-    merged = store.artifact(merged_model.of(MERGED))
-    gguf = store.artifact(merged_model) if merged_model.kind == GGUF else None
+    merged = store.artifact(merged_model.of(Kind.MERGED_MODEL))
+    gguf = store.artifact(merged_model) if merged_model.kind == Kind.GGUF_MODEL else None
     source = merge_source(None, opened)
     if source.adapter.digest != manifest_in(merged.path).adapter_sha256:
         raise dg.Failure("Another adapter is in use since. Materialise merged_model first.", allow_retries=False)
@@ -131,7 +130,7 @@ def serving_handoff(
     commit = _publish(config, settings, source)
     metadata: dict[str, Any] = {
         "reused": reused,
-        "handoff": dg.MetadataValue.path(handoff.path / HANDOFF),
+        "handoff": dg.MetadataValue.path(handoff.file(HANDOFF)),
         "card": dg.MetadataValue.md((handoff.path / CARD).read_text(encoding="utf-8")),
         "commit": commit or "not published",
     }
@@ -141,7 +140,7 @@ def serving_handoff(
 @dg.asset_check(asset=serving_handoff)
 def handed_files_as_written(serving_handoff: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Every file that the hand-off names is there, with the hash that it names."""
-    changed = changed_files(store.artifact(serving_handoff).path / HANDOFF)
+    changed = changed_files(store.artifact(serving_handoff).file(HANDOFF))
     return dg.AssetCheckResult(passed=not changed, metadata={"changed": ", ".join(changed) or "none"})
 
 

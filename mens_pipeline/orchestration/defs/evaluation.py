@@ -8,17 +8,14 @@ from pydantic import Field, ValidationError
 
 from mens_pipeline.configured import thresholds_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.schema.account import share_text
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import STAGE
-from mens_pipeline.evaluation.results import KIND as EVALUATED
 from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults, figures_of_infill
 from mens_pipeline.evaluation.statistics import p_text
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions
-from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.orchestration.defs.train_set import heldout_split
 from mens_pipeline.orchestration.estimate import SuiteSize
@@ -30,6 +27,7 @@ from mens_pipeline.promotion.report.table import columns_of, points, table_of
 from mens_pipeline.promotion.rounds import Demands, assemble_suite, evaluate_in_rounds
 from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, load_settings
 from mens_pipeline.storage.code_version import code_version
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.validation import errors_in
 from mens_pipeline.storage.yaml_file import load_model
@@ -82,7 +80,7 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
         asked = asked.model_copy(update=size.model_dump(exclude={"heldout_tasks", "benchmark_tasks"}))
     whole_suite, thresholds = assemble_suite(
         manifest,
-        store.artifact(qlora_adapter.of(SPLIT)).path / HELDOUT,
+        store.artifact(qlora_adapter.of(Kind.HELDOUT_SPLIT)).file(HELDOUT),
         opened.locate(manifest.train_file),  # perhaps trained on another machine
         benchmark,
         asked,
@@ -108,8 +106,8 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
         "reused": reused,
         "scores": table(rows_of(results)),
         **figures_of(results),
-        "results": dg.MetadataValue.path(evaluation.path / RESULTS),
-        "completions": dg.MetadataValue.path(evaluation.path / SCORED_COMPLETIONS),
+        "results": dg.MetadataValue.path(evaluation.file(RESULTS)),
+        "completions": dg.MetadataValue.path(evaluation.file(SCORED_COMPLETIONS)),
     }
     return hand_over(evaluation, qlora_adapter, metadata=metadata)
 
@@ -226,8 +224,8 @@ def recipe_scores(
     context: dg.AssetExecutionContext, benchmark_gate: ArtifactRef, store: ArtifactStoreResource
 ) -> dg.MaterializeResult[Any]:
     """Keep what the adapter of each recipe came to, a partition each, with all of them in one table."""
-    adapter = Adapter.open(store.artifact(benchmark_gate.of(ADAPTER)).path)
-    evaluation, gate = store.artifact(benchmark_gate.of(EVALUATED)), store.artifact(benchmark_gate)
+    adapter = Adapter.open(store.artifact(benchmark_gate.of(Kind.QLORA_ADAPTER)).path)
+    evaluation, gate = store.artifact(benchmark_gate.of(Kind.EVAL_RESULTS)), store.artifact(benchmark_gate)
     results, receipt = results_in(evaluation.path), receipt_in(gate.path)
     figures = {
         **identify(context, adapter.manifest, adapter.digest, verdict=str(receipt.status)),

@@ -159,8 +159,8 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
         "differs_from_before": reused.differs,
         "files_known": reused.known,
         "files_extracted": reused.extracted,
-        "records": dg.MetadataValue.path(corpus.path / RECORDS),
-        "report": dg.MetadataValue.path(corpus.path / REPORT),
+        "records": dg.MetadataValue.path(corpus.file(RECORDS)),
+        "report": dg.MetadataValue.path(corpus.file(REPORT)),
         "telemetry": dg.MetadataValue.json(details.telemetry or {}),
         "commit": str(details.inputs.commit)[:12],
         "units": table({"unit": unit, "seen": c.seen, "kept": share_text(c.kept, c.seen)} for unit, c in units.items()),
@@ -200,7 +200,7 @@ def corpus_coverage(extracted_corpus: ArtifactRef, store: ArtifactStoreResource)
 
 def _construct_counts(corpus: Artifact) -> dict[str, int]:
     counts: Counter[str] = Counter()
-    with (corpus.path / RECORDS).open(encoding="utf-8") as lines:
+    with corpus.file(RECORDS).open(encoding="utf-8") as lines:
         for line in lines:
             counts.update(json.loads(line)["constructs"].keys())
     return {name: counts[name] for name in CONSTRUCTS}

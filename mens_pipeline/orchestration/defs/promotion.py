@@ -12,10 +12,7 @@ from pydantic import Field
 
 from mens_pipeline.configured import pipeline_commit, policy_label, present_of
 from mens_pipeline.corpus.schema.records import HELDOUT
-from mens_pipeline.corpus.schema.records import HELDOUT_SPLIT as SPLIT
 from mens_pipeline.delivery.trackers import track_champion
-from mens_pipeline.evaluation.results import KIND as EVALUATION
-from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.models.card import plain
 from mens_pipeline.orchestration.choices import required_thresholds
@@ -39,6 +36,7 @@ from mens_pipeline.promotion.receipt import PAGE, RECEIPT, Receipt, cause_of, ga
 from mens_pipeline.promotion.report.headline import gate_rows
 from mens_pipeline.settings import GATE_POLICY, Settings, load_settings
 from mens_pipeline.storage.code_version import code_version
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef
 
 _GATE: Final = dg.AssetKey("benchmark_gate")
@@ -83,7 +81,7 @@ def benchmark_gate(
     The page `report.html` shows it to people, with every failure.
     """
     settings = load_settings()
-    adapter = Adapter.open(store.artifact(eval_results.of(ADAPTER)).path)
+    adapter = Adapter.open(store.artifact(eval_results.of(Kind.QLORA_ADAPTER)).path)
     baseline = baseline_of(store.open(), adapter.digest)
     params = GateParams(
         evaluation=store.artifact(eval_results),
@@ -111,7 +109,7 @@ def benchmark_gate(
         "policy": receipt.policy,
         "strict": receipt.strict,
         "reused": reused,
-        "receipt": dg.MetadataValue.path(gate.path / RECEIPT),
+        "receipt": dg.MetadataValue.path(gate.file(RECEIPT)),
     }
     return hand_over(gate, eval_results, metadata=metadata)
 
@@ -224,14 +222,16 @@ def _promote(
     if not receipt.overall_passed and _is_evaluated_here(context) and not receipt.strict:
         _not_promoted(context, "; ".join(receipt.reasons))
         return None
-    run = store.artifact(benchmark_gate.of(ADAPTER)).path
+    run = store.artifact(benchmark_gate.of(Kind.QLORA_ADAPTER)).path
     evaluated = receipt.subject.adapter_sha256 if receipt.subject is not None else None
     if _is_evaluated_here(context) and not receipt.strict and evaluated in find_withdrawn(store.open()):
         advice = "Change data or recipe, or sign an override"
         _not_promoted(context, f"a rollback took this adapter out of use. {advice}")
         return None
     present = present_of(
-        settings, store.artifact(benchmark_gate.of(EVALUATION)), store.artifact(benchmark_gate.of(SPLIT)).path / HELDOUT
+        settings,
+        store.artifact(benchmark_gate.of(Kind.EVAL_RESULTS)),
+        store.artifact(benchmark_gate.of(Kind.HELDOUT_SPLIT)).file(HELDOUT),
     )
     with ExitStack() as uninterrupted:
 
@@ -259,7 +259,7 @@ def _choice(
     best = choice.best
     context.log.info("best of %d: %s", len(names), best.name)
     context.instance.add_run_tags(context.run.run_id, {RECIPE_TAG: best.name})
-    adapter = Adapter.open(store.artifact(best.gate.of(ADAPTER)).path)
+    adapter = Adapter.open(store.artifact(best.gate.of(Kind.QLORA_ADAPTER)).path)
     identify(context, adapter.manifest, adapter.digest, verdict=str(GateStatus.PASSED))
     return choice
 

@@ -19,7 +19,6 @@ from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig, ScratchRecipe
 from mens_pipeline.scratch.run import (
-    KIND,
     MODEL,
     STAGE,
     ScratchDetails,
@@ -28,6 +27,7 @@ from mens_pipeline.scratch.run import (
     prepare_scratch,
 )
 from mens_pipeline.settings import GATE_POLICY, load_settings
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactRef, key_of
 from mens_pipeline.training.prepare import work_folder
 from mens_pipeline.training.telemetry_log import losses_of
@@ -62,8 +62,8 @@ def scratch_model(  # noqa: PLR0913, PLR0917 - what Dagster injects
     device = compute.resolve()
     run = prepare_scratch(
         _recipe(config, device),
-        store.artifact(mixed_train_set).path / TRAIN,
-        partial(work_folder, store.open(), KIND),
+        store.artifact(mixed_train_set).file(TRAIN),
+        partial(work_folder, store.open(), Kind.SCRATCH_MODEL),
         device,
         cache=settings.cache_root,
         min_rows=load_gate_policy(GATE_POLICY).min_pairs,

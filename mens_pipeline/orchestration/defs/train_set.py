@@ -21,7 +21,6 @@ from mens_pipeline.corpus.curate.mix import MixReport, SourceReport, load_mix_co
 from mens_pipeline.corpus.curate.mixed_train_set import REPORT_SUFFIX, TRAIN, MixParams
 from mens_pipeline.corpus.curate.mixed_train_set import STAGE as MIXING
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.curate.validated_pairs import KIND as PAIRS
 from mens_pipeline.corpus.curate.validated_pairs import QUARANTINE, PairsDetails, RowCounts, ValidationParams
 from mens_pipeline.corpus.curate.validated_pairs import STAGE as VALIDATION
 from mens_pipeline.corpus.extract.extracted_corpus import TELEMETRY
@@ -38,6 +37,7 @@ from mens_pipeline.orchestration.metadata import bar_chart, declare_asset, table
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, find_pools, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, load_settings
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactRef
 
 
@@ -55,8 +55,8 @@ def synthetic_corpus(extracted_corpus: ArtifactRef, store: ArtifactStoreResource
     metadata: dict[str, Any] = {
         "dagster/row_count": report["num_pairs"],
         "reused": reused,
-        "pairs": dg.MetadataValue.path(synthetic.path / SYNTHETIC_PAIRS),
-        "report": dg.MetadataValue.path(synthetic.path / SYNTHETIC_REPORT),
+        "pairs": dg.MetadataValue.path(synthetic.file(SYNTHETIC_PAIRS)),
+        "report": dg.MetadataValue.path(synthetic.file(SYNTHETIC_REPORT)),
         **{f"kind/{kind}": share_text(c["count"], report["num_pairs"]) for kind, c in report["kinds"].items()},
         **{str(reason): sum(report[reason].values()) for reason in SynthesisDrop},
         "constructs": table(_construct_rows(report["constructs"], report["num_pairs"])),
@@ -91,7 +91,7 @@ def validated_pairs(
     policy = load_pipeline_config(PIPELINE_CONFIG).validate_
     corpus = store.artifact(extracted_corpus)
     synthetic = store.artifact(synthetic_corpus)
-    others = {SYNTHETIC_PAIRS: synthetic.path / SYNTHETIC_PAIRS, TELEMETRY: corpus.path / TELEMETRY}
+    others = {SYNTHETIC_PAIRS: synthetic.file(SYNTHETIC_PAIRS), TELEMETRY: corpus.file(TELEMETRY)}
     observers = find_pools().observers
     params = ValidationParams(corpus=corpus, others=others, policy=policy, observers=observers)
     pairs, reused = VALIDATION.build(store.open(), params)
@@ -104,7 +104,7 @@ def validated_pairs(
             "dagster/row_count": sum(details.num_pairs.values()),
             "reused": reused,
             "folder": dg.MetadataValue.path(pairs.path),
-            "quarantine": dg.MetadataValue.path(pairs.path / QUARANTINE),
+            "quarantine": dg.MetadataValue.path(pairs.file(QUARANTINE)),
             "validation": table(_validation_rows(details.validation)),
             "functions_observed": share_text(details.behaviour.observed, details.behaviour.functions),
             **{f"not_observed/{reason}": count for reason, count in details.behaviour.without.items()},
@@ -158,8 +158,8 @@ def heldout_split(validated_pairs: ArtifactRef, store: ArtifactStoreResource) ->
     metadata: dict[str, Any] = {
         "dagster/row_count": sum(counts.train.values()),
         "reused": reused,
-        "heldout": dg.MetadataValue.path(split.path / HELDOUT),
-        "aside": dg.MetadataValue.path(split.path / ASIDE),
+        "heldout": dg.MetadataValue.path(split.file(HELDOUT)),
+        "aside": dg.MetadataValue.path(split.file(ASIDE)),
         "heldout_files": share_text(counts.num_heldout_groups, counts.num_groups),
         "num_heldout": counts.heldout,
         "judging_files": counts.num_evaluating_groups,
@@ -191,7 +191,7 @@ def no_overlap(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.A
 def pairs_accounted_for(heldout_split: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Every validated pair trains, judges, or is set aside with a reason."""
     counts = SplitReport.of(store.artifact(heldout_split))
-    num_pairs = PairsDetails.of(store.artifact(heldout_split.of(PAIRS))).num_pairs
+    num_pairs = PairsDetails.of(store.artifact(heldout_split.of(Kind.VALIDATED_PAIRS))).num_pairs
     seen = sum(num_pairs[name] for name in counts.train)
     missing = lost_of(seen, sum(counts.train.values()) + counts.heldout, counts.aside)
     return dg.AssetCheckResult(passed=missing == 0, metadata={"num_pairs": seen, "unaccounted": missing})
@@ -219,7 +219,7 @@ def mixed_train_set(
     redaction = load_pipeline_config(PIPELINE_CONFIG).redaction
     params = MixParams(split=store.artifact(heldout_split), config=mix, redaction=redaction)
     mixed, reused = MIXING.build(store.open(), params)
-    train = mixed.path / TRAIN
+    train = mixed.file(TRAIN)
     categories, report = _count_categories(mixed), MixReport.of(mixed)
     metadata: dict[str, Any] = {
         "dagster/row_count": report.total_emitted,
@@ -257,7 +257,7 @@ def enough_pairs(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) -> 
 def mixed_rows_accounted_for(mixed_train_set: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Every row of every source is used or dropped with a reason, and the file holds what the report says."""
     mixed = store.artifact(mixed_train_set)
-    with (mixed.path / TRAIN).open("rb") as lines:
+    with mixed.file(TRAIN).open("rb") as lines:
         num_rows = sum(1 for _ in lines)
     report = MixReport.of(mixed)
     missing = sum(source.num_unaccounted for source in report.sources)
@@ -308,7 +308,7 @@ def share_errors(sources: Sequence[SourceReport], max_repeats: float) -> dict[st
 
 
 def _count_categories(mixed: Artifact) -> dict[str, int]:
-    with (mixed.path / TRAIN).open("rb") as lines:
+    with mixed.file(TRAIN).open("rb") as lines:
         counts = statistics_of(lines)["counts"]["category"]
     others = [name for name in sorted(counts) if name not in CONSTRUCTS]
     return {name: counts.get(name, 0) for name in (*CONSTRUCTS, *others)}

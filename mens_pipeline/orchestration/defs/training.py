@@ -9,13 +9,12 @@ import dagster as dg
 
 from mens_pipeline.configured import artifact_commit
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.evaluation.eval_results import refuse_unanswerable
 from mens_pipeline.evaluation.tasks import heldout_tasks
 from mens_pipeline.inference.prepare import completion_fits
-from mens_pipeline.models.adapter import KIND, MANIFEST, TELEMETRY, Adapter, TrainingManifest, TrainingResult
+from mens_pipeline.models.adapter import MANIFEST, TELEMETRY, Adapter, TrainingManifest, TrainingResult
 from mens_pipeline.models.card import format_kinds, format_never_shown, never_shown
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, find_base_model
 from mens_pipeline.orchestration.choices import TrainConfig, choices_of, training_of
@@ -33,6 +32,7 @@ from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.scratch.run import ScratchResult
 from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, load_settings
 from mens_pipeline.storage.code_version import code_version
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 from mens_pipeline.training.prepare import PreparedRun, prepare_run, work_folder
 from mens_pipeline.training.qlora_adapter import STAGE, WEIGHTS, build_qlora_adapter, continue_from, further
@@ -102,7 +102,8 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
     build = partial(_build, config, store.open(), lambda prepared: trainer.run(context, prepared))
     run = prepare()
     decoding = choices_of(context, compute.resolve()).decoding
-    heldout = store.artifact(mixed_train_set.of(SPLIT)).path / HELDOUT  # of which some reference must fit a completion
+    # Some reference must fit a completion.
+    heldout = store.artifact(mixed_train_set.of(Kind.HELDOUT_SPLIT)).file(HELDOUT)
     refuse_unanswerable(heldout, heldout_tasks(read_pairs(heldout)), completion_fits(run.base, decoding))
     tags = {RECIPE_TAG: config.label(), "mens/preset": run.preflight["preset"] or "none", "mens/base": run.base.name}
     context.instance.add_run_tags(context.run.run_id, tags)
@@ -118,7 +119,7 @@ def qlora_adapter(  # noqa: PLR0913, PLR0917 - what Dagster injects
 @dg.asset_check(asset=qlora_adapter, blocking=True)
 def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that the base is unchanged bit for bit, and that every matrix of the adapter has changed."""
-    result = TrainingManifest.read(store.artifact(qlora_adapter).path / MANIFEST).result
+    result = TrainingManifest.read(store.artifact(qlora_adapter).file(MANIFEST)).result
     matrices, changed = result.num_adapter_matrices, result.num_changed_matrices
     return dg.AssetCheckResult(
         passed=0 < matrices == changed,
@@ -133,7 +134,7 @@ def only_the_adapter_changed(qlora_adapter: ArtifactRef, store: ArtifactStoreRes
 @dg.asset_check(asset=qlora_adapter)
 def every_kind_shown(qlora_adapter: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Training showed rows of every kind; else a warning, or a failure for accepted completions and documentation."""
-    left = never_shown(TrainingManifest.read(store.artifact(qlora_adapter).path / MANIFEST).result.kinds)
+    left = never_shown(TrainingManifest.read(store.artifact(qlora_adapter).file(MANIFEST)).result.kinds)
     is_of_users = not left.keys().isdisjoint(_OF_USERS)
     severity = dg.AssetCheckSeverity.ERROR if is_of_users else dg.AssetCheckSeverity.WARN
     return dg.AssetCheckResult(passed=not left, severity=severity, metadata=dict(left))
@@ -187,8 +188,8 @@ def _prepare(  # noqa: PLR0913, PLR0917 - all that decides a run
         resolved = further(resolved, minutes)
     return prepare_run(
         resolved,
-        store.artifact(mixed).path / TRAIN,
-        partial(work_folder, store.open(), KIND),
+        store.artifact(mixed).file(TRAIN),
+        partial(work_folder, store.open(), Kind.QLORA_ADAPTER),
         device,
         cache=load_settings().cache_root,
         min_rows=load_gate_policy(GATE_POLICY).min_pairs,

@@ -17,7 +17,6 @@ from mens_pipeline.corpus.curate.heldout_split import (
     family_pairs,
     is_held_out,
 )
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy, ValidatePolicy, load_pipeline_config
 from mens_pipeline.corpus.curate.validated_pairs import PAIRS, ValidationParams
 from mens_pipeline.corpus.curate.validated_pairs import STAGE as VALIDATION
@@ -35,6 +34,7 @@ from mens_pipeline.corpus.synthesis.tasks.draw import is_heldout_family
 from mens_pipeline.language.interpreter import run_with_tests
 from mens_pipeline.settings import PIPELINE_CONFIG
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.corpus.rows import pair_at, split_report
 
@@ -107,7 +107,7 @@ def _counted(root: Path, train: TrainingPair, heldout: TrainingPair) -> dict[str
         write_jsonl(folder / HELDOUT, [heldout])
         return split_report(train={"pairs.jsonl": 1})
 
-    split = store.build(SPLIT, {}, write)[0]
+    split = store.build(Kind.HELDOUT_SPLIT, {}, write)[0]
     params = OverlapParams(split=split, policy=load_pipeline_config(PIPELINE_CONFIG).split, protected=())
     counted, _ = OVERLAP_STAGE.build(store, params)
     (split.path / "pairs.jsonl").unlink()

@@ -13,7 +13,6 @@ import pytest
 
 from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.extract.extracted_corpus import (
-    KIND,
     RECORDS,
     REPORT,
     STAGE,
@@ -27,6 +26,7 @@ from mens_pipeline.corpus.schema.records import FILES
 from mens_pipeline.corpus.telemetry.table import TelemetryQuery
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.settings import PROJECT_ROOT
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore, Draft
 from mens_pipeline_tests.corpus.large_program import write_large_program
 
@@ -197,10 +197,10 @@ def test_other_rules_extract_everything(
 ) -> None:
     """What another grammar or another extractor gave is not taken over; what the same ones gave of other files is."""
     before, _ = build_extracted_corpus(workspace, ArtifactStore(tmp_path / "before"))
-    with store.writing(KIND, {**_inputs(workspace, store), differing: "another"}) as draft:
+    with store.writing(Kind.EXTRACTED_CORPUS, {**_inputs(workspace, store), differing: "another"}) as draft:
         shutil.copytree(before.path, draft.path, ignore=shutil.ignore_patterns(MANIFEST), dirs_exist_ok=True)
-    (made,) = (path for path in (store.root / KIND).iterdir() if path.is_dir())
-    latest = store.get(KIND, made.name)
+    (made,) = (path for path in (store.root / Kind.EXTRACTED_CORPUS).iterdir() if path.is_dir())
+    latest = store.get(Kind.EXTRACTED_CORPUS, made.name)
     assert latest is not None
     store.point("latest", latest)
 
@@ -315,7 +315,7 @@ def test_a_full_extraction_gives_the_same_bytes(workspace: Path, store: Artifact
 
 def test_a_full_extraction_mends_what_was_wrong_and_says_so(workspace: Path, store: ArtifactStore) -> None:
     """An earlier corpus that holds something else gives way."""
-    with store.writing(KIND, _inputs(workspace, store)) as draft:
+    with store.writing(Kind.EXTRACTED_CORPUS, _inputs(workspace, store)) as draft:
         (draft.path / TELEMETRY).write_text("wrong\n")
     corpus, reuse = build_extracted_corpus(workspace, store, full=True)
 

@@ -7,10 +7,10 @@ import dagster as dg
 import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.definitions import defs
 from mens_pipeline.orchestration.metadata import reason_of
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.orchestration.stores import hand_over
 from mens_pipeline_tests.training.runs import FAST, pairs
@@ -35,7 +35,7 @@ def _split(store: ArtifactStore, number: int) -> ArtifactRef:
         write_jsonl(folder / HELDOUT, [heldout])
         return {"n": write_jsonl(folder / "pairs.jsonl", rows)}
 
-    return store.build(SPLIT, {"n": number}, write)[0].ref()
+    return store.build(Kind.HELDOUT_SPLIT, {"n": number}, write)[0].ref()
 
 
 def _run(keys: tuple[str, ...], run_config: dict[str, Any], *handed: ArtifactRef) -> dg.ExecuteInProcessResult:

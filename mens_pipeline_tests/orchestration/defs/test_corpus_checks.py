@@ -8,13 +8,9 @@ import dagster as dg
 import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.curate.validated_pairs import KIND as PAIRS
 from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
-from mens_pipeline.corpus.synthesis.synthetic_corpus import KIND as SYNTHETIC
 from mens_pipeline.orchestration.defs.train_set import (
     as_many_as_asked,
     enough_pairs,
@@ -26,6 +22,7 @@ from mens_pipeline.orchestration.defs.train_set import (
 )
 from mens_pipeline.settings import PIPELINE_CONFIG
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline_tests.corpus.rows import mix_report, split_report
 from mens_pipeline_tests.orchestration.stores import artifact_in, store_with
 
@@ -53,7 +50,7 @@ def _about_pairs(**counts: Any) -> dict[str, Any]:
 def test_a_synthetic_corpus_with_fewer_rows_is_refused(tmp_path: Path, missing: int, *, passed: bool) -> None:
     """Than config/pipeline.yaml asks for."""
     asked = load_pipeline_config(PIPELINE_CONFIG).synthesize.limit
-    made = store_with(tmp_path, SYNTHETIC, {"num_pairs": asked - missing})
+    made = store_with(tmp_path, Kind.SYNTHETIC_CORPUS, {"num_pairs": asked - missing})
 
     assert _result(as_many_as_asked(*made)).passed is passed
 
@@ -62,7 +59,9 @@ def test_a_lost_row_is_refused(tmp_path: Path) -> None:
     """Three were seen, two are told of."""
     counts = {"seen": 3, "kept": 1, "rejected": {"schema": 1}, "warned": {"semantic_error": 1}}
     validation = {"records.jsonl": counts}
-    result = _result(rows_accounted_for(*store_with(tmp_path, PAIRS, _about_pairs(validation=validation))))
+    result = _result(
+        rows_accounted_for(*store_with(tmp_path, Kind.VALIDATED_PAIRS, _about_pairs(validation=validation)))
+    )
 
     assert not result.passed
     assert result.metadata["unaccounted/records.jsonl"].value == 1
@@ -77,7 +76,9 @@ def test_a_leak_into_training_is_refused(tmp_path: Path, prompt: str, *, passed:
         write_jsonl(folder / "pairs.jsonl", [_pair(prompt, "fn hello() { }\n", "a.vox")])
         write_jsonl(folder / HELDOUT, [_pair("Sum prices", _ANSWER, "held.vox")])
 
-    result = _result(no_overlap(*store_with(tmp_path, SPLIT, split_report(train={"pairs.jsonl": 1}), write)))
+    result = _result(
+        no_overlap(*store_with(tmp_path, Kind.HELDOUT_SPLIT, split_report(train={"pairs.jsonl": 1}), write))
+    )
 
     assert result.passed is passed
     assert result.metadata["near_copies"].value == (0 if passed else 1)
@@ -86,9 +87,9 @@ def test_a_leak_into_training_is_refused(tmp_path: Path, prompt: str, *, passed:
 @pytest.mark.parametrize(("aside", "passed"), [(1, True), (0, False)])
 def test_a_pair_that_the_split_lost_is_refused(tmp_path: Path, aside: int, *, passed: bool) -> None:
     """Five pairs, three train, one judges, one must be set aside."""
-    pairs = artifact_in(tmp_path, PAIRS, _about_pairs(num_pairs={"pairs.jsonl": 5}))
+    pairs = artifact_in(tmp_path, Kind.VALIDATED_PAIRS, _about_pairs(num_pairs={"pairs.jsonl": 5}))
     counts = split_report(train={"pairs.jsonl": 3}, heldout=1, aside={"too_small": aside})
-    split, store = store_with(tmp_path, SPLIT, counts)
+    split, store = store_with(tmp_path, Kind.HELDOUT_SPLIT, counts)
 
     assert _result(pairs_accounted_for(replace(split, parents=(pairs.ref(),)), store)).passed is passed
 
@@ -96,7 +97,7 @@ def test_a_pair_that_the_split_lost_is_refused(tmp_path: Path, aside: int, *, pa
 @pytest.mark.parametrize(("num_pairs", "passed"), [(50, True), (49, False)])
 def test_too_few_pairs_are_refused(tmp_path: Path, num_pairs: int, *, passed: bool) -> None:
     """Fifty are enough, forty-nine are not."""
-    mixed = store_with(tmp_path, MIXED, mix_report({"distinct_lines": num_pairs}))
+    mixed = store_with(tmp_path, Kind.MIXED_TRAIN_SET, mix_report({"distinct_lines": num_pairs}))
 
     assert _result(enough_pairs(*mixed)).passed is passed
 
@@ -112,7 +113,9 @@ def _mixed(**changes: Any) -> dict[str, Any]:
 )
 def test_a_mix_that_does_not_add_up_is_refused(tmp_path: Path, changes: dict[str, Any], *, passed: bool) -> None:
     """A row neither used nor dropped, and a file with other rows than the report says."""
-    made = store_with(tmp_path, MIXED, _mixed(**changes), lambda folder: (folder / TRAIN).write_text("{}\n{}\n"))
+    made = store_with(
+        tmp_path, Kind.MIXED_TRAIN_SET, _mixed(**changes), lambda folder: (folder / TRAIN).write_text("{}\n{}\n")
+    )
 
     assert _result(mixed_rows_accounted_for(*made)).passed is passed
 
@@ -120,7 +123,7 @@ def test_a_mix_that_does_not_add_up_is_refused(tmp_path: Path, changes: dict[str
 @pytest.mark.parametrize(("achieved", "passed"), [(0.96, True), (0.94, False)])
 def test_shares_far_from_what_was_asked_are_a_warning(tmp_path: Path, achieved: float, *, passed: bool) -> None:
     """Five hundredths are allowed; more warns, since data may simply lack."""
-    result = _result(shares_as_asked(*store_with(tmp_path, MIXED, _mixed(share_of_output=achieved))))
+    result = _result(shares_as_asked(*store_with(tmp_path, Kind.MIXED_TRAIN_SET, _mixed(share_of_output=achieved))))
 
     assert result.passed is passed
     assert result.severity is dg.AssetCheckSeverity.WARN
@@ -150,7 +153,7 @@ def test_a_table_too_small_for_its_share_is_no_warning(
         }
         for path, emitted, distinct in rows
     ]
-    result = _result(shares_as_asked(*store_with(tmp_path, MIXED, {**_mixed(), "sources": sources})))
+    result = _result(shares_as_asked(*store_with(tmp_path, Kind.MIXED_TRAIN_SET, {**_mixed(), "sources": sources})))
 
     assert result.passed is passed
     assert (result.metadata["too_small_for_their_share"].value == "telemetry") is (telemetry == 50)

@@ -9,9 +9,8 @@ import pytest
 
 from mens_pipeline.definitions import defs
 from mens_pipeline.delivery.agreement import MERGE_REPORT
-from mens_pipeline.delivery.merged_model import KIND, report_in
+from mens_pipeline.delivery.merged_model import report_in
 from mens_pipeline.delivery.serving_handoff import HANDOFF, details_of
-from mens_pipeline.delivery.serving_handoff import KIND as HANDED
 from mens_pipeline.orchestration.defs.delivery import (
     handed_files_as_written,
     merged_model,
@@ -22,6 +21,7 @@ from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.launchers import Generator
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.promotion.history import champion_key
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.orchestration.stores import failure_of, resources_of
@@ -62,8 +62,8 @@ def test_a_champion_is_merged_and_handed_on(
     """Both checks pass; a second run merges nothing; a merged model that is another one stops before the hand-off."""
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     first, second = (_run(champion.root, instance) for _ in range(2))
-    merged = champion.latest(KIND)
-    handed = champion.latest(HANDED)
+    merged = champion.latest(Kind.MERGED_MODEL)
+    handed = champion.latest(Kind.SERVING_HANDOFF)
 
     assert first.success
     assert second.success

@@ -8,17 +8,15 @@ import dagster as dg
 import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.evaluation.baselines import FewShot
 from mens_pipeline.evaluation.evaluate import evaluate_completions
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.orchestration.defs.evaluation import beats_the_base, eval_results, figures_of, rows_of
 from mens_pipeline.orchestration.launchers import Generator
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import evaluated, fill_trained, trained
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, PROGRESS, SUBJECT, answers_to, task
@@ -29,7 +27,9 @@ _TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"
 
 
 def _split(store: ArtifactStore, share: float) -> ArtifactRef:
-    return store.build(SPLIT, {"share": share}, lambda folder: {"n": (folder / HELDOUT).write_text("")})[0].ref()
+    return store.build(Kind.HELDOUT_SPLIT, {"share": share}, lambda folder: {"n": (folder / HELDOUT).write_text("")})[
+        0
+    ].ref()
 
 
 def _adapter(store: ArtifactStore, split: ArtifactRef) -> ArtifactRef:
@@ -42,7 +42,9 @@ def _adapter(store: ArtifactStore, split: ArtifactRef) -> ArtifactRef:
         path.write_text(json.dumps(manifest))
         return {}
 
-    return store.build(ADAPTER, {"beside": split.key}, write)[0].ref(ArtifactRef(MIXED, "0" * 64, (split,)))
+    return store.build(Kind.QLORA_ADAPTER, {"beside": split.key}, write)[0].ref(
+        ArtifactRef(Kind.MIXED_TRAIN_SET, "0" * 64, (split,))
+    )
 
 
 def _failure(store: ArtifactStore, adapter: ArtifactRef, **config: object) -> str:
@@ -72,7 +74,7 @@ def test_an_adapter_is_asked_what_was_held_out_of_its_own_training(store: Artifa
     adapter = _adapter(store, split)
     _split(store, 0.2)
 
-    assert f"{SPLIT}/{split.key}/{HELDOUT}: no held-out code" in _failure(store, adapter)
+    assert f"{Kind.HELDOUT_SPLIT}/{split.key}/{HELDOUT}: no held-out code" in _failure(store, adapter)
 
 
 def test_a_part_of_the_suite_that_is_not_whole_is_refused(store: ArtifactStore) -> None:

@@ -13,10 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-from mens_pipeline.corpus.extract.extracted_corpus import KIND
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.corpus.synthesis.synthetic_corpus import KINDS
 from mens_pipeline.definitions import defs
@@ -26,6 +24,7 @@ from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.metadata import bar_chart
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, VoxWorkspace
 from mens_pipeline.settings import PIPELINE_CONFIG, PROJECT_ROOT
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import MANIFEST, ArtifactRef, ArtifactStore
 
 _CHECKS = (
@@ -85,7 +84,7 @@ def test_the_commands_give_the_very_train_set_of_the_assets(seed_run: Path, tmp_
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, result.output
     store = ArtifactStore(seed_run / "store")
-    mixed = store.latest(MIXED)
+    mixed = store.latest(Kind.MIXED_TRAIN_SET)
     assert mixed is not None
 
     for name in ("train.jsonl", "train.parquet"):
@@ -116,7 +115,7 @@ def test_a_broken_workspace_is_not_extracted(tmp_path: Path) -> None:
         result = _run(tmp_path, tmp_path / "store", instance)
 
     assert not result.success
-    assert ArtifactStore(tmp_path / "store").read_pointer(KIND, "latest") is None
+    assert ArtifactStore(tmp_path / "store").read_pointer(Kind.EXTRACTED_CORPUS, "latest") is None
 
 
 def test_an_account_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
@@ -124,11 +123,11 @@ def test_an_account_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     resource = ArtifactStoreResource(root=str(tmp_path))
     with pytest.raises(dg.Failure, match=r"extracted_corpus 0{12} is gone\. Materialise extracted_corpus again"):
-        everything_accounted_for(ArtifactRef(KIND, "0" * 64), resource)
+        everything_accounted_for(ArtifactRef(Kind.EXTRACTED_CORPUS, "0" * 64), resource)
     units = {"block": {"seen": 3, "kept": 1, "dropped": {"rejected": 1}}}
-    with store.writing(KIND, {"commit": None}) as draft:
+    with store.writing(Kind.EXTRACTED_CORPUS, {"commit": None}) as draft:
         draft.extra = {"units": units, "num_records": 1, "telemetry": None, "grammar": "a"}
-    corpus = store.find(KIND, {"commit": None})
+    corpus = store.find(Kind.EXTRACTED_CORPUS, {"commit": None})
     assert corpus is not None
     result = everything_accounted_for(corpus.ref(), resource)
 

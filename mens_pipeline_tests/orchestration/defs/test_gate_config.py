@@ -11,13 +11,10 @@ import dagster as dg
 import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
-from mens_pipeline.evaluation.results import KIND as EVALUATION
-from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
 from mens_pipeline.promotion.history import champion_key
-from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import receipt_in
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import evaluated, trained
 from mens_pipeline_tests.orchestration.stores import (
@@ -37,8 +34,8 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("VOX_BENCHMARK", "0")
     root = tmp_path / "store"
-    adapter = artifact_in(root, ADAPTER, {}, trained)
-    artifact_in(root, SPLIT, {}, lambda folder: (folder / HELDOUT).touch())
+    adapter = artifact_in(root, Kind.QLORA_ADAPTER, {}, trained)
+    artifact_in(root, Kind.HELDOUT_SPLIT, {}, lambda folder: (folder / HELDOUT).touch())
     evaluated(adapter.path, ArtifactStore(root), num_good=1)
     return ArtifactStore(root)
 
@@ -48,9 +45,9 @@ def _run(store: ArtifactStore, *, alone: bool = False, **config: Any) -> dg.Exec
     before = dg.AssetSpec("benchmark_gate" if alone else "eval_results")
     assets: list[Any] = [before, promoted_adapter] if alone else [before, benchmark_gate, gate_checks, promoted_adapter]
     with dg.DagsterInstance.ephemeral() as instance:
-        split, adapter = (latest_in(store, kind).ref() for kind in (SPLIT, ADAPTER))
-        evaluation = latest_in(store, EVALUATION).ref(replace(adapter, parents=(split,)))
-        hand_over(instance, latest_in(store, GATE).ref(evaluation) if alone else evaluation)
+        split, adapter = (latest_in(store, kind).ref() for kind in (Kind.HELDOUT_SPLIT, Kind.QLORA_ADAPTER))
+        evaluation = latest_in(store, Kind.EVAL_RESULTS).ref(replace(adapter, parents=(split,)))
+        hand_over(instance, latest_in(store, Kind.BENCHMARK_GATE).ref(evaluation) if alone else evaluation)
         result = dg.materialize(
             assets,
             instance=instance,
@@ -95,7 +92,7 @@ def test_a_failing_gate_warns_or_fails_the_run(
     if environment is not None:
         monkeypatch.setenv("VOX_EVAL_STRICT", environment)
     result = _run(store, **config)
-    receipt = receipt_in(store.root / GATE / (store.read_pointer(GATE, "latest") or ""))
+    receipt = receipt_in(store.root / Kind.BENCHMARK_GATE / (store.read_pointer(Kind.BENCHMARK_GATE, "latest") or ""))
 
     assert result.success is not strict
     assert (False, "ERROR" if strict else "WARN") in _severities(result)
@@ -200,7 +197,7 @@ def test_a_bar_that_cannot_be_is_refused_before_it_is_judged(
 
     assert not result.success
     assert re.search(message, failure_of(result))
-    assert store.read_pointer(GATE, "latest") is None
+    assert store.read_pointer(Kind.BENCHMARK_GATE, "latest") is None
 
 
 def test_a_run_may_raise_the_bar(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +205,12 @@ def test_a_run_may_raise_the_bar(store: ArtifactStore, monkeypatch: pytest.Monke
     monkeypatch.setenv("VOX_BENCHMARK", "1")
     _run(store, benchmark_min_pass_rate=0.8)
 
-    assert receipt_in(store.root / GATE / (store.read_pointer(GATE, "latest") or "")).thresholds.min_benchmark == 0.8
+    assert (
+        receipt_in(
+            store.root / Kind.BENCHMARK_GATE / (store.read_pointer(Kind.BENCHMARK_GATE, "latest") or "")
+        ).thresholds.min_benchmark
+        == 0.8
+    )
 
 
 def test_the_adapter_in_use_must_be_fresh_in_the_morning() -> None:

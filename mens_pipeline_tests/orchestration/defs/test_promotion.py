@@ -13,10 +13,7 @@ from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.definitions import defs
-from mens_pipeline.evaluation.results import KIND as EVALUATION
-from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_checks, promoted_adapter
 from mens_pipeline.orchestration.instance import open_instance
@@ -24,8 +21,8 @@ from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStor
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.history import HISTORY, champion_key, history_of
 from mens_pipeline.promotion.receipt import FAILED, RECEIPT
-from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.storage.documents import Documents
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import champion_in, evaluated, fill_trained
 from mens_pipeline_tests.orchestration.stores import (
@@ -57,8 +54,10 @@ def instance(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 def _trained(root: Path, num_good: int, weights: str = "weights") -> ArtifactStore:
     """A store with a trained adapter and its evaluation."""
     store = ArtifactStore(root)
-    artifact_in(root, SPLIT, {"train": {}}, lambda folder: (folder / HELDOUT).write_text("held-out pairs\n"))
-    adapter, _ = store.build(ADAPTER, {"weights": weights}, lambda folder: fill_trained(folder, weights))
+    artifact_in(
+        root, Kind.HELDOUT_SPLIT, {"train": {}}, lambda folder: (folder / HELDOUT).write_text("held-out pairs\n")
+    )
+    adapter, _ = store.build(Kind.QLORA_ADAPTER, {"weights": weights}, lambda folder: fill_trained(folder, weights))
     evaluated(adapter.path, store, num_good)
     return store
 
@@ -85,7 +84,10 @@ def _run(
 
 def _hand_over(root: Path, instance: dg.DagsterInstance) -> None:
     """Let the instance know of the newest evaluation."""
-    evaluation, adapter, split = (latest_in(ArtifactStore(root), kind).ref() for kind in (EVALUATION, ADAPTER, SPLIT))
+    evaluation, adapter, split = (
+        latest_in(ArtifactStore(root), kind).ref()
+        for kind in (Kind.EVAL_RESULTS, Kind.QLORA_ADAPTER, Kind.HELDOUT_SPLIT)
+    )
     hand_over(instance, replace(evaluation, parents=(replace(adapter, parents=(split,)),)))
 
 
@@ -119,7 +121,7 @@ def test_a_bad_adapter_is_not_promoted(
     store = _trained(tmp_path / "store", 20)
     result = _run(store.root, instance)
     checks = {check.check_name: check for check in result.get_asset_check_evaluations()}
-    gate = store.latest(GATE)
+    gate = store.latest(Kind.BENCHMARK_GATE)
 
     assert result.success is not strict
     assert not _promoted(result)
@@ -208,23 +210,23 @@ def test_promotion_without_a_verdict_refuses(tmp_path: Path, instance: dg.Dagste
 def test_a_verdict_promotes_what_it_is_about(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     """Another run has trained, split and evaluated since; that is another matter."""
     store = _trained(tmp_path / "store", 40)
-    scored = latest_in(store, ADAPTER)
+    scored = latest_in(store, Kind.QLORA_ADAPTER)
     _run(store.root, instance, benchmark_gate)
-    store.build(SPLIT, {"night": 2}, lambda folder: {"n": (folder / HELDOUT).write_text("other pairs\n")})
+    store.build(Kind.HELDOUT_SPLIT, {"night": 2}, lambda folder: {"n": (folder / HELDOUT).write_text("other pairs\n")})
     _trained(store.root, 20, "new")
     result = _run(store.root, instance, promoted_adapter)
     champion = champion_in(store)
 
     assert _promoted(result)
     assert champion.manifest["inputs"]["adapter_sha256"] == adapter_digest(scored.path)
-    assert latest_in(store, ADAPTER).key != scored.key
+    assert latest_in(store, Kind.QLORA_ADAPTER).key != scored.key
 
 
 def test_a_tampered_receipt_does_not_promote(tmp_path: Path, instance: dg.DagsterInstance) -> None:
     """Whoever edits the file is told what was found."""
     store = _trained(tmp_path / "store", 20)
     _run(store.root, instance, benchmark_gate)
-    path = latest_in(store, GATE).path / RECEIPT
+    path = latest_in(store, Kind.BENCHMARK_GATE).path / RECEIPT
     path.write_text(json.dumps({**json.loads(path.read_text()), "overall_passed": True}))
     result = _run(store.root, instance, promoted_adapter)
 

@@ -7,7 +7,6 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.definitions import defs
 from mens_pipeline.orchestration.defs.scratch import (
@@ -20,8 +19,9 @@ from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.launchers import Trainer
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.scratch.recipe import ScratchConfig
-from mens_pipeline.scratch.run import KIND, LANE, ScratchManifest, ScratchResult
+from mens_pipeline.scratch.run import LANE, ScratchManifest, ScratchResult
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.orchestration.stores import (
     artifact_in,
@@ -34,11 +34,16 @@ from mens_pipeline_tests.orchestration.stores import (
 from mens_pipeline_tests.scratch.runs import FAST
 from mens_pipeline_tests.training.runs import pairs
 
-_CHECKED: list[Any] = [dg.AssetSpec(MIXED), scratch_model, scratch_loss_fell, scratch_parameters_as_declared]
+_CHECKED: list[Any] = [
+    dg.AssetSpec("mixed_train_set"),
+    scratch_model,
+    scratch_loss_fell,
+    scratch_parameters_as_declared,
+]
 
 
 def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
-    hand_over(instance, latest_in(ArtifactStore(root), MIXED).ref())
+    hand_over(instance, latest_in(ArtifactStore(root), Kind.MIXED_TRAIN_SET).ref())
     overrides = {name: value for name, value in FAST.items() if name != "config"}
     overrides |= {"num_train_epochs": 2, "save_steps": 1000}
     run_config = dg.RunConfig(ops={"scratch_model": {"config": {"overrides": overrides} | config}})
@@ -54,14 +59,14 @@ def test_a_train_set_becomes_a_model_once(
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     monkeypatch.setenv("VOX_BACKEND", "cpu")
     root = tmp_path / "store"
-    artifact_in(root, MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
+    artifact_in(root, Kind.MIXED_TRAIN_SET, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
     with open_instance(tmp_path / "home") as instance:
         results = [_materialise(root, instance), _materialise(root, instance)]
         request.getfixturevalue("jobs_here")
         results.append(_materialise(root, instance, force_train=True))
         observed = instance.fetch_observations(dg.AssetKey("scratch_model"), limit=100).records
     made = [result.asset_materializations_for_node("scratch_model")[0] for result in results]
-    model = ArtifactStore(root).latest(KIND)
+    model = ArtifactStore(root).latest(Kind.SCRATCH_MODEL)
 
     assert all(result.success for result in results)
     assert [entry.metadata["reused"].value for entry in made] == [False, True, False]
@@ -76,13 +81,13 @@ def test_a_train_set_becomes_a_model_once(
     assert model.manifest["training"]["vox_backend"] == "cpu"
     assert (model.path / "model" / "model.safetensors").is_file()
     assert observed
-    assert not list((root / KIND).glob(".work-*"))
+    assert not list((root / Kind.SCRATCH_MODEL).glob(".work-*"))
 
 
 @pytest.mark.parametrize("config", [{"config": "huge"}, {"overrides": {"lerning_rate": 1}}])
 def test_what_there_is_not_begins_no_run(tmp_path: Path, config: dict[str, Any]) -> None:
     """Neither size nor field of the recipe; the refusal names those there are."""
-    artifact_in(tmp_path, MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
+    artifact_in(tmp_path, Kind.MIXED_TRAIN_SET, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
     with (
         dg.DagsterInstance.ephemeral() as instance,
         pytest.raises(dg.DagsterInvalidConfigError, match=r"'small'|learning_rate\?: Float"),
@@ -103,7 +108,9 @@ def test_it_stands_beside_the_graph() -> None:
 
 
 def _trained(root: Path, losses: list[float], **training: Any) -> tuple[ArtifactRef, ArtifactStoreResource]:
-    return store_with(root, KIND, {"training": _manifest() | training}, partial(write_losses, losses=losses))
+    return store_with(
+        root, Kind.SCRATCH_MODEL, {"training": _manifest() | training}, partial(write_losses, losses=losses)
+    )
 
 
 def _manifest() -> dict[str, Any]:

@@ -10,12 +10,12 @@ import dagster as dg
 import pytest
 import yaml
 
-from mens_pipeline.corpus.extract.extracted_corpus import KIND as CORPUS
 from mens_pipeline.definitions import defs
 from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.language import grammar_fingerprint
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, SourceWatch, VoxWorkspace
 from mens_pipeline.settings import PIPELINE_CONFIG
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactStore
 
 _AT_ONCE = SourceWatch(settle_seconds=0.0)
@@ -228,7 +228,7 @@ def grammar(store: ArtifactStore) -> Ticks:
 
 def _corpus(store: ArtifactStore, grammar: str) -> None:
     counts = {"units": {}, "num_records": 0, "telemetry": None}
-    store.build(CORPUS, {"n": grammar, "commit": None}, lambda _folder: {"grammar": grammar, **counts})
+    store.build(Kind.EXTRACTED_CORPUS, {"n": grammar, "commit": None}, lambda _folder: {"grammar": grammar, **counts})
 
 
 def test_a_program_and_a_page_together_start_one_run(root: Path, ticks: Ticks, grammar: Ticks) -> None:

@@ -8,11 +8,9 @@ import dagster as dg
 import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
-from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.definitions import defs
-from mens_pipeline.models.adapter import KIND, MANIFEST, Adapter, TrainingManifest, adapter_digest
+from mens_pipeline.models.adapter import MANIFEST, Adapter, TrainingManifest, adapter_digest
 from mens_pipeline.orchestration import choices
 from mens_pipeline.orchestration.defs.promotion import GateConfig
 from mens_pipeline.orchestration.defs.training import (
@@ -27,6 +25,7 @@ from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.launchers import Trainer
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.storage.jsonl import write_jsonl
+from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 from mens_pipeline_tests.evaluation.runs import training_manifest
 from mens_pipeline_tests.orchestration.stores import (
@@ -51,13 +50,13 @@ def _tiny_base(tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.ExecuteInProcessResult:
-    split = artifact_in(root, SPLIT, {}, lambda folder: write_jsonl(folder / HELDOUT, pairs(1)))
-    hand_over(instance, latest_in(ArtifactStore(root), MIXED).ref(split.ref()))
+    split = artifact_in(root, Kind.HELDOUT_SPLIT, {}, lambda folder: write_jsonl(folder / HELDOUT, pairs(1)))
+    hand_over(instance, latest_in(ArtifactStore(root), Kind.MIXED_TRAIN_SET).ref(split.ref()))
     overrides = {**FAST, "num_train_epochs": 4, "save_steps": 1000}
     run_config = dg.RunConfig(ops={"qlora_adapter": {"config": {"preset": "tiny", "overrides": overrides, **config}}})
     resources = resources_of(root, trainer=Trainer(report_seconds=0.0))
     checks: list[Any] = [only_the_adapter_changed, every_kind_shown, loss_fell]
-    selection: list[Any] = [dg.AssetSpec(MIXED), qlora_adapter, *checks]
+    selection: list[Any] = [dg.AssetSpec("mixed_train_set"), qlora_adapter, *checks]
     return dg.materialize(
         selection, instance=instance, resources=resources, run_config=run_config, raise_on_error=False
     )
@@ -67,7 +66,7 @@ def _materialise(root: Path, instance: dg.DagsterInstance, **config: Any) -> dg.
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for store and home of tests that go on with one adapter, with a train set in the store."""
     folder = tmp_path_factory.mktemp("machine")
-    artifact_in(folder / "store", MIXED, {}, lambda made: write_jsonl(made / TRAIN, pairs(64)))
+    artifact_in(folder / "store", Kind.MIXED_TRAIN_SET, {}, lambda made: write_jsonl(made / TRAIN, pairs(64)))
     return folder
 
 
@@ -86,7 +85,7 @@ def test_a_train_set_becomes_an_adapter_once(machine: Path) -> None:
         runs = instance.get_runs()
         observed = instance.fetch_observations(dg.AssetKey("qlora_adapter"), limit=100).records
     made = [result.asset_materializations_for_node("qlora_adapter")[0] for result in results]
-    adapter = ArtifactStore(root).latest(KIND)
+    adapter = ArtifactStore(root).latest(Kind.QLORA_ADAPTER)
 
     assert all(result.success for result in results)
     assert {run.tags["mens/preset"] for run in runs} == {"tiny"}
@@ -103,7 +102,7 @@ def test_a_train_set_becomes_an_adapter_once(machine: Path) -> None:
     assert observed
     assert observed[0].asset_observation is not None
     assert "train/loss" in observed[0].asset_observation.metadata
-    assert not list((root / KIND).glob(".work-*"))
+    assert not list((root / Kind.QLORA_ADAPTER).glob(".work-*"))
 
 
 @pytest.mark.slow
@@ -125,7 +124,7 @@ def test_an_adapter_is_trained_further(machine: Path) -> None:
     assert [entry["reused"].value for entry in made[1:]] == [False, True]  # the first may be of the test before
     steps = first.manifest["training"]["result"]["num_steps"]
     assert [entry["num_updates_before"].value for entry in made] == [0, steps, steps]
-    assert {parent.key for parent in second.parents if parent.kind == KIND} == {first.key}
+    assert {parent.key for parent in second.parents if parent.kind == Kind.QLORA_ADAPTER} == {first.key}
     assert second.manifest["training"]["recipe_origins"]["max_minutes"] == "more"
     assert not results[3].success
 
@@ -135,7 +134,7 @@ def test_an_adapter_is_trained_further(machine: Path) -> None:
 @pytest.mark.usefixtures("_tiny_base")
 def test_too_few_rows_do_not_train(tmp_path: Path) -> None:
     """Forty-nine are refused before any weight is loaded, and the run says so."""
-    artifact_in(tmp_path / "store", MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(49)))
+    artifact_in(tmp_path / "store", Kind.MIXED_TRAIN_SET, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(49)))
     with open_instance(tmp_path / "home") as instance:
         result = _materialise(tmp_path / "store", instance)
 
@@ -150,12 +149,12 @@ def test_a_limit_that_no_answer_fits_is_told_before_training(tmp_path: Path, mon
     limits.write_text("max_new_tokens: 2\n")
     monkeypatch.setattr(choices, "EVALUATION", limits)
     root = tmp_path / "store"
-    artifact_in(root, MIXED, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
+    artifact_in(root, Kind.MIXED_TRAIN_SET, {}, lambda folder: write_jsonl(folder / TRAIN, pairs(64)))
     with open_instance(tmp_path / "home") as instance:
         result = _materialise(root, instance)
 
     assert "no completion fits the limit. Raise max_new_tokens" in failure_of(result)
-    assert not [path for path in (root / KIND).glob(".work-*/*") if path.suffix == ".log"]
+    assert not [path for path in (root / Kind.QLORA_ADAPTER).glob(".work-*/*") if path.suffix == ".log"]
 
 
 @pytest.mark.parametrize(
@@ -178,9 +177,9 @@ def test_a_wrong_setting_is_told_before_anything_is_trained(
         monkeypatch.setenv(name, value)
     ops = {asset: {"config": values} for asset, values in config.items()}
     with dg.DagsterInstance.ephemeral() as instance:
-        hand_over(instance, ArtifactRef(MIXED, "0" * 64))
+        hand_over(instance, ArtifactRef(Kind.MIXED_TRAIN_SET, "0" * 64))
         result = dg.materialize(
-            [dg.AssetSpec(MIXED), qlora_adapter, _gate],
+            [dg.AssetSpec("mixed_train_set"), qlora_adapter, _gate],
             instance=instance,
             resources=resources_of(tmp_path, trainer=Trainer()),
             run_config={"ops": ops},
@@ -207,9 +206,9 @@ def test_the_base_is_the_one_that_the_preset_of_the_adapter_names(
     presets.write_text(f"tiny:\n  about: A base in a folder.\n  model_name_or_path: {base}\n")
     monkeypatch.setattr(choices, "PRESETS", presets)
     with dg.DagsterInstance.ephemeral() as instance:
-        hand_over(instance, ArtifactRef(MIXED, "0" * 64))
+        hand_over(instance, ArtifactRef(Kind.MIXED_TRAIN_SET, "0" * 64))
         result = dg.materialize(
-            [dg.AssetSpec(MIXED), base_model, qlora_adapter],
+            [dg.AssetSpec("mixed_train_set"), base_model, qlora_adapter],
             instance=instance,
             resources=resources_of(tmp_path, trainer=Trainer()),
             run_config={"ops": {"qlora_adapter": {"config": {"preset": "tiny"}}}},
@@ -235,7 +234,7 @@ def _trained(root: Path, losses: list[float], **result: Any) -> tuple[ArtifactRe
         manifest["result"] |= result
         (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
 
-    return store_with(root, KIND, {}, write)
+    return store_with(root, Kind.QLORA_ADAPTER, {}, write)
 
 
 @pytest.mark.parametrize(("changed", "matrices", "passed"), [(28, 28, True), (27, 28, False), (0, 0, False)])
