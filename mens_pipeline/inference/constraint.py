@@ -1,20 +1,29 @@
-"""Token by token, only what can still become a Vox program. For a generation process alone.
+"""Which tokens may come next: of a program, of a piece at a cursor, and of a word that stands before the cursor.
 
-The most likely token is tried; if the text with it is dead, the next one. So the result is that of a mask over the
-whole vocabulary, while hardly more than one token is ever looked at. Towards the limit a token also has to leave room
-for what closes the program, so that every completion ends as one; and no token ends the third statement in a row that
-is the same, since small models repeat themselves until they are cut. With `names`, a value of known type has only the
-members of its type.
+`Constraint` tries the most likely token; if the text with it is dead, the next one. The result is that of a mask over
+the whole vocabulary, at the cost of little more than one token. Near the limit a token also has to leave room to close
+the program, so that every completion ends as one. No token ends the third equal statement in a row, since small models
+repeat themselves until they are cut. With `names`, a value of known type has only the members of its type.
+
+`InsertConstraint` takes a token where prefix and piece together can still become a program. It takes the end only where
+prefix, piece and suffix are a program, or in an editor, where they may become one when somebody types on. It gives the
+piece up where the likeliest tokens lead to no such end.
+
+`BegunWord` heals tokens: the tokens of half a word are others than those of the whole one, so a model that is shown
+`retu` has never seen what follows. The model is shown the text before the word, and has to spell the word first (as in
+guidance and in the `token healing` example of llama.cpp).
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from mens_pipeline.inference.sampling import Sampler
-from mens_pipeline.language import Mode, ParserPlace, Viability, ViableText, complete, has_tokens, tokenize
+from mens_pipeline.language import Mode, ParserPlace, Viability, ViableText, analyze, complete, has_tokens, tokenize
 from mens_pipeline.language.semantics import members_after
 
 if TYPE_CHECKING:
@@ -51,6 +60,14 @@ _CLOSINGS: Final[dict[ParserPlace, str]] = {}
 """Ends of programs by the state of the parser, of all completions of this process."""
 _FENCE: Final = "```"
 """What stands between two of them would be taken for the program."""
+_MOST_PIECE_TRIES: Final = 160
+"""Tokens that are tried at most for one piece, those that are taken among them."""
+_MOST_READ: Final = 120_000
+"""Characters that are parsed at most for one piece; a statement without an end is parsed again for each token."""
+_WHOLE_SHARE: Final = 4
+"""Parsing the whole takes so many times less per character than asking how it may go on."""
+_CLOSING: Final = frozenset("} ")
+"""Characters of what closes blocks and nothing else."""
 
 
 @dataclass(slots=True)
@@ -145,7 +162,7 @@ class Constraint:
         self.is_forced = False
 
     def choose(self, scores: "torch.Tensor", sampler: Sampler) -> int:
-        """Choose the next token."""
+        """Choose the next token by the scores of all, of shape `(tokens,)`."""
         token = self._next_forced() if self.is_forced else self._draw(scores, sampler)
         self._take(token)
         return token
@@ -267,3 +284,165 @@ class Constraint:
 
     def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+
+def stands_at_cursor(prefix: str, piece: str, suffix: str, mode: Mode = Mode.SOURCE) -> bool:
+    """Say whether a piece stands in a file that somebody types.
+
+    It does where the whole is a program. Where nothing else stands on the line, it also does where the line is
+    complete, only blocks are open behind it, and the whole is a program once further lines close them. Where no such
+    lines lead to what stands behind, without the line either, that says nothing of the line.
+    """
+    if analyze(prefix + piece + suffix, mode).ok:
+        return True
+    line, _, behind = suffix.partition("\n")
+    written, before = f"{prefix}{piece}\n", prefix[: prefix.rfind("\n") + 1]
+    num_open = None if line.strip() or not piece.strip() else _count_blocks(written, mode)
+    if num_open is None:
+        return False
+    if _is_reached(written, behind, num_open, mode):
+        return True
+    return not _is_reached(before, behind, _count_blocks(before, mode) or 0, mode)
+
+
+def _count_blocks(text: str, mode: Mode) -> int | None:
+    """Return how many blocks are to be closed for a program; None where it lacks anything else."""
+    closing = complete(text, mode)
+    return None if closing is None or not _CLOSING.issuperset(closing) else closing.count("}")
+
+
+def _is_reached(text: str, behind: str, num_open: int, mode: Mode) -> bool:
+    """Say whether two texts are a program together, with some open blocks of the first one closed between them."""
+    return any(analyze(f"{text}{'}' * num}\n{behind}", mode).ok for num in range(num_open + 1))
+
+
+class InsertConstraint:
+    """The piece that one completion has written so far, and which tokens may follow it."""
+
+    def __init__(  # noqa: PLR0913 - a tokenizer, two texts, and what is asked of the piece
+        self,
+        tokenizer: Any,
+        stop: frozenset[int],
+        mode: Mode,
+        prefix: str,
+        suffix: str,
+        *,
+        begun: str = "",
+        is_typed: bool = False,
+    ) -> None:
+        """Begin with an empty piece between two texts; any of `stop` ends it, and it begins with the word `begun`.
+
+        With `is_typed` it may end where `stands_at_cursor` holds; else only where the whole is a program.
+        """
+        self._tokenizer = tokenizer
+        self._stop = stop
+        self._mode = mode
+        self._prefix, self._suffix, self._begun, self._is_typed = prefix, suffix, begun, is_typed
+        self._num_tries = 0
+        self._tokens: list[int] = []
+        self._piece = ""
+        self._viable = ViableText(mode)
+        self._viable.append(prefix)
+        self._num_read = 0
+        self.is_forced = self._viable.viability is Viability.DEAD
+
+    def choose(self, scores: "torch.Tensor", sampler: Sampler) -> int:
+        """Choose the next token; where none fits, the end, and the piece is given up."""
+        refused: list[int] = []
+        while not self.is_forced and self._num_tries < _MOST_PIECE_TRIES and self._num_read < _MOST_READ:
+            self._num_tries += 1
+            token = sampler.choose(scores, refused)
+            if self._may_follow(token):
+                self._take(token)
+                return token
+            refused.append(token)
+        self.is_forced = True
+        return min(self._stop)
+
+    def _may_follow(self, token: int) -> bool:
+        if token in self._stop:
+            whole = self._prefix + self._piece + self._suffix
+            self._num_read += len(whole) // _WHOLE_SHARE
+            is_program = analyze(whole, self._mode).ok
+            if is_program or not self._is_typed:
+                return is_program
+            self._num_read += len(whole)
+            return stands_at_cursor(self._prefix, self._piece, self._suffix, self._mode)
+        text = self._decode([*self._tokens, token])
+        more = text.removeprefix(self._piece)
+        if not text.startswith(self._piece) or not more or _REPLACEMENT in more:
+            return False
+        if not text.startswith(self._begun) and not self._begun.startswith(text):
+            return False
+        self._num_read += len(self._viable.unsettled)
+        is_dead = self._viable.would_be(more) is Viability.DEAD
+        return not is_dead and not ("\n" in more and repeats_itself(self._prefix + text))
+
+    def _take(self, token: int) -> None:
+        if token in self._stop:
+            return
+        self._tokens.append(token)
+        text = self._decode(self._tokens)
+        self._viable.append(text.removeprefix(self._piece))
+        self._piece = text
+
+    def _decode(self, tokens: list[int]) -> str:
+        text: str = self._tokenizer.decode(tokens, skip_special_tokens=True)
+        return text
+
+
+class Vocabulary:
+    """Texts of the tokens of a tokenizer, as they stand behind another token; special ones have none."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        special = set(tokenizer.all_special_ids)
+        # Behind another token, since some decoders leave out the blank of the first one.
+        anchor = tokenizer.encode("a", add_special_tokens=False)[-1]
+        ids = range(len(tokenizer))
+        texts = tokenizer.batch_decode([[anchor, token] for token in ids])
+        start = len(tokenizer.decode([anchor]))
+        self._tokens: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
+        for token, text in zip(ids, texts, strict=True):
+            if token not in special and len(text) > start and _REPLACEMENT not in text:
+                self._tokens[text[start]].append((text[start:], token))
+
+    def fitting(self, text: str) -> dict[int, str]:
+        """Return the tokens that a text begins with, or that begin with it, and their texts."""
+        return {
+            token: piece for piece, token in self._tokens[text[0]] if piece.startswith(text) or text.startswith(piece)
+        }
+
+
+@lru_cache(maxsize=2)
+def vocabulary_of(tokenizer: Any) -> Vocabulary:
+    """Return the texts of a tokenizer's tokens, read once."""
+    return Vocabulary(tokenizer)
+
+
+class BegunWord:
+    """The rest of the word before the cursor that a completion has not spelled yet.
+
+    Attributes:
+        text: The word, with the blank before it; the completion begins with it, and it is no part of the piece.
+    """
+
+    def __init__(self, tokenizer: Any, text: str) -> None:
+        self.text = text
+        self._left = text
+        self._vocabulary = vocabulary_of(tokenizer)
+        self._fitting = self._vocabulary.fitting(text)
+
+    def narrow(self, scores: "torch.Tensor") -> "torch.Tensor":
+        """Return the scores of the next token, of shape (tokens,), with none for tokens that do not fit."""
+        if not self._left:
+            return scores
+        fitting = [*self._fitting]
+        narrowed = scores.new_full(scores.shape, float("-inf"))
+        narrowed[fitting] = scores[fitting]
+        return narrowed
+
+    def take(self, token: int) -> None:
+        """Go on behind a token that was written."""
+        if self._left:
+            self._left = self._left[len(self._fitting.get(token, "")) :]
+            self._fitting = self._vocabulary.fitting(self._left) if self._left else {}

@@ -13,6 +13,8 @@ Evaluation, the proof of a merge and the server all write through it.
 `transformers`; without a folder, for tiny models with full attention, with linear attention and with windows.
 """
 
+import argparse
+import sys
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -20,9 +22,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
 
-from mens_pipeline.inference.begun_word import BegunWord
-from mens_pipeline.inference.constraint import Constraint
-from mens_pipeline.inference.insert_constraint import InsertConstraint
+from mens_pipeline.inference.constraint import BegunWord, Constraint, InsertConstraint
 from mens_pipeline.inference.sampling import LikelyTokens, Sampler, log_probabilities
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ class Slot:
         deadline: When it must have ended, on the monotonic clock.
         word: The word before the cursor, with which it begins; None where there is none.
         end: Why it has ended; None until then.
+        also_stop: Tokens that end it as well, as its last ones: the end of a line, where a line is asked for.
+        name: The task that it completes.
+        sample: Its number among the samples of the task, from 0.
     """
 
     prompt: tuple[int, ...]
@@ -54,6 +57,14 @@ class Slot:
     word: BegunWord | None = None
     tokens: list[int] = field(default_factory=list)
     end: End | None = None
+    also_stop: frozenset[int] = frozenset()
+    name: str = ""
+    sample: int = 0
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it ended its turn."""
+        return self.end == "stop"
 
     @property
     def num_positions(self) -> int:
@@ -99,7 +110,7 @@ class Slot:
             self.word.take(token)
         if token in stop:
             self.end = "stop"
-        elif len(self.tokens) >= self.max_tokens:
+        elif len(self.tokens) >= self.max_tokens or token in self.also_stop:
             self.end = "length"
 
 
@@ -346,7 +357,97 @@ def take_tokens(slots: Sequence[Slot], scores: "torch.Tensor", stop: frozenset[i
         slot.take(token, row, stop)
 
 
-if __name__ == "__main__":
-    from mens_pipeline.inference import engine_proof
+_PROMPT_LENGTHS: Final = (40, 6, 41, 1, 23, 9)
+_SIZES: Final = {"vocab_size": 256, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4}
+_TINY: Final[dict[str, dict[str, Any]]] = {
+    "llama": {"num_key_value_heads": 2},
+    "qwen3_5_text": {"num_key_value_heads": 2, "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4},
+    "gemma3_text": {"head_dim": 16, "sliding_window": 12},
+}
+"""By the type of a model: what its configuration has beside the sizes that all share."""
 
-    engine_proof.main()
+
+def main() -> None:
+    """Compare completions that come and go with those of the plain loop, one by one; exit with 1 where they differ."""
+    parser = argparse.ArgumentParser(prog="python -m mens_pipeline.inference.engine", description=main.__doc__)
+    parser.add_argument("--model", help="folder of a model; tiny ones of random weights without it")
+    parser.add_argument("--tokens", type=int, default=32)
+    options = parser.parse_args()
+    from transformers import AutoModelForCausalLM, logging
+
+    logging.set_verbosity_error()
+    models = (
+        {options.model: AutoModelForCausalLM.from_pretrained(options.model).eval()}
+        if options.model
+        else {kind: tiny_model(kind) for kind in _TINY}
+    )
+    num_different = 0
+    for name, model in models.items():
+        prompts = random_prompts(model)
+        begin = time.perf_counter()
+        ours = complete_staggered(model, prompts, options.tokens)
+        middle = time.perf_counter()
+        plain = [complete_plainly(model, prompt, options.tokens) for prompt in prompts]
+        together = complete_staggered(model, prompts, options.tokens, is_together=True)
+        num_same = sum(one == two == three for one, two, three in zip(ours, plain, together, strict=True))
+        num_different += len(prompts) - num_same
+        rates = [len(prompts) * options.tokens / seconds for seconds in (middle - begin, time.perf_counter() - middle)]
+        line = f"{name}: {num_same}/{len(prompts)} the same; {rates[0]:.0f} tokens/s, one by one {rates[1]:.0f}"
+        sys.stdout.write(line + "\n")
+    sys.exit(1 if num_different else 0)
+
+
+def tiny_model(kind: str) -> Any:
+    """Return a model of random weights, the same each time; large ones, so that what was read decides what comes."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(kind, **_SIZES, num_attention_heads=4, initializer_range=0.2, **_TINY[kind])
+    return AutoModelForCausalLM.from_config(config).eval()
+
+
+def random_prompts(model: Any) -> list[tuple[int, ...]]:
+    """Return prompts of different lengths, two of which begin alike."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    longest = torch.randint(model.config.get_text_config().vocab_size, (max(_PROMPT_LENGTHS),), generator=generator)
+    return [tuple(longest[length // 2 if length % 2 else 0 :][:length].tolist()) for length in _PROMPT_LENGTHS]
+
+
+def complete_staggered(
+    model: Any, prompts: Sequence[tuple[int, ...]], num_tokens: int, *, is_together: bool = False
+) -> list[list[int]]:
+    """Return greedy completions by the engine, each of which begins two steps after the one before it.
+
+    Together, up to three begin at once, and their prompts are read as one batch.
+    """
+    slots = [Slot(prompt, Sampler(0.0, 1.0, ""), num_tokens) for prompt in prompts]
+    piece, num_read = (None, 3) if is_together else (8, 1)
+    engine, waiting = Engine[Slot](model, frozenset(), 3, piece=piece, num_read=num_read), deque(slots)
+    num_steps = 0
+    while waiting or engine.slots:
+        while waiting and engine.has_room and num_steps % 2 == 0:
+            engine.admit(waiting.popleft())
+            if not is_together:
+                break
+        engine.step()
+        num_steps += 1
+    return [slot.tokens for slot in slots]
+
+
+def complete_plainly(model: Any, prompt: tuple[int, ...], num_tokens: int) -> list[int]:
+    """Return a greedy completion by the loop of `transformers`."""
+    import torch
+
+    ids = torch.tensor([prompt], device=model.device)
+    written = model.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=num_tokens, do_sample=False, eos_token_id=-1
+    )
+    tokens: list[int] = written[0, ids.shape[1] :].tolist()
+    return tokens
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Jobs and results of generation: models, prompts, decoding options, completions, and the programs in them."""
+"""What a model is asked, the job that asks it, and its completions with the programs in them."""
 
 import re
 from collections.abc import Iterable
@@ -9,15 +9,12 @@ from typing import Any, Final, Literal
 from pydantic import Field, model_validator
 
 from mens_pipeline.jobs.protocol import Job
-from mens_pipeline.language import Mode, analyze, tokenize
+from mens_pipeline.language import Mode, analyze
 from mens_pipeline.models.infill import Order
 from mens_pipeline.storage.validation import Strict
 
-"""In the command of an engine: where options of vLLM name the adapters."""
-
 COMPLETIONS: Final = "answers.jsonl"
-"""In the folder of a generation job: one `Completion` a line."""
-
+"""In an artifact: one `Completion` a line."""
 
 Dtype = Literal["float32", "bfloat16"]
 Held = Literal["dense", "nf4"]
@@ -61,34 +58,6 @@ class Decoding(Strict):
                 "more than one sample needs a temperature above 0, or all samples are the same: add one, such as 0.7"
             )
         return self
-
-
-class EvaluationConfig(Decoding):
-    """`config/evaluation.yaml`: how models complete, and what is asked beside the eval suite."""
-
-    syntax: Syntax = Field(default=Syntax.FALLBACK, description="Of the adapter; all others complete freely.")
-    base_tasks: int | None = Field(
-        default=48, ge=1, description="Tasks that the base is asked, all with hidden tests among them; null: all."
-    )
-    few_shot_tasks: int | None = Field(
-        default=16, ge=0, description="Tasks that the base is asked with examples in its prompt; null: all, 0: none."
-    )
-    family_tasks: int = Field(
-        default=24, ge=0, description="Synthetic tasks of each group that the adapter is asked; 0: none."
-    )
-
-    infill_holes: int = Field(
-        default=500, ge=0, le=20_000, description="Holes of held-out programs that the adapter fills; 0: none."
-    )
-    infill_lines: int = Field(
-        default=120, ge=1, description="Of these, rests of lines that models are asked for that see no suffix."
-    )
-    infill_tokens: int = Field(default=64, ge=1, le=1_024, description="Tokens of a piece at most.")
-
-    @property
-    def decoding(self) -> Decoding:
-        """Decoding options without those of the eval suite."""
-        return Decoding.model_validate(self.model_dump(include=set(Decoding.model_fields)))
 
 
 class Request(Strict):
@@ -151,36 +120,72 @@ class EvaluatedModel(Strict):
     device: Literal["cuda", "mps", "cpu"]
     compute_dtype: Dtype
     held: Held = Field(
-        default="dense", description="Restored, the adapter merged; or in four bits, the adapter beside."
+        default="dense", description="Dense with the adapter merged, or four bits with the adapter next to them."
     )
 
     @property
     def evaluated(self) -> "EvaluatedModel":
-        """The model alone, of a job as well."""
+        """The model alone."""
         return EvaluatedModel.model_validate(self.model_dump(include=set(EvaluatedModel.model_fields)))
 
 
-class GenerationJob(EvaluatedModel, Job):
-    """Job of a generation process."""
+class Generation(EvaluatedModel):
+    """A model, the requests that it completes, and how."""
 
-    kind: Literal["generate"] = "generate"
+    base_sha256: str = Field(description="Of the folder of the base, hexadecimal.")
+    adapter_sha256: str | None = Field(description="Of the weights of the adapter; None for the base alone.")
     label: str = Field(default="model", description="What progress calls the model.")
     system_prompt: str
-    decoding: Decoding
     requests: tuple[Request, ...]
+    decoding: Decoding
     infill_order: Order | None = Field(
         default=None, description="Which side of a cursor is shown first; null where no request has a suffix."
     )
     devices: int = Field(default=1, ge=1, description="GPUs, or processes on a CPU, that share the requests.")
-    then: tuple[Path, ...] = Field(
-        default=(), description="Jobs done next: of the same model, without loading it again."
-    )
 
     @model_validator(mode="after")
-    def _says_an_order(self) -> "GenerationJob":
+    def _names_an_order(self) -> "Generation":
         if self.infill_order is None and any(request.suffix is not None for request in self.requests):
             raise ValueError("requests have a suffix, and infill_order does not say which side is shown first")
         return self
+
+    @property
+    def adapter_digest(self) -> str:
+        """SHA-256 of the adapter that writes."""
+        assert self.adapter_sha256 is not None, "a base has none"  # noqa: S101 - our own impossibility
+        return self.adapter_sha256
+
+    @property
+    def placement(self) -> tuple[EvaluatedModel, int]:
+        """The model and its number of devices; generations that agree in both can share a process."""
+        return self.evaluated, self.devices
+
+
+class GenerationJob(Job):
+    """Job of a generation process: generations of one model, by name."""
+
+    kind: Literal["generate"] = "generate"
+    generations: dict[str, Generation] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _shares_a_process(self) -> "GenerationJob":
+        if any(generation.placement != self.first.placement for generation in self.generations.values()):
+            raise ValueError("generations of one job need the same model and the same number of devices")
+        return self
+
+    @property
+    def first(self) -> Generation:
+        """A generation whose model and devices are those of all."""
+        return next(iter(self.generations.values()))
+
+    @property
+    def devices(self) -> int:
+        """Processes that share the requests."""
+        return self.first.devices
+
+    def completions(self, name: str) -> Path:
+        """Return the path of the completions of a generation, JSON lines."""
+        return self.run_dir / f"completions-{name}.jsonl"
 
 
 def progress_of(completion: dict[str, Any]) -> str:
@@ -196,18 +201,6 @@ _FENCE: Final = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 """A fenced block of CommonMark; one that is not closed goes on to the end."""
-_REFUSAL: Final = re.compile(
-    r"\b(?:I(?:['\u2019]m| am) (?:sorry|unable|not able)|I (?:cannot|can['\u2019]t|can not)"
-    r"|as an AI|as a language model)\b",
-    re.IGNORECASE,
-)
-_PLACEHOLDER: Final = re.compile(
-    r"\b(?:TODO|FIXME|TBD|XXX)\b"
-    r"|(?i:^(?://|\#)\s*(?:todo|fixme|tbd|placeholder|stub)\s*(?::|[.!]*\s*$))"
-    r"|(?i:\b(?:not (?:yet )?implemented|to be implemented|coming soon|your code (?:goes )?here|rest of the code"
-    r"|(?:placeholder|stub) (?:implementation|body|code|logic))\b)"
-)
-"""Marks of unfinished code; `todo`, `stub`, `placeholder` alone are words that user interfaces are described with."""
 
 
 def program_in(completion: str) -> str:
@@ -220,14 +213,3 @@ def is_program(completion: str, mode: Mode) -> bool:
     """Return whether the program of a completion is accepted by the front end, and declares something."""
     module = analyze(program_in(completion), mode).module
     return module is not None and bool(module.declarations)
-
-
-def is_refusal(completion: str) -> bool:
-    """Return whether a completion says that the model will not or cannot do it."""
-    return _REFUSAL.search(completion) is not None
-
-
-def has_placeholder(program: str) -> bool:
-    """Return whether a comment of a program stands where code should."""
-    comments = (token.text for token in tokenize(program) if token.kind == "COMMENT")
-    return any(_PLACEHOLDER.search(comment) for comment in comments)

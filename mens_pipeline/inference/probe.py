@@ -16,11 +16,11 @@ from pydantic import Field
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.records import read_pairs
-from mens_pipeline.inference.generation import Decoding, Dtype, GenerationJob, Request
+from mens_pipeline.inference.generation import Decoding, Dtype, Generation, GenerationJob, Request
 from mens_pipeline.inference.prepare import held_on
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.jobs.local import refuse_failure
-from mens_pipeline.jobs.protocol import JOB, Job
+from mens_pipeline.jobs.protocol import Job, write_job
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import encode_prompt
@@ -94,10 +94,11 @@ class Probe:
         """Measure reading and writing: several completions at once, of a few tokens and of more."""
         sizes = {"load": _FEW, "read": _FEW, "write": _MORE}  # the first pays for what is done once
         prompts = [pair.prompt for pair, _ in zip(read_pairs(run.job.train_path), range(AT_ONCE), strict=False)]
-        first, *others = (self._job(run, name, prompts, tokens) for name, tokens in sizes.items())
-        seconds = self._run(first.model_copy(update={"then": tuple(_write(job) for job in others)}))
+        generations = {name: self._generation(run, name, prompts, tokens) for name, tokens in sizes.items()}
+        job = GenerationJob(generations=generations, run_dir=self.folder / "generate", lock_path=run.job.lock_path)
+        seconds = self._run(job)
         ended: dict[str, tuple[float, int]] = {}
-        for line in (first.run_dir / TELEMETRY).read_text(encoding="utf-8").splitlines():
+        for line in (job.run_dir / TELEMETRY).read_text(encoding="utf-8").splitlines():
             event = json.loads(line)["payload"]
             ended[event["model"]] = (event["seconds"], event["num_tokens"])
         tokenizer = FileTokenizer(run.base.path)
@@ -109,13 +110,15 @@ class Probe:
         start = max(0.0, seconds - written - read - min(read, ended["load"][0]))
         return {"generate_start": start, "read_token": read_token, "write_token": write_token}
 
-    def _job(self, run: PreparedRun, name: str, prompts: list[str], tokens: int) -> GenerationJob:
+    def _generation(self, run: PreparedRun, name: str, prompts: list[str], tokens: int) -> Generation:
         recipe, trained_in = run.job.recipe, run.job.compute_dtype
         dtype: Dtype = "bfloat16" if trained_in == "bfloat16" else "float32"
         held, compute_dtype = held_on(self.device, run.base.num_parameters, dtype)
-        return GenerationJob(
+        return Generation(
             base_path=run.job.base_path,
             adapter_path=None,
+            base_sha256=run.base.sha256,
+            adapter_sha256=None,
             quantization="none" if recipe.quantization == "bf16" else "nf4",
             double_quant=recipe.bnb_4bit_use_double_quant,
             trained_in=dtype,
@@ -126,20 +129,11 @@ class Probe:
             system_prompt=SYSTEM_PROMPT,
             decoding=Decoding(max_new_tokens=tokens),
             requests=tuple(Request(task=f"{name}/{row}", prompt=prompt) for row, prompt in enumerate(prompts)),
-            run_dir=self.folder / name,
-            lock_path=run.job.lock_path,
         )
 
     def _run(self, job: Job) -> float:
         """Do a job, and return the seconds from the start of its process to its end."""
-        path = _write(job)
+        path = write_job(job)
         began = perf_counter()
         refuse_failure(job.run_dir, self.launch(path), "probe")
         return perf_counter() - began
-
-
-def _write(job: Job) -> Path:
-    job.run_dir.mkdir(parents=True)
-    path = job.run_dir / JOB
-    path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    return path

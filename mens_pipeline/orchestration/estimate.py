@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from pydantic import Field
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.generation import EvaluationConfig
+from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.inference.probe import AT_ONCE, Rates
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.base import Base

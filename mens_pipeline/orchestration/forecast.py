@@ -22,8 +22,8 @@ from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
+from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.evaluation.tasks import benchmark_tasks, heldout_tasks
-from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import completion_fits
 from mens_pipeline.inference.probe import Probe, Rates
 from mens_pipeline.jobs.device import Device

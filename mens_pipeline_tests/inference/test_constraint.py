@@ -9,11 +9,12 @@ import pytest
 
 from mens_pipeline.inference import constraint as constraints
 from mens_pipeline.inference.constraint import Constraint, repeats_itself
-from mens_pipeline.inference.generate import Row, complete_rows, generate, new_row
+from mens_pipeline.inference.engine import Slot
+from mens_pipeline.inference.generate import complete_slots, generate, new_slot
 from mens_pipeline.inference.generation import (
-    COMPLETIONS,
     Completion,
     Decoding,
+    Generation,
     GenerationJob,
     Request,
     Syntax,
@@ -29,10 +30,10 @@ from mens_pipeline_tests.language.examples import Program, golden_programs, righ
 _PROMPTS = tuple(f"Write program {number}." for number in range(5))
 
 
-def _answered(model: Any, tokenizer: Any, mode: Mode, **changes: Any) -> list[Row]:
+def _answered(model: Any, tokenizer: Any, mode: Mode, **changes: Any) -> list[Slot]:
     decoding, stop = Decoding(syntax=Syntax.CONSTRAINED, **changes), frozenset({tokenizer.eos_token_id})
     rows = [
-        new_row(
+        new_slot(
             text,
             sample,
             tokenizer.encode(text),
@@ -42,7 +43,7 @@ def _answered(model: Any, tokenizer: Any, mode: Mode, **changes: Any) -> list[Ro
         for text in _PROMPTS
         for sample in range(decoding.num_samples)
     ]
-    complete_rows(model, rows, stop, decoding.batch_tokens, lambda _row: None)
+    complete_slots(model, rows, stop, decoding.batch_tokens, lambda _row: None)
     return rows
 
 
@@ -103,9 +104,11 @@ def test_the_choice_is_that_of_a_full_mask(tokenizer: Any, temperature: float) -
 
 
 def _job(base: Path, folder: Path, decoding: Decoding) -> GenerationJob:
-    return GenerationJob(
+    asked = Generation(
         base_path=base,
         adapter_path=None,
+        base_sha256="",
+        adapter_sha256=None,
         quantization="none",
         double_quant=False,
         trained_in="float32",
@@ -114,21 +117,20 @@ def _job(base: Path, folder: Path, decoding: Decoding) -> GenerationJob:
         system_prompt="",
         decoding=decoding,
         requests=tuple(Request(task=prompt, prompt=prompt) for prompt in _PROMPTS),
-        run_dir=folder,
-        lock_path=folder / "lock",
     )
+    return GenerationJob(generations={"all": asked}, run_dir=folder, lock_path=folder / "lock")
 
 
 def test_several_answers_say_how_likely_they_are(tiny_base: Path, tmp_path: Path) -> None:
     """Free ones and second tries, so that one of them can be chosen; a single answer has nothing to be chosen from."""
     decoding = Decoding(max_new_tokens=14, num_samples=2, temperature=0.8, syntax=Syntax.FALLBACK)
-    generate(_job(tiny_base, tmp_path, decoding))
-    several = list(read_models(tmp_path / COMPLETIONS, Completion))
+    generate(job := _job(tiny_base, tmp_path, decoding))
+    several = list(read_models(job.completions("all"), Completion))
     generate(_job(tiny_base, tmp_path, Decoding(max_new_tokens=2)))
 
     assert len(several) == 4 * len(_PROMPTS)
     assert all(completion.likelihood is not None and completion.likelihood < 0 for completion in several)
-    assert {completion.likelihood for completion in read_models(tmp_path / COMPLETIONS, Completion)} == {None}
+    assert {completion.likelihood for completion in read_models(job.completions("all"), Completion)} == {None}
 
 
 def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path) -> None:
@@ -136,7 +138,7 @@ def test_what_is_no_program_is_written_once_more(tiny_base: Path, tmp_path: Path
     job = _job(tiny_base, tmp_path, Decoding(max_new_tokens=16, syntax=Syntax.FALLBACK))
     generate(job)
     last = json.loads((tmp_path / TELEMETRY).read_text().splitlines()[-1])
-    completions = list(read_models(tmp_path / COMPLETIONS, Completion))
+    completions = list(read_models(job.completions("all"), Completion))
     served = as_served(completions)
 
     assert [(completion.task, completion.constrained) for completion in completions] == [

@@ -9,7 +9,7 @@ from mens_pipeline.cli.demo import DEMO
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference import dense_model
 from mens_pipeline.inference.dense_model import DenseModel, HalfLinear, PackedLinear, replace_linear, speed_up
-from mens_pipeline.inference.engine_proof import complete_plainly, complete_staggered, random_prompts
+from mens_pipeline.inference.engine import complete_plainly, complete_staggered, random_prompts
 from mens_pipeline.inference.model import load_evaluated
 from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device

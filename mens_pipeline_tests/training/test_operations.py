@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.inference.generate import complete_rows, new_row
+from mens_pipeline.inference.generate import complete_slots, new_slot
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.training.examples import open_examples
 from mens_pipeline.training.plan import plan_run
@@ -76,8 +76,8 @@ def test_a_token_of_an_answer_launches_no_more_than_it_did(temperature: float, m
 
     def completion(num_tokens: int) -> int:
         decoding = Decoding(max_new_tokens=num_tokens, temperature=temperature)
-        rows = [new_row(str(number), 0, prompt, decoding) for number, prompt in enumerate(prompts)]
-        return count_operations(lambda: complete_rows(model, rows, frozenset(), 12_288, lambda _row: None))
+        rows = [new_slot(str(number), 0, prompt, decoding) for number, prompt in enumerate(prompts)]
+        return count_operations(lambda: complete_slots(model, rows, frozenset(), 12_288, lambda _row: None))
 
     each = (completion(12) - completion(4)) / 8
 
