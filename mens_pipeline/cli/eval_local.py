@@ -216,13 +216,13 @@ def _try(options: EvalOptions, benchmark: "Benchmark", conditions: "Conditions")
 def _try_endpoint(options: EvalOptions, url: str, benchmark: "Benchmark", config: EvaluationConfig) -> None:
     from mens_pipeline.evaluation.baselines import describe_language
     from mens_pipeline.evaluation.trial import TRIAL, try_generator
-    from mens_pipeline.inference.endpoint import Endpoint, Ledger
+    from mens_pipeline.inference.endpoint import ChatEndpoint, Ledger
 
     name, key = str(options.run_dir), load_settings().evol_api_key
     folder = Path("build") / "endpoint" / re.sub(r"[^\w.-]+", "_", name)
     folder.mkdir(parents=True, exist_ok=True)
     ledger, limits = Ledger(folder / "replies.jsonl"), config.model_dump(include={"max_new_tokens", "temperature"})
-    generator = Endpoint(url, name, ledger, key, **limits)
+    generator = ChatEndpoint(url, name, ledger, key, **limits)
     system = describe_language(FEW_SHOT) if options.describe else SYSTEM_PROMPT
     with interruptible(_KEPT):
         tried = try_generator(generator, benchmark, system, config)

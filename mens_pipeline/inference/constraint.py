@@ -30,60 +30,58 @@ if TYPE_CHECKING:
     import torch
 
 _OPENED: Final = 20
-"""Tokens by which one token lengthens the way to the end at most."""
+"""Upper limit of the tokens that one token adds to the shortest way to the end."""
 _SPARE: Final = 40
-"""And once more than that: `workflow` lengthens it by 34, as it may begin a version."""
+"""Added once to that limit: `workflow` adds 34 tokens, as a version may follow it."""
 _MOST_TRIES: Final = 256
-"""Tokens that are tried at most; then the shortest way to the end of a program is taken."""
+"""Tokens to try before taking the shortest way to the end of a program."""
 _MOST_SEARCHES: Final = 16
-"""Tokens for which the way to the end is looked for at most, where each would take more room than is left."""
+"""Ways to the end to search for one token, where each found so far needs more room than is left."""
 _MOST_MISNAMED: Final = 128
-"""Tokens that are refused for their names alone at most; then the most likely of them is taken after all."""
+"""Tokens to refuse for their names alone before taking the most likely of them."""
 _REPLACEMENT: Final = "\ufffd"
-"""What a tokenizer gives for a character of which bytes are missing."""
+"""The decoded text of a token that holds a part of a character."""
 _LETTER: Final = "\u00e9"
 """Stands for any such character."""
 _SHORTEST: Final = "\nimport q"
-"""A program behind blanks and comments, which declare nothing."""
+"""Turns blanks and comments, which declare nothing, into a program."""
 _CLOSED_BY: Final = {"(": ")", "[": "]", "{": "}"}
 _ENDS_ENTRY: Final = frozenset(",}\n")
 _MOST_ALIKE: Final = 2
-"""Times that a statement, a field or an entry of another block may stand in a row."""
+"""Equal statements, fields or entries of a block in a row that are allowed."""
 _MOST_ELEMENTS: Final = 8
 _LONGEST_TURN: Final = 3
-"""Entries that are repeated in turn."""
+"""Entries that may alternate."""
 _ENDS_WITH_MEMBER: Final = re.compile(r"\.\w*$")
 _LONGEST_NAME: Final = 80
-"""Characters of a member behind its dot that are looked for at most."""
+"""Characters after a dot in which a member is looked for."""
 _MOST_CLOSINGS: Final = 10_000
 _CLOSINGS: Final[dict[ParserPlace, str]] = {}
-"""Ends of programs by the state of the parser, of all completions of this process."""
+"""State of the parser -> the end of a program, found by any completion of this process."""
 _FENCE: Final = "```"
-"""What stands between two of them would be taken for the program."""
+"""Refused, since `program_in` would read the text between two of them as the program."""
 _MOST_PIECE_TRIES: Final = 160
-"""Tokens that are tried at most for one piece, those that are taken among them."""
+"""Tokens to try for one piece, including those that are taken."""
 _MOST_READ: Final = 120_000
-"""Characters that are parsed at most for one piece; a statement without an end is parsed again for each token."""
+"""Characters to parse for one piece; a statement without an end is parsed again for each token."""
 _WHOLE_SHARE: Final = 4
-"""Parsing the whole takes so many times less per character than asking how it may go on."""
+"""Parsing a text is this many times faster per character than finding out how it may go on."""
 _CLOSING: Final = frozenset("} ")
-"""Characters of what closes blocks and nothing else."""
+"""Characters of a text that only closes blocks."""
 
 
 @dataclass(slots=True)
 class _Block:
-    """An open bracket, with the tokens of its complete entries and of the one that is being written."""
-
     opener: str
     entries: list[list[str]] = field(default_factory=list)
     entry: list[str] = field(default_factory=list)
 
 
 def repeats_itself(text: str) -> bool:
-    """Check whether a text ends with a statement, field or other entry that has stood there too often in a row.
+    """Check whether a text ends with a statement, field or other entry that repeats too often in a row.
 
-    Three times, alone or in turn with up to two others. In parentheses and brackets nine times, since lists of equal
-    elements are common; entries of one token never count.
+    The limit is three times, alone or in turn with up to two others; nine times in parentheses and brackets, since
+    lists of equal elements are common. Entries of one token never count.
 
     Source:
         Repetition in generated code is structural: RPG, ACL 2025.
@@ -114,7 +112,7 @@ def repeats_itself(text: str) -> bool:
 
 
 def _ends_alike(entries: list[list[str]], length: int, times: int) -> bool:
-    """Check whether the last `length` entries stand there `times` times in a row; entries of one token do not count."""
+    """Check whether the last `length` entries occur `times` times in a row; entries of one token do not count."""
     last = entries[-length * times :]
     turn = last[:length]
     return len(last) == length * times and last == turn * times and all(len(entry) > 1 for entry in turn)
@@ -123,8 +121,8 @@ def _ends_alike(entries: list[list[str]], length: int, times: int) -> bool:
 def _accesses(text: str, num_read: int) -> Iterator[tuple[int, str, bool]]:
     """Yield each access to a member (`value.name`) that ends after the first `num_read` characters of a text.
 
-    Returns:
-        Of each the end of its dot, the name behind that as far as it stands there, and whether the name has ended.
+    Yields:
+        The end of the dot, the name as far as it is written, and whether the name is complete.
     """
     pieces = tokenize(text)
     for before, dot, name in zip((None, *pieces), pieces, (*pieces[1:], None), strict=False):
@@ -135,14 +133,14 @@ def _accesses(text: str, num_read: int) -> Iterator[tuple[int, str, bool]]:
 
 
 class Constraint:
-    """The program that one completion has written so far, and which tokens may follow it."""
+    """The program that a completion has written so far, and the tokens that may follow it."""
 
     def __init__(
         self, tokenizer: Any, stop: frozenset[int], mode: Mode, max_new_tokens: int, *, names: bool = False
     ) -> None:
-        """Begin with the empty program; `names` refuses members that the type of a value does not have.
+        """Begin with the empty program; `names` refuses members that the type of a value lacks.
 
-        The token of `stop` that ends the completion counts among `max_new_tokens`.
+        `max_new_tokens` include the token of `stop` that ends the completion.
         """
         self._tokenizer = tokenizer
         self._stop = stop
@@ -181,22 +179,21 @@ class Constraint:
         if misnamed and self._may_follow(misnamed[0]):
             return misnamed[0]
         self.is_forced = True
-        self._closing = self._closing_of("")
+        self._closing = self._find_closing("")
         return self._next_forced()
 
     def _next_forced(self) -> int:
-        """Return the next token of the shortest way to the end of the program."""
         return self._closing.pop(0) if self._closing else min(self._stop)
 
     def _may_follow(self, token: int) -> bool:
         if token in self._stop:
             is_program = self._viable.viability is Viability.COMPLETE and self._viable.has_tokens
             return self._is_whole and is_program
-        text = self._decode_behind(token)
+        text = self._decode_after(token)
         piece = text.removeprefix(self._read)
         if not text.startswith(self._read) or not piece or _FENCE in self._text[1 - len(_FENCE) :] + piece:
             return False
-        # The bytes of half a character give one replacement, bytes that are no character give more.
+        # The bytes of half a character decode to one replacement, invalid bytes to more.
         piece = piece.removesuffix(_REPLACEMENT) + (_LETTER if piece.endswith(_REPLACEMENT) else "")
         if _REPLACEMENT in piece or self._viable.would_be(piece) is Viability.DEAD:
             return False
@@ -205,13 +202,10 @@ class Constraint:
         return self._left > self._room_from or self._leaves_room(piece)
 
     def _may_name(self, token: int) -> bool:
-        """Check that each member which a token names, or begins to name, exists on the value before its dot.
-
-        So a dot behind which nothing can stand is refused as well.
-        """
+        """Check that the value before a dot has the member that a token names or begins to name."""
         if not self._has_names or token in self._stop:
             return True
-        piece = self._decode_behind(token).removeprefix(self._read).rstrip(_REPLACEMENT)
+        piece = self._decode_after(token).removeprefix(self._read).rstrip(_REPLACEMENT)
         if "." not in piece and not _ENDS_WITH_MEMBER.search(self._text[-_LONGEST_NAME:]):
             return True
         text, read = self._text + piece, len(self._viable.unsettled)
@@ -226,10 +220,10 @@ class Constraint:
         return True
 
     def _leaves_room(self, piece: str) -> bool:
-        """Check whether the program can be closed behind a piece, and set how many tokens may follow unchecked."""
+        """Check whether the program can be closed after a piece, and set how many tokens may follow unchecked."""
         self._num_searches += 1
-        closing = self._known_closing(piece) or self._closing_of(piece)
-        # The token itself and the one that ends the completion need room as well.
+        closing = self._known_closing(piece) or self._find_closing(piece)
+        # The token itself and the one that ends the completion also need room.
         if closing is None or len(closing) + 2 > self._left:
             return False
         self._room_from = (len(closing) + 2 + _SPARE + _OPENED * self._left) // (_OPENED + 1)
@@ -239,7 +233,7 @@ class Constraint:
         self._left -= 1
         if token in self._stop:
             return
-        text = self._decode_behind(token)
+        text = self._decode_after(token)
         self._is_whole = not text.endswith(_REPLACEMENT)
         text = text.rstrip(_REPLACEMENT)
         piece = text.removeprefix(self._read)
@@ -247,29 +241,29 @@ class Constraint:
         self._text += piece
         self._window, self._read = [*self._window, token], text
         if self._is_whole and _REPLACEMENT not in (alone := self._decode([token])):
-            # The token before goes with the next one, as decoders may ask.
+            # Some decoders need the token before the next one.
             self._window, self._read = [token], alone
 
-    def _decode_behind(self, token: int) -> str:
-        """Decode a token together with the newest ones before it, on which its text may depend."""
+    def _decode_after(self, token: int) -> str:
+        """Decode a token after the newest ones, on which its text may depend."""
         return self._decode([*self._window, token])
 
     def _decode(self, tokens: list[int]) -> str:
         return str(self._tokenizer.decode(tokens, skip_special_tokens=True))
 
     def _known_closing(self, piece: str) -> list[int] | None:
-        """Return a closing found earlier in the same parser state, as tokens; None where it does not fit here."""
+        """Return the tokens of a closing that was found in the same parser state; None where it does not fit here."""
         place = self._viable.place_behind(piece)
         own = self._closings.get(place)
         rest = _CLOSINGS.get(place) if own is None else own
         if rest is None or self._viable.would_be(piece + rest) is not Viability.COMPLETE:
             return None
         closing = self._encode(rest)
-        # Of another completion only with room to spare, or what is written would depend on the other requests.
+        # One of another completion needs room to spare, or a completion would depend on the other requests.
         return closing if len(closing) + 2 + (_OPENED if own is None else 0) <= self._left else None
 
-    def _closing_of(self, piece: str) -> list[int] | None:
-        """Return the tokens that turn the text and a further piece into a program; None where none are found."""
+    def _find_closing(self, piece: str) -> list[int] | None:
+        """Return the tokens that turn the text and a further piece into a program, if there are any."""
         text = self._viable.unsettled + piece
         rest = complete(text, self._mode, is_strict=True)
         if rest is None:
@@ -287,11 +281,11 @@ class Constraint:
 
 
 def stands_at_cursor(prefix: str, piece: str, suffix: str, mode: Mode = Mode.SOURCE) -> bool:
-    """Say whether a piece stands in a file that somebody types.
+    """Check whether a piece fits in a file that somebody is typing.
 
-    It does where the whole is a program. Where nothing else stands on the line, it also does where the line is
-    complete, only blocks are open behind it, and the whole is a program once further lines close them. Where no such
-    lines lead to what stands behind, without the line either, that says nothing of the line.
+    It fits where the whole is a program. At the end of a line it also fits where the line is complete, only blocks are
+    open after it, and the whole is a program once further lines close them. It passes where the text after the cursor
+    cannot be reached without the line either, since the line is then not to blame.
     """
     if analyze(prefix + piece + suffix, mode).ok:
         return True
@@ -306,18 +300,18 @@ def stands_at_cursor(prefix: str, piece: str, suffix: str, mode: Mode = Mode.SOU
 
 
 def _count_blocks(text: str, mode: Mode) -> int | None:
-    """Return how many blocks are to be closed for a program; None where it lacks anything else."""
+    """Count the open blocks of a text; None where it lacks more than their ends."""
     closing = complete(text, mode)
     return None if closing is None or not _CLOSING.issuperset(closing) else closing.count("}")
 
 
 def _is_reached(text: str, behind: str, num_open: int, mode: Mode) -> bool:
-    """Say whether two texts are a program together, with some open blocks of the first one closed between them."""
+    """Check whether closing some open blocks between two texts makes them a program."""
     return any(analyze(f"{text}{'}' * num}\n{behind}", mode).ok for num in range(num_open + 1))
 
 
 class InsertConstraint:
-    """The piece that one completion has written so far, and which tokens may follow it."""
+    """The piece that a completion has written at a cursor so far, and the tokens that may follow it."""
 
     def __init__(  # noqa: PLR0913 - a tokenizer, two texts, and what is asked of the piece
         self,
@@ -330,9 +324,9 @@ class InsertConstraint:
         begun: str = "",
         is_typed: bool = False,
     ) -> None:
-        """Begin with an empty piece between two texts; any of `stop` ends it, and it begins with the word `begun`.
+        """Begin with an empty piece between two texts, which has to start with the word `begun`.
 
-        With `is_typed` it may end where `stands_at_cursor` holds; else only where the whole is a program.
+        With `is_typed` it may end where `stands_at_cursor` holds, else only where the whole is a program.
         """
         self._tokenizer = tokenizer
         self._stop = stop
@@ -347,7 +341,7 @@ class InsertConstraint:
         self.is_forced = self._viable.viability is Viability.DEAD
 
     def choose(self, scores: "torch.Tensor", sampler: Sampler) -> int:
-        """Choose the next token; where none fits, the end, and the piece is given up."""
+        """Choose the next token; where none fits, end the piece and set `is_forced`."""
         refused: list[int] = []
         while not self.is_forced and self._num_tries < _MOST_PIECE_TRIES and self._num_read < _MOST_READ:
             self._num_tries += 1
@@ -392,11 +386,11 @@ class InsertConstraint:
 
 
 class Vocabulary:
-    """Texts of the tokens of a tokenizer, as they stand behind another token; special ones have none."""
+    """Texts of the tokens of a tokenizer after another token; special ones have none."""
 
     def __init__(self, tokenizer: Any) -> None:
         special = set(tokenizer.all_special_ids)
-        # Behind another token, since some decoders leave out the blank of the first one.
+        # Some decoders leave out the blank of the first token.
         anchor = tokenizer.encode("a", add_special_tokens=False)[-1]
         ids = range(len(tokenizer))
         texts = tokenizer.batch_decode([[anchor, token] for token in ids])
@@ -406,34 +400,34 @@ class Vocabulary:
             if token not in special and len(text) > start and _REPLACEMENT not in text:
                 self._tokens[text[start]].append((text[start:], token))
 
-    def fitting(self, text: str) -> dict[int, str]:
-        """Return the tokens that a text begins with, or that begin with it, and their texts."""
+    def find_fitting(self, text: str) -> dict[int, str]:
+        """Return the tokens, with their texts, that a text begins with or that begin with it."""
         return {
             token: piece for piece, token in self._tokens[text[0]] if piece.startswith(text) or text.startswith(piece)
         }
 
 
 @lru_cache(maxsize=2)
-def vocabulary_of(tokenizer: Any) -> Vocabulary:
-    """Return the texts of a tokenizer's tokens, read once."""
+def read_vocabulary(tokenizer: Any) -> Vocabulary:
+    """Return the texts of a tokenizer's tokens, cached."""
     return Vocabulary(tokenizer)
 
 
 class BegunWord:
-    """The rest of the word before the cursor that a completion has not spelled yet.
+    """The part of the word before the cursor that a completion has yet to spell.
 
     Attributes:
-        text: The word, with the blank before it; the completion begins with it, and it is no part of the piece.
+        text: The word and the blank before it; the completion begins with them, the piece does not.
     """
 
     def __init__(self, tokenizer: Any, text: str) -> None:
         self.text = text
         self._left = text
-        self._vocabulary = vocabulary_of(tokenizer)
-        self._fitting = self._vocabulary.fitting(text)
+        self._vocabulary = read_vocabulary(tokenizer)
+        self._fitting = self._vocabulary.find_fitting(text)
 
     def narrow(self, scores: "torch.Tensor") -> "torch.Tensor":
-        """Return the scores of the next token, of shape (tokens,), with none for tokens that do not fit."""
+        """Set the scores, of shape `(tokens,)`, of tokens that do not fit to minus infinity."""
         if not self._left:
             return scores
         fitting = [*self._fitting]
@@ -442,7 +436,7 @@ class BegunWord:
         return narrowed
 
     def take(self, token: int) -> None:
-        """Go on behind a token that was written."""
+        """Note a token that was written."""
         if self._left:
             self._left = self._left[len(self._fitting.get(token, "")) :]
-            self._fitting = self._vocabulary.fitting(self._left) if self._left else {}
+            self._fitting = self._vocabulary.find_fitting(self._left) if self._left else {}

@@ -1,4 +1,4 @@
-"""From a generation job to `completions.jsonl`. For a generation process alone."""
+"""From a generation job to files of completions. Only a generation process imports this."""
 
 import time
 from collections import deque
@@ -34,9 +34,9 @@ from mens_pipeline.models.infill import encode_infill_prompt, encode_prefix, spl
 from mens_pipeline.storage.jsonl import write_jsonl
 
 _MANY: Final = 32
-"""Completions that are written at once, about; the weights are laid out for so many."""
+"""Typical number of completions written at once, for which the weights are laid out."""
 _READ_SHARE: Final = 4
-"""One pass on a GPU reads prompts for one in so many slots at most: for a moment they take as much again."""
+"""One pass on a GPU reads prompts for at most one slot in four, since reading takes their memory twice for a moment."""
 
 
 def generate(job: GenerationJob) -> None:
@@ -47,7 +47,7 @@ def generate(job: GenerationJob) -> None:
     Raises:
         RefusedError: The adapter does not fit the base.
     """
-    # Numbers next to zero slow a CPU down a hundredfold, and decide nothing.
+    # Denormal numbers slow a CPU down a hundredfold and do not change a token.
     torch.set_flush_denormal(True)
     tokenizer = AutoTokenizer.from_pretrained(job.first.base_path, trust_remote_code=False)
     team = own_team(own_environment())
@@ -55,7 +55,7 @@ def generate(job: GenerationJob) -> None:
     log = TelemetryLog(job.run_dir / TELEMETRY) if team.is_first else SilentLog()
     place = None
     if job.first.device == "cuda" and team.size > 1:
-        torch.cuda.set_device(place := team.local_rank)  # some kernels start on the current one
+        torch.cuda.set_device(place := team.local_rank)  # some kernels run on the current device
     model = speed_up(load_evaluated(job.first, place), _MANY)
     stop = stop_tokens(tokenizer, model)
     for name, generation in job.generations.items():
@@ -75,7 +75,7 @@ class _Writer:
 
     @cached_property
     def report(self) -> "CompletionCounter":
-        """Counts from when it is first asked for."""
+        """Starts its clock at the first access."""
         shares = self.team.size
         label = self.generation.label
         if shares > 1:
@@ -117,12 +117,10 @@ class _Writer:
 
     @cached_property
     def _line_ends(self) -> frozenset[int]:
-        """The tokens that hold a line end."""
         texts = self.tokenizer.batch_decode([[token] for token in range(len(self.tokenizer))])
         return frozenset(token for token, text in enumerate(texts) if "\n" in text)
 
     def _complete(self, requests: Sequence[tuple[Request, int]], *, is_constrained: bool) -> list[Completion]:
-        """Complete requests, each given with the number of its sample."""
         if not requests:
             return []
         tokenizer, decoding = self.tokenizer, self.generation.decoding
@@ -151,7 +149,7 @@ def new_slot(
     decoding: Decoding,
     constraint: Constraint | InsertConstraint | None = None,
 ) -> Slot:
-    """Return a completion that has not begun; one of several samples adds up the log-probabilities of its tokens."""
+    """Return an empty slot; one of several samples also sums the log-probabilities of its tokens."""
     return Slot(
         tuple(prompt),
         Sampler(decoding.temperature, decoding.top_p, f"{decoding.seed}:{name}:{sample}"),
@@ -192,7 +190,7 @@ def complete_slots(
 
 
 def _bands(slots: Sequence[Slot]) -> Iterator[list[Slot]]:
-    """Yield slots of like length: each fills at least half of the positions that the longest of its band reserves."""
+    """Yield slots of similar length: each uses at least half of the positions that the longest one reserves."""
     band: list[Slot] = []
     for slot in slots:
         if band and 2 * slot.num_positions < band[0].num_positions:
@@ -218,7 +216,7 @@ def _read_completion(slot: Slot, tokenizer: Any) -> Completion:
 
 
 def stop_tokens(tokenizer: Any, model: Any) -> frozenset[int]:
-    """Return the tokens that end a turn: that of its chat format, and those that the model itself names."""
+    """Return the tokens that end a turn: that of the chat format, and those of the model's generation config."""
     named = model.generation_config.eos_token_id
     named = named if isinstance(named, list) else [named]
     end: int = tokenizer.convert_tokens_to_ids(format_for(tokenizer).end)
@@ -229,7 +227,7 @@ class CompletionCounter:
     """Counts the completions of a model, and logs each."""
 
     def __init__(self, log: TelemetryLog, label: str, num_slots: int = 0) -> None:
-        """Start the clock; `num_slots` completions are expected so far."""
+        """Start the clock and expect `num_slots` completions."""
         self.num_slots = num_slots
         self._log = log
         self._label = label
@@ -238,7 +236,7 @@ class CompletionCounter:
         self._begin = time.monotonic()
 
     def count(self, num_tokens: int) -> None:
-        """Count a completion of so many tokens."""
+        """Count a completion of `num_tokens` tokens."""
         self._num_done += 1
         self._num_tokens += num_tokens
         payload = {

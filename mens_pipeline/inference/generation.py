@@ -18,7 +18,7 @@ COMPLETIONS: Final = "answers.jsonl"
 
 Dtype = Literal["float32", "bfloat16"]
 Held = Literal["dense", "nf4"]
-"""How the weights of an evaluated model lie in memory."""
+"""How a model holds its weights in memory."""
 
 
 class Syntax(StrEnum):
@@ -27,9 +27,9 @@ class Syntax(StrEnum):
     FREE = "free"
     """It does not."""
     CONSTRAINED = "constrained"
-    """Only tokens are written after which the completion can still become a program."""
+    """Each token leaves the completion the start of a program."""
     FALLBACK = "fallback"
-    """A completion that was written freely and is no program is generated again, constrained."""
+    """Write freely first; generate a completion that is not a program again, constrained."""
 
 
 class Decoding(Strict):
@@ -61,7 +61,7 @@ class Decoding(Strict):
 
 
 class Request(Strict):
-    """One request; its completion carries its name."""
+    """A prompt, or a cursor in a file; its completions carry the name of the task."""
 
     task: str
     prompt: str
@@ -69,7 +69,7 @@ class Request(Strict):
     suffix: str | None = Field(
         default=None,
         exclude_if=lambda suffix: suffix is None,
-        description="What stands behind the cursor; the prompt is then what stands before it.",
+        description="The text after the cursor; the prompt is then the text before it.",
     )
     window: int | None = Field(
         default=None,
@@ -79,18 +79,18 @@ class Request(Strict):
 
     @property
     def is_line(self) -> bool:
-        """Whether the rest of a line is asked for: around a cursor, with nothing of what stands behind it."""
+        """Whether it asks for the rest of a line, showing only the text before the cursor."""
         return self.window is not None and self.suffix is None
 
     def is_met_by(self, completion: str) -> bool:
-        """Check whether a completion is a program, or around a cursor, whether all of it is one."""
+        """Check whether a completion is a program; at a cursor, whether prefix, completion and suffix are one."""
         if self.window is None:
             return is_program(completion, self.mode)
         return analyze(self.prompt + completion + (self.suffix or ""), self.mode).ok
 
 
 class Completion(Strict):
-    """Completion of a model to a prompt."""
+    """What a model wrote for one sample of a request."""
 
     task: str
     sample: int = Field(ge=0)
@@ -105,7 +105,7 @@ class Completion(Strict):
 
 
 def as_served(completions: Iterable[Completion]) -> tuple[Completion, ...]:
-    """Return the completions of a model, with second tries, which come behind all others, in place of first ones."""
+    """Replace first tries by second ones, which come after all others."""
     return tuple({(completion.task, completion.sample): completion for completion in completions}.values())
 
 
@@ -189,7 +189,7 @@ class GenerationJob(Job):
 
 
 def progress_of(completion: dict[str, Any]) -> str:
-    """Format the progress of a generation for people."""
+    """Format an event of a generation: `3/9 completions, 150 tokens/s`."""
     rate = completion["num_tokens"] / max(completion["seconds"], 1e-9)
     return f"{completion['num_done']}/{completion['num_answers']} completions, {rate:.0f} tokens/s"
 
@@ -200,16 +200,16 @@ _FENCE: Final = re.compile(
     r"(?:^[ \t]*(?P=fence)(?P=mark)*[ \t]*\r?$|\Z)",
     re.MULTILINE | re.DOTALL,
 )
-"""A fenced block of CommonMark; one that is not closed goes on to the end."""
+"""A fenced block of CommonMark; an unclosed one extends to the end."""
 
 
 def program_in(completion: str) -> str:
-    """Return the program of a completion: the longest fenced block when there is one, else all of it."""
+    """Return the longest fenced block of a completion, or all of it without one."""
     blocks = [match["program"] for match in _FENCE.finditer(completion)]
     return max(blocks, key=len) if blocks else completion
 
 
 def is_program(completion: str, mode: Mode) -> bool:
-    """Return whether the program of a completion is accepted by the front end, and declares something."""
+    """Return whether the front end accepts the program of a completion and finds a declaration in it."""
     module = analyze(program_in(completion), mode).module
     return module is not None and bool(module.declarations)

@@ -34,20 +34,20 @@ from mens_pipeline.training.prepare import library_versions
 
 KIND: Final = "generations"
 
-_OF_ROOM: Final = 0.5
-"""The part of what is free then that keys and values may take: reading prompts, and scores, take some as well."""
+_CACHE_SHARE: Final = 0.5
+"""Share of the free memory for keys and values; reading prompts and scores need the rest."""
 
 _NF4_BYTES: Final = 0.75
-"""Of a value of a base in four bits, with embeddings that are not."""
+"""Bytes of a value of a base in four bits, averaged with its embeddings, which are not."""
 
 Model = Literal["base", "adapter"]
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Decoding options, device and lock of a generation.
+    """Decoding options, device and lock of generations.
 
-    Without a number of `devices` it takes as many as the adapter was trained on, where they are there.
+    Without a number of `devices`, a generation uses as many as its adapter was trained on, if this machine has them.
     """
 
     decoding: Decoding
@@ -102,10 +102,10 @@ def _count_devices(conditions: Conditions, trained_on: int) -> int:
 
 
 def evaluated_model(model: Model, adapter: Adapter, device: Device) -> EvaluatedModel:
-    """Return what to load to generate with a model of a run.
+    """Return the model to load: the adapter on the weights it was trained on, the base on its own weights if they fit.
 
-    The adapter answers on the values that it was trained on; the base, where it fits, on its own, as its users run it.
-    Refuse (`RefusedError`) a base that is gone or changed, or that was trained on whole and does not fit here.
+    Raises:
+        RefusedError: The base is gone or changed, or the adapter needs its whole weights and they do not fit here.
     """
     manifest, recipe = adapter.manifest, adapter.manifest.recipe
     base, trained_in = manifest.base_model, manifest.result.compute_dtype
@@ -127,10 +127,7 @@ def evaluated_model(model: Model, adapter: Adapter, device: Device) -> Evaluated
 
 
 def held_on(device: Device, num_parameters: int, trained_in: Dtype) -> tuple[Held, Dtype]:
-    """Return the precisions in which base and adapter are held and computed on a device.
-
-    Dense they are fastest. Where they do not fit so, they are held in four bits.
-    """
+    """Return how a device holds a model, and the dtype it computes in: dense, which is fastest, or four bits."""
     compute_dtype = computed_in(device)
     if all(fits_dense(device, num_parameters, dtype) for dtype in (trained_in, compute_dtype)):
         return "dense", compute_dtype
@@ -138,7 +135,7 @@ def held_on(device: Device, num_parameters: int, trained_in: Dtype) -> tuple[Hel
 
 
 def positions_on(device: Device, evaluated: EvaluatedModel, num_parameters: int) -> int:
-    """Return how many positions of the KV cache fit a GPU beside the weights, with room for the rest; 0 elsewhere."""
+    """Return how many positions of the KV cache fit a GPU besides the weights; 0 on other devices."""
     if device.kind != "cuda" or device.memory_gb is None:
         return 0
     config = configuration_of(evaluated.base_path)
@@ -150,11 +147,11 @@ def positions_on(device: Device, evaluated: EvaluatedModel, num_parameters: int)
     size = 2 if evaluated.compute_dtype == "bfloat16" else 4
     position = 2 * size * num_full * width * (text.get("num_key_value_heads") or heads)
     weights = num_parameters * (size if evaluated.held == "dense" else _NF4_BYTES) / 2**30
-    return max(0, int(_OF_ROOM * (device.memory_gb - weights - BESIDE_GB) * 2**30 / max(1, position)))
+    return max(0, int(_CACHE_SHARE * (device.memory_gb - weights - BESIDE_GB) * 2**30 / max(1, position)))
 
 
 def computed_in(device: Device) -> Dtype:
-    """Return the dtype that completions are computed in."""
+    """Return bfloat16 on a GPU that computes in it natively, else float32."""
     return "bfloat16" if device.kind == "cuda" and device.has_bfloat16 else "float32"
 
 
@@ -242,7 +239,7 @@ def generate_all(
 
 
 def completion_fits(base: Base, decoding: Decoding) -> Callable[[str], bool]:
-    """Return a test whether a text, with the end of its turn, is short enough for a completion."""
+    """Return a function that checks whether a text and the end of its turn fit into a completion."""
     path = base_folder(base) / "tokenizer.json"
     if not path.is_file():
         raise RefusedError(f"{path}: the base model of this adapter is gone. Restore it, or train again.")

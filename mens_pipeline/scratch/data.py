@@ -18,13 +18,12 @@ from mens_pipeline.models.chat import ControlToken, Encoded
 from mens_pipeline.models.chat import encode as encode_chat
 from mens_pipeline.scratch.tokenizer import EOS, UNK, encode
 from mens_pipeline.storage.jsonl import open_placed_rows, row_at
-from mens_pipeline.training.columns import Batches, columns_of
-from mens_pipeline.training.plan import Plan, is_validation_group, plan_run
+from mens_pipeline.training.plan import Batches, RunPlan, build_columns, is_validation_group, plan_run
 from mens_pipeline.training.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RowStats:
     """Statistics of a row that is shown; its line begins at the byte `offset`.
 
     Its kind is its `task_family`, its group its source file; `num_unknown` counts what the prompt has without an id.
@@ -70,7 +69,7 @@ class JsonlDataLoader:
         self._system_prompt = system_prompt
         self._min_rating = min_rating
         self.counts = Account[Skipped]()
-        self.entries: list[Entry] = []
+        self.entries: list[RowStats] = []
         with open_placed_rows(path) as lines:
             for number, (offset, line) in enumerate(lines, start=1):
                 if line.strip():
@@ -110,7 +109,7 @@ class JsonlDataLoader:
             "longest": max(map(len, self.entries), default=0),
         }
 
-    def _entry(self, line: bytes, number: int, offset: int, *, strict: bool) -> Entry | Skipped:
+    def _entry(self, line: bytes, number: int, offset: int, *, strict: bool) -> RowStats | Skipped:
         row = read_row(line, number)
         if not isinstance(row, TrainingPair):
             if strict:
@@ -127,7 +126,7 @@ class JsonlDataLoader:
             return Skipped.NOT_ASCII
         if len(encoded) > self._max_length:
             return Skipped.TOO_LONG
-        return Entry(
+        return RowStats(
             offset=offset,
             line=number,
             num_prompt=len(encoded.prompt),
@@ -140,11 +139,11 @@ class JsonlDataLoader:
         )
 
     def _encode(self, pair: TrainingPair) -> Encoded:
-        encoded = encode_chat(_Ids(), self._system_prompt, pair.prompt, pair.response)
+        encoded = encode_chat(_TableTokenizer(), self._system_prompt, pair.prompt, pair.response)
         return Encoded(encoded.prompt, (*encoded.completion, EOS))
 
 
-class _Ids:
+class _TableTokenizer:
     """The table as the one place that writes ChatML takes a tokenizer."""
 
     added_tokens_decoder: Mapping[int, ControlToken] = {}
@@ -156,7 +155,7 @@ class _Ids:
 
 
 @dataclass(frozen=True, slots=True)
-class Order(Plan):
+class Order(RunPlan):
     """A plan, and the rows that train or measure, by their place in the loader."""
 
     train: tuple[int, ...]
@@ -170,7 +169,7 @@ def plan_order(loader: JsonlDataLoader, recipe: Recipe) -> Order:
     for row, entry in enumerate(loader.entries):
         is_measured = is_validation_group(entry.group, recipe.validation_split_ratio, recipe.seed)
         (validation if is_measured else train).append(row)
-    plan = plan_run(columns_of(loader.entries[row] for row in train), recipe)
+    plan = plan_run(build_columns(loader.entries[row] for row in train), recipe)
     if not plan.batches:
         left_out = ", ".join(f"{count} {reason}" for reason, count in loader.counts.dropped.items()) or "none"
         raise RefusedError(f"no row trains (left out: {left_out}). Raise max_length, or extract more data.")
@@ -178,7 +177,7 @@ def plan_order(loader: JsonlDataLoader, recipe: Recipe) -> Order:
     return Order(batches, plan.num_steps, plan.num_skipped, tuple(train), tuple(validation))
 
 
-def account_of(loader: JsonlDataLoader, order: Order) -> dict[str, Any]:
+def count_shown(loader: JsonlDataLoader, order: Order) -> dict[str, Any]:
     """Return the counts of what is shown, in JSON types."""
     return {
         **loader.account(),

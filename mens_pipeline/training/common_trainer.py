@@ -21,11 +21,13 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.agent import ALONE, Team
 from mens_pipeline.jobs.progress import TelemetryLog
-from mens_pipeline.jobs.protocol import CHECKPOINTS, mark_complete
+from mens_pipeline.jobs.protocol import CHECKPOINTS, RESULT, mark_complete, write_document
+from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.chat import Encoded
 from mens_pipeline.training.qlora import begin_evaluation, keep_adapter_in_float32, take_over
 from mens_pipeline.training.recipe import Continued
 from mens_pipeline.training.step_plan import StepPlan
+from mens_pipeline.training.telemetry_log import compute_totals
 
 IGNORED: Final = -100
 """The label of what is given, and of padding."""
@@ -55,7 +57,7 @@ class StopRequest:
         signal.signal(number, signal.SIG_DFL)
 
 
-class Progress(TrainerCallback):  # type: ignore[misc]
+class RunMonitor(TrainerCallback):  # type: ignore[misc]
     """Writes a line for each step, measures it for the plan of steps, and ends the run when someone asks."""
 
     def __init__(  # noqa: PLR0913, PLR0917 - all that a run is watched with
@@ -72,7 +74,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self.steps = steps
         self.is_stopped = False
         self._team = team
-        self._log = log
+        self.log = log
         self._stop = stop
         self._clock = clock
         self._lap = 0.0
@@ -101,7 +103,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         event = self.steps.measure(state.global_step, self._lap, self.seconds)
         if event is not None:
             state.max_steps = self.steps.num_steps
-            self._log.write("plan", event)
+            self.log.write("plan", event)
         if self.is_stopped:
             control.should_save = True
             control.should_training_stop = True
@@ -121,7 +123,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self._counts = self._seen
         rate = self._num_steps / lap
         self._rate = rate if self._rate == 0 else _SMOOTHING * rate + (1 - _SMOOTHING) * self._rate
-        self._log.write(
+        self.log.write(
             "step",
             {
                 "step": state.global_step,
@@ -206,13 +208,41 @@ class CommonTrainer:
     state: Any
     optimizer: Any
     model: Any
+    train: Any
     steps: StepPlan
+    monitor: RunMonitor
     num_tokens = 0
     num_supervised = 0
 
-    def begin(self, progress: Progress, continues: Continued | None) -> None:
-        """Take up a step plan, with an adapter in float32, which perhaps goes on from another one."""
-        progress.trainer, self.steps = self, progress.steps
+    def follow(self, monitor: RunMonitor) -> None:
+        """Take up the step plan of a callback."""
+        self.monitor, self.steps, monitor.trainer = monitor, monitor.steps, self
+
+    def run(self, about: Mapping[str, Any], checkpoint: Path | None) -> bool:
+        """Train from a checkpoint, or from the start; return False where a request to stop ended it early."""
+        log = self.monitor.log
+        log.write("train_start", {**about, "resumed_from": checkpoint and checkpoint.name})
+        self.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+        if self.monitor.is_stopped and self.state.global_step < self.steps.num_steps:
+            log.write("train_interrupted", {"step": self.state.global_step})
+            return False
+        return True
+
+    def write_result(self, run_dir: Path, values: Mapping[str, Any]) -> None:
+        """Write `result.json`: some values, with steps, seconds, loss and tokens of the whole run."""
+        result = {
+            **values,
+            "num_steps": self.state.global_step,
+            "plan": self.steps.account(),
+            "seconds": self.monitor.seconds,
+            **compute_totals(run_dir / TELEMETRY),
+        }
+        write_document(run_dir / RESULT, result)
+        self.monitor.log.write("train_complete", result)
+
+    def begin(self, monitor: RunMonitor, continues: Continued | None) -> None:
+        """Follow a step plan with an adapter in float32, which perhaps goes on from another one."""
+        self.follow(monitor)
         keep_adapter_in_float32(self.model)
         if continues is not None:
             take_over(self.model, continues)

@@ -15,7 +15,7 @@ from mens_pipeline.models.base import Base, configuration_of
 from mens_pipeline.models.card import format_never_shown
 from mens_pipeline.models.chat import Tokenizer, format_for
 from mens_pipeline.training.examples import Examples
-from mens_pipeline.training.plan import Plan
+from mens_pipeline.training.plan import RunPlan
 from mens_pipeline.training.recipe import Recipe
 
 SCHEMA: Final = "vox.mens.preflight.v0"
@@ -232,7 +232,7 @@ def preflight_document(  # noqa: PLR0913, PLR0917 - all that was looked at
     device: Device,
     recipe: Recipe,
     examples: Examples,
-    plan: Plan,
+    plan: RunPlan,
     memory: MemoryEstimate,
 ) -> dict[str, Any]:
     """`training-preflight.json`: upstream's schema with what was looked at."""

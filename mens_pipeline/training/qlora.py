@@ -115,18 +115,18 @@ def checksums(model: "PeftModel") -> Checksums:
     trained: dict[str, str] = {}
     for name, parameter in sorted(model.named_parameters()):
         if parameter.requires_grad:
-            trained[name] = hashlib.sha256(_bytes_of(parameter.data)).hexdigest()
+            trained[name] = hashlib.sha256(_read_bytes(parameter.data)).hexdigest()
             continue
         frozen.update(name.encode())
-        frozen.update(_bytes_of(parameter.data))
+        frozen.update(_read_bytes(parameter.data))
         state = getattr(parameter, "quant_state", None)
         if state is not None:
             for part in (state.absmax, state.code, getattr(state.state2, "absmax", None)):
-                frozen.update(b"" if part is None else _bytes_of(part))
+                frozen.update(b"" if part is None else _read_bytes(part))
     return Checksums(frozen.hexdigest(), trained)
 
 
-def _bytes_of(tensor: Any) -> bytes:
+def _read_bytes(tensor: Any) -> bytes:
     import torch
 
     return bytes(tensor.detach().contiguous().cpu().view(torch.uint8).numpy().tobytes())

@@ -6,8 +6,9 @@ A run that goes on has the same rows and rates, from the adapter it had, up and 
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.jobs.local import result_after
@@ -22,7 +23,7 @@ from mens_pipeline.models.adapter import (
     TELEMETRY,
     TrainingManifest,
 )
-from mens_pipeline.models.base import template_in
+from mens_pipeline.models.base import Recorded, template_in
 from mens_pipeline.models.card import data_sources, model_card
 from mens_pipeline.models.chat import format_of
 from mens_pipeline.storage.files import copy_folder
@@ -34,6 +35,8 @@ from mens_pipeline.training.recipe import CONTRACT, PREFLIGHT, Continued
 
 WEIGHTS: Final = f"{ADAPTER}/adapter_model.safetensors"
 _ORIGIN: Final = "more"
+
+SomeRun = TypeVar("SomeRun", bound=Prepared[Any])
 
 
 class TrainingParams(Params):
@@ -75,20 +78,18 @@ def build_qlora_adapter(  # noqa: PLR0913 - what an adapter is made of and recor
     Raises:
         RefusedError: Training did not come to its end; what it has reached stays in the work folder.
     """
-
-    def finish() -> dict[str, Any]:
-        return finish_run(run, vcs_sha, ExitCode.DONE if run.is_done else launch(run), backend).as_json()
-
     continues = run.job.continues
     rests_on = (run.job.train_path, *((continues.adapter,) if continues is not None else ()))
-    return build_trained_model(STAGE, run, store, finish, model=ADAPTER, rests_on=rests_on, again=again)
+    finish = partial(finish_run, run, vcs_sha, backend=backend)
+    return build_trained_model(STAGE, run, store, launch, finish, model=ADAPTER, rests_on=rests_on, again=again)
 
 
 def build_trained_model(  # noqa: PLR0913 - what a model is made of
     stage: Stage[TrainingParams],
-    run: Prepared[Any],
+    run: SomeRun,
     store: ArtifactStore,
-    finish: Callable[[], dict[str, Any]],
+    launch: Callable[[SomeRun], int],
+    finish: Callable[[int], Recorded],
     *,
     model: str,
     rests_on: Sequence[Path],
@@ -96,11 +97,16 @@ def build_trained_model(  # noqa: PLR0913 - what a model is made of
 ) -> tuple[Artifact, bool]:
     """Build the artifact of a run of either lane, with its folder `model`, and say whether it was reused.
 
-    `finish` ends the run and returns its manifest. With `again`, what is there stays until it is trained.
+    `launch` runs the process of a run and returns its exit code, with which `finish` returns the manifest. With
+    `again`, an artifact that exists stays until the new one is trained.
     """
+
+    def end() -> dict[str, Any]:
+        return finish(ExitCode.DONE if run.is_done else launch(run)).as_json()
+
     # The contract has the digests: the same rows from another mix train nothing again.
     origins, run_dir = store.holding(*rests_on), run.job.run_dir
-    params = TrainingParams(contract=run.contract, run_dir=run_dir, model=model, finish=finish, origins=origins)
+    params = TrainingParams(contract=run.contract, run_dir=run_dir, model=model, finish=end, origins=origins)
     made, reused = stage.build(store, params, force=again)
     shutil.rmtree(run_dir, ignore_errors=True)
     return made, reused

@@ -243,19 +243,24 @@ class Continued(Strict):
     infill_order: Order = Field(description="Which side of a cursor it was shown first.")
 
 
-class TrainingJob(Job):
+class CommonJob(Job):
+    """Fields of a run of either lane."""
+
+    train_path: Path = Field(description="The train set, JSON lines.")
+    device: str = Field(description="cuda, mps or cpu.")
+    compute_dtype: str = Field(description="float32 or bfloat16: what is computed in.")
+    system_prompt: str = Field(description="What the model is told before every prompt.")
+    contract_digest: str = Field(description="What the run is, as a hash.")
+
+
+class TrainingJob(CommonJob):
     """One run, fully decided."""
 
     kind: Literal["train"] = "train"
     recipe: Recipe
-    train_path: Path = Field(description="The train set, JSON lines.")
     rows_path: Path = Field(description="The folder of its rows as ids, in Arrow shards.")
     base_path: Path = Field(description="The folder of the base model.")
     base_name: str = Field(description="What the base model is called wherever the adapter goes.")
     base_revision: str | None = Field(description="Which state of it on the Hub; none for a folder or a package.")
-    device: str = Field(description="cuda, mps or cpu.")
-    compute_dtype: str = Field(description="float32 or bfloat16: what is computed in.")
-    system_prompt: str = Field(description="What the model is told before every prompt.")
     infill_order: Order = Field(description="Which side of a cursor the model is shown first.")
-    contract_digest: str = Field(description="What the run is, as a hash.")
     continues: Continued | None = Field(default=None, description="The run that this one goes on from, if any.")

@@ -1,24 +1,32 @@
-"""TRL's trainer with a fixed order, row weights, and a loss that scores labelled positions alone."""
+"""TRL's trainer with a fixed order, row weights and a loss of labelled positions alone, and a check of that loss."""
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 import torch
 from accelerate.data_loader import prepare_data_loader
 from peft.optimizers import create_loraplus_optimizer
+from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 from trl import SFTTrainer
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.agent import Team
-from mens_pipeline.training.columns import Batches, Share
 from mens_pipeline.training.common_trainer import IGNORED, CommonTrainer, pad_rows
 from mens_pipeline.training.cpu_kernels import hidden_states, is_causal, num_shared, token_losses
 from mens_pipeline.training.examples import Example, ShownRows
+from mens_pipeline.training.plan import Batches, Share
+from mens_pipeline.training.qlora import begin_evaluation
 
 _FEW: Final = 2
 """Rows that the loss before the first step is of: two of different lengths take a base of 0.5B seconds."""
+
+_MOST_ROUNDED: Final = {"float32": 1e-3, "bfloat16": 5e-2}
+"""Precision -> nats that the order of operations may take."""
+_MOST_OF_CHANCE: Final = 1.1
+"""Random weights begin up to a tenth above the loss of a uniform guess, ln(vocabulary)."""
 
 
 def collate(examples: Sequence[Example], pad_token_id: int) -> dict[str, Any]:
@@ -44,7 +52,7 @@ def _nothing(pad_token_id: int) -> dict[str, Any]:
     return {"input_ids": ids, "attention_mask": mask, "labels": labels, "weights": torch.ones(1), "counts": (0, 0)}
 
 
-def _parts_of(batch: dict[str, Any], number: int) -> list[dict[str, Any]]:
+def _split_batch(batch: dict[str, Any], number: int) -> list[dict[str, Any]]:
     """Cut the rows of a micro-batch into parts of about the same number; all counts go with the first."""
     num_rows = len(batch["input_ids"])
     if number == 1 or num_rows == 1:
@@ -125,7 +133,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         """Add the gradients of a micro-batch, in as many parts as a trial found to fit the memory of the GPU."""
         if not self.num_parts:
             self.num_parts = self._fitting_parts(model)
-        parts = _parts_of(inputs, self.num_parts)
+        parts = _split_batch(inputs, self.num_parts)
         total: Any = 0.0
         for number, part in enumerate(parts, start=1):
             # Processes sum their gradients once, after the last part, however many rows each of them has.
@@ -139,7 +147,7 @@ class PlannedTrainer(CommonTrainer, SFTTrainer):  # type: ignore[misc]
         rows = [self._examples[row] for row in largest]
         batch, counted = collate(rows, self.processing_class.pad_token_id), (self.num_tokens, self.num_supervised)
         parts = 1
-        while not self._fits(model, _parts_of(batch, parts)[0]):
+        while not self._fits(model, _split_batch(batch, parts)[0]):
             if parts >= len(rows):
                 found = f"a row of {max(map(len, rows))} tokens does not fit into the memory of the GPU"
                 raise RefusedError(f"{found}. Lower max_length, or choose a smaller base or a larger GPU.")
@@ -226,3 +234,49 @@ def labelled_losses(base: Any, inputs: dict[str, Any], mask: torch.Tensor, label
     else:
         hidden = base.base_model(input_ids=ids, use_cache=False).last_hidden_state
     return token_losses(hidden[:, :-1][mask], base.get_output_embeddings(), labels[mask])
+
+
+def plain_loss(trainer: PlannedTrainer, *, is_new: bool) -> float:
+    """Compute the mean loss of a labelled token of a few rows by PEFT and transformers alone, in nats.
+
+    That of the base without its adapter, where that is new and changes nothing. The model is as the libraries made it.
+    """
+    batch, model = trainer.few_rows(), trainer.model
+    labels = batch["labels"][:, 1:]
+    is_wanted = labels != IGNORED
+    with _without_chance(trainer), model.disable_adapter() if is_new else nullcontext():
+        inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        logits = model(**inputs, use_cache=False).logits[:, :-1][is_wanted]
+    return float(cross_entropy(logits.float(), labels[is_wanted]))
+
+
+def refuse_other_loss(trainer: PlannedTrainer, expected: float, base: str, dtype: str) -> None:
+    """Check that training begins with the loss that `plain_loss` gave, and that this is no worse than chance.
+
+    Raises:
+        RefusedError: What is trained would not be the base, or the base is none.
+    """
+    vocabulary = trainer.model.config.get_text_config().vocab_size
+    if not expected <= _MOST_OF_CHANCE * math.log(vocabulary):
+        guess = f"a uniform guess among {vocabulary:,} tokens has {math.log(vocabulary):.2f}"
+        advice = "Fetch the base again, with its own tokenizer, or choose another one."
+        raise RefusedError(f"{base}: its loss on the first rows is {expected:.2f}, {guess}. {advice}")
+    with _without_chance(trainer):
+        found = float(trainer.compute_loss(trainer.model, trainer.few_rows()))
+    if not abs(found - expected) <= _MOST_ROUNDED[dtype]:
+        advice = "Report this with telemetry.jsonl and the config.json of the base."
+        theirs = f"that of PEFT and transformers {expected:.4f}"
+        raise RefusedError(f"{base}: the first loss of training is {found:.4f}, {theirs} on the same rows. {advice}")
+
+
+@contextmanager
+def _without_chance(trainer: PlannedTrainer) -> Iterator[None]:
+    """Compute as training does, without dropout and gradients."""
+    modes = {module: module.training for module in trainer.model.modules()}
+    begin_evaluation(trainer.model)
+    try:
+        with torch.no_grad(), trainer.compute_loss_context_manager():
+            yield
+    finally:
+        for module, is_training in modes.items():
+            module.training = is_training

@@ -72,7 +72,7 @@ def seconds_trained(path: Path) -> float:
         raise RefusedError(f"{path}: a step does not say after how many seconds. {_ADVICE}") from error
 
 
-def totals_of(path: Path) -> dict[str, Any]:
+def compute_totals(path: Path) -> dict[str, Any]:
     """Sum up a run of at least one step over all its processes: mean `train_loss`, and `trained_tokens`."""
     loss, num_steps, num_tokens = 0.0, 0, 0
     for step in steps_of(path):

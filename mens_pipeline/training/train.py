@@ -12,7 +12,7 @@ the order of all micro-batches is planned (`plan`), the base is loaded, in four 
 4. the norm of the gradient is clipped, and refused where it is zero or not finite (`common_trainer`);
 5. AdamW updates the adapter in float32, with the rate that `step_plan.Schedule` has for this step;
 6. all processes agree on tokens, seconds and whether somebody asked to stop; the rest of the run is planned again where
-   its pace asks for it, a line of telemetry is written, and when it is due a checkpoint (`common_trainer.Progress`).
+   its pace asks for it, a line of telemetry is written, and when it is due a checkpoint (`common_trainer.RunMonitor`).
 
 After the last step the base is compared with what it was, the loss on rows of other files is measured, and the adapter
 is saved with tokenizer, template and system prompt.
@@ -34,19 +34,18 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.agent import ALONE, ON_RAY, Team, own_team
 from mens_pipeline.jobs.environment import own_environment
 from mens_pipeline.jobs.progress import SilentLog, TelemetryLog
-from mens_pipeline.jobs.protocol import RESULT, STOP, newest_checkpoint, write_document
+from mens_pipeline.jobs.protocol import STOP, newest_checkpoint
 from mens_pipeline.models.adapter import ADAPTER, TELEMETRY
 from mens_pipeline.models.chat import format_for
-from mens_pipeline.training.common_trainer import Progress, StopRequest, common_arguments, mean_loss
+from mens_pipeline.training.common_trainer import RunMonitor, StopRequest, common_arguments, mean_loss
 from mens_pipeline.training.cpu_kernels import replace_slow_parts
 from mens_pipeline.training.examples import Example, ShownRows, open_examples, plan_examples
-from mens_pipeline.training.first_loss import plain_loss, refuse_other_loss
-from mens_pipeline.training.plan import Plan, step_tokens
+from mens_pipeline.training.plan import RunPlan, step_tokens
 from mens_pipeline.training.qlora import Checksums, checksums, load_base, lora_config
 from mens_pipeline.training.recipe import TrainingJob, refuse_sharding
-from mens_pipeline.training.sft import PlannedTrainer, collate
+from mens_pipeline.training.sft import PlannedTrainer, collate, plain_loss, refuse_other_loss
 from mens_pipeline.training.step_plan import Schedule, take_up
-from mens_pipeline.training.telemetry_log import seconds_trained, totals_of
+from mens_pipeline.training.telemetry_log import seconds_trained
 
 SYSTEM_PROMPT: Final = "system_prompt.json"
 """In the adapter's folder: the text before every prompt."""
@@ -71,7 +70,7 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
     set_seed(recipe.seed)
     # Numbers next to zero slow a CPU down a hundredfold, and teach nothing.
     torch.set_flush_denormal(True)
-    tokenizer = tokenizer_of(job.base_path)
+    tokenizer = load_tokenizer(job.base_path)
     examples = open_examples(job)
     target = plan_examples(job.rows_path, examples.columns, recipe, job.continues)
     if not target.batches:
@@ -83,16 +82,11 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
     steps = take_up(job.run_dir, schedule, tokens, recipe.max_minutes, is_recorded=team.is_first)
     plan = target.first(steps.num_steps, accumulated) if steps.is_over else target
     log = TelemetryLog(job.run_dir / TELEMETRY) if team.is_first else SilentLog()
-    progress = Progress(log, stop, steps, seconds_trained(job.run_dir / TELEMETRY), clock, team)
-    trainer = _trainer(job, tokenizer, examples.train, plan, progress, team)
+    monitor = RunMonitor(log, stop, steps, seconds_trained(job.run_dir / TELEMETRY), clock, team)
+    trainer = _trainer(job, tokenizer, examples.train, plan, monitor, team)
     before = checksums(trainer.model)
-    log.write(
-        "train_start",
-        {**examples.account(), **_about(job, target, trainer), "resumed_from": checkpoint and checkpoint.name},
-    )
-    trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
-    if progress.is_stopped and trainer.state.global_step < steps.num_steps:
-        log.write("train_interrupted", {"step": trainer.state.global_step})
+    about = {**examples.account(), **_describe(job, target, trainer)}
+    if not trainer.run(about, checkpoint):
         return False
     validation = validation_loss(trainer, examples.validation, team)
     if not team.is_first:
@@ -100,24 +94,12 @@ def train(job: TrainingJob, clock: Callable[[], float] = time.perf_counter) -> b
     after = checksums(trainer.model)
     _save(job, trainer, tokenizer)
     shown = target.first(trainer.state.global_step, accumulated)
-    result = {
-        **examples.account(),
-        "kinds": examples.kinds(shown.batches),
-        **_about(job, target, trainer),
-        **_changes(before, after),
-        "num_steps": trainer.state.global_step,
-        "num_batches": len(shown.batches),
-        "plan": steps.account(),
-        "validation_loss": validation,
-        "seconds": progress.seconds,
-        **totals_of(job.run_dir / TELEMETRY),
-    }
-    write_document(job.run_dir / RESULT, result)
-    log.write("train_complete", result)
+    counts = {"kinds": examples.kinds(shown.batches), "num_batches": len(shown.batches), "validation_loss": validation}
+    trainer.write_result(job.run_dir, {**about, **counts, **_changes(before, after)})
     return True
 
 
-def tokenizer_of(path: Path) -> Any:
+def load_tokenizer(path: Path) -> Any:
     """Load the tokenizer of a base; one without a padding token pads with the end of a turn, which is masked."""
     tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     if tokenizer.pad_token_id is None:
@@ -142,8 +124,8 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
     job: TrainingJob,
     tokenizer: Any,
     examples: ShownRows,
-    plan: Plan,
-    progress: Progress,
+    plan: RunPlan,
+    monitor: RunMonitor,
     team: Team = ALONE,
 ) -> PlannedTrainer:
     recipe = job.recipe
@@ -154,18 +136,18 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
     rows = [{"input_ids": [0], "labels": [0]}]  # SFTTrainer starts with no less; the plan decides what is shown
     trainer = PlannedTrainer(
         model=model,
-        args=SFTConfig(**arguments_of(job, plan, team)),
+        args=SFTConfig(**build_arguments(job, plan, team)),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
         peft_config=lora_config(recipe, model),
         data_collator=partial(collate, pad_token_id=tokenizer.pad_token_id),
-        callbacks=[progress],
+        callbacks=[monitor],
         batches=plan.batches,
         examples=examples,
         accumulated=recipe.accumulation,
         team=team,
     )
-    trainer.begin(progress, job.continues)
+    trainer.begin(monitor, job.continues)
     trainer.lora_plus_ratio = recipe.lora_plus_ratio
     trainer.first_loss = plain_loss(trainer, is_new=job.continues is None)
     if job.device == "cpu":
@@ -174,7 +156,7 @@ def _trainer(  # noqa: PLR0913, PLR0917 - what a trainer is made of
     return trainer
 
 
-def arguments_of(job: TrainingJob, plan: Plan, team: Team) -> dict[str, Any]:
+def build_arguments(job: TrainingJob, plan: RunPlan, team: Team) -> dict[str, Any]:
     """Return the arguments of TRL's trainer."""
     recipe = job.recipe
     every_n = recipe.checkpoint_every_n_layers
@@ -200,7 +182,7 @@ def arguments_of(job: TrainingJob, plan: Plan, team: Team) -> dict[str, Any]:
     }
 
 
-def _about(job: TrainingJob, plan: Plan, trainer: PlannedTrainer) -> dict[str, Any]:
+def _describe(job: TrainingJob, plan: RunPlan, trainer: PlannedTrainer) -> dict[str, Any]:
     config = trainer.model.config.get_text_config()
     trained = sum(parameter.numel() for parameter in trainer.model.parameters() if parameter.requires_grad)
     return {

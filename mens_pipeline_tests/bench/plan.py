@@ -18,7 +18,7 @@ from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.inference.generation import Decoding, Generation, GenerationJob, Request
 from mens_pipeline.inference.prepare import held_on
-from mens_pipeline.inference.probe import Probe, Rates
+from mens_pipeline.inference.probe import Rates, SpeedProbe
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.local import refuse_failure, run_job
 from mens_pipeline.jobs.protocol import Job, write_job
@@ -74,7 +74,7 @@ def _compare(options: argparse.Namespace, fields: dict[str, Any]) -> tuple[tuple
         run = prepare_run(
             recipe, options.train, Path(folder) / "run", device, cache=load_settings().cache_root, min_rows=1
         )
-        rates = Probe(Path(folder) / "probe", device, run_job).measure(run)
+        rates = SpeedProbe(Path(folder) / "probe", device, run_job).measure(run)
         tokens = sum(kind["tokens_shown"] for kind in run.preflight["kinds"].values())
         training = Rows(run.preflight["num_steps"], tokens).seconds(rates, None)
         took = _seconds(run.job, run.job_path)

@@ -15,9 +15,8 @@ from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.protocol import JOB
 from mens_pipeline.models.infill import SUFFIX_FIRST
 from mens_pipeline.storage.store import digest_of
-from mens_pipeline.training.columns import Share
 from mens_pipeline.training.examples import open_examples, plan_examples
-from mens_pipeline.training.plan import step_tokens
+from mens_pipeline.training.plan import Share, step_tokens
 from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.recipe import Recipe, TrainingJob
 from mens_pipeline.training.step_plan import Schedule, take_up

@@ -42,7 +42,7 @@ def sentencepiece() -> Any:
 
 def test_tokens_fit_that_spell_it_or_go_beyond(tokenizer: Any) -> None:
     """No others; half characters and the end of a turn never do."""
-    fitting = Vocabulary(tokenizer).fitting(" re")
+    fitting = Vocabulary(tokenizer).find_fitting(" re")
 
     assert {" ", " ret", " return", " retry"} <= set(fitting.values())
     assert all(text.startswith(" re") or " re".startswith(text) for text in fitting.values())
@@ -51,7 +51,7 @@ def test_tokens_fit_that_spell_it_or_go_beyond(tokenizer: Any) -> None:
 
 def test_a_blank_that_a_decoder_leaves_out_counts(sentencepiece: Any) -> None:
     """What a token stands for is what it adds to another one."""
-    texts = set(Vocabulary(sentencepiece).fitting(" re").values())
+    texts = set(Vocabulary(sentencepiece).find_fitting(" re").values())
 
     assert " return" in texts
     assert "return" not in texts

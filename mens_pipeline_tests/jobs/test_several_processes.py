@@ -18,9 +18,8 @@ from mens_pipeline.jobs.environment import training_environment
 from mens_pipeline.jobs.local import run_job
 from mens_pipeline.jobs.protocol import FAILURE, RESULT, ExitCode, newest_checkpoint
 from mens_pipeline.models.adapter import TELEMETRY
-from mens_pipeline.training.columns import Share
-from mens_pipeline.training.plan import Plan
-from mens_pipeline.training.prepare import PreparedRun, contract_of
+from mens_pipeline.training.plan import RunPlan, Share
+from mens_pipeline.training.prepare import PreparedRun, build_contract
 from mens_pipeline.training.presets import recipe_errors
 from mens_pipeline.training.recipe import Recipe, refuse_sharding
 from mens_pipeline.training.telemetry_log import steps_of
@@ -237,7 +236,7 @@ def test_each_process_loads_the_base_onto_its_own_card(
 
     monkeypatch.setattr(module, "load_base", load)
     with pytest.raises(InterruptedError):
-        module._trainer(job, None, progress, Plan(batches_of(), 0, ()), progress, team)  # noqa: SLF001 - what is tested
+        module._trainer(job, None, progress, RunPlan(batches_of(), 0, ()), progress, team)  # noqa: SLF001 - what is tested
 
     assert asked == [expected]
 
@@ -275,7 +274,7 @@ def test_the_contract_names_the_devices_where_bits_depend_on_them(tiny_base: Pat
 
     def details(devices: int, accumulated: int, dropout: float = 0.0) -> object:
         recipe = Recipe(devices=devices, gradient_accumulation_steps=accumulated, lora_dropout=dropout)
-        contract = contract_of(recipe, "0", base, ("cpu", "float32"), "")
+        contract = build_contract(recipe, "0", base, ("cpu", "float32"), "")
         assert "devices" not in contract["recipe"]
         return contract.get("devices")
 

@@ -10,9 +10,15 @@ import torch  # noqa: TID253 - these tests train
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.protocol import CHECKPOINTS, RESULT, ExitCode
-from mens_pipeline.scratch.merge import merge_scratch, scratch_sources
 from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig
-from mens_pipeline.scratch.run import WEIGHTS, PreparedScratch, card_of, finish_scratch
+from mens_pipeline.scratch.run import (
+    WEIGHTS,
+    PreparedScratch,
+    finish_scratch,
+    format_card,
+    merge_scratch,
+    scratch_sources,
+)
 from mens_pipeline.scratch.tokenizer import transformers_tokenizer
 from mens_pipeline.storage.store import digest_of
 from mens_pipeline_tests.scratch.runs import prepared
@@ -96,7 +102,7 @@ def test_the_manifest_says_what_was_lora_run(lora_run: PreparedScratch) -> None:
     assert manifest.num_parameters == SHAPES[ScratchConfig.SMALL].num_parameters
     assert result["num_trained"] == 4 * 4 * (128 + 384 + 128 + 128 + 128 + 512 + 512 + 128)
     assert manifest.recipe["lora_r"] == 4
-    assert f"trained from the model `{(manifest.base_sha256 or '')[:12]}` by LoRA" in card_of(manifest)
+    assert f"trained from the model `{(manifest.base_sha256 or '')[:12]}` by LoRA" in format_card(manifest)
 
 
 def test_merged_weights_go_on(lora_run: PreparedScratch, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import torch  # noqa: TID253 - weights are tensors
 
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.jobs.protocol import CHECKPOINTS, COMPLETE
-from mens_pipeline.scratch.merge import merge_scratch, scratch_sources
 from mens_pipeline.scratch.recipe import Shape
+from mens_pipeline.scratch.run import merge_scratch, scratch_sources
 from mens_pipeline.scratch.tokenizer import transformers_tokenizer
 from mens_pipeline.storage.store import digest_of
 

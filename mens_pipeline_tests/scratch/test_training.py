@@ -14,7 +14,7 @@ from mens_pipeline.jobs.protocol import RESULT, newest_checkpoint
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.scratch.data import JsonlDataLoader, plan_order
 from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig, Shape
-from mens_pipeline.scratch.run import WEIGHTS, PreparedScratch, card_of, finish_scratch
+from mens_pipeline.scratch.run import WEIGHTS, PreparedScratch, finish_scratch, format_card
 from mens_pipeline.scratch.tokenizer import decode
 from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.scratch.runs import prepared
@@ -38,14 +38,14 @@ def _trainer(run: PreparedScratch) -> Any:
     """A trainer just before its first step."""
     from mens_pipeline.jobs.progress import TelemetryLog  # noqa: PLC0415 - likewise
     from mens_pipeline.scratch import train as module  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.common_trainer import Progress, StopRequest  # noqa: PLC0415 - loads the deep learning stack
+    from mens_pipeline.training.common_trainer import RunMonitor, StopRequest  # noqa: PLC0415 - loads the deep learning stack
     from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
 
     loader = JsonlDataLoader(run.job.train_path)
     log = TelemetryLog(run.job.run_dir / TELEMETRY)
     order = plan_order(loader, run.job.recipe.plan())
     steps = take_up(run.job.run_dir, Schedule(order.num_steps, 0, "cosine"), [1] * order.num_steps, None)
-    return module._trainer(run.job, loader, order, Progress(log, StopRequest(), steps))  # noqa: SLF001 - what is tested
+    return module._trainer(run.job, loader, order, RunMonitor(log, StopRequest(), steps))  # noqa: SLF001 - what is tested
 
 
 @pytest.mark.slow
@@ -106,7 +106,7 @@ def test_a_run_tells_what_it_does(tmp_path: Path) -> None:
     assert manifest.model_sha256 == result["model_sha256"]
     assert set(document["libraries"]) == {"torch", "transformers", "accelerate"}
     assert json.loads((run.job.run_dir / "training_manifest.json").read_text()) == document
-    assert card == card_of(manifest)
+    assert card == format_card(manifest)
     assert "| shape | small, 892,928 parameters, VoxTokenizer with 133 ids |" in card
 
 

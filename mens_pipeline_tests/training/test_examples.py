@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mens_pipeline.corpus.schema.reasons import NotShown
 from mens_pipeline.corpus.schema.records import Lane, SourceKind, TrainingPair
-from mens_pipeline.training.columns import columns_of
 from mens_pipeline.training.examples import Examples
+from mens_pipeline.training.plan import build_columns
 from mens_pipeline.training.recipe import Recipe
 from mens_pipeline_tests.corpus.rows import source_at
 from mens_pipeline_tests.training.encoded import encode_examples
@@ -147,7 +147,7 @@ def test_the_account_counts_rows_and_tokens() -> None:
         "weighted_rows": 1,
     }
     none: Any = ()
-    assert Examples(train=none, columns=columns_of(())).account()["longest"] == 0
+    assert Examples(train=none, columns=build_columns(())).account()["longest"] == 0
 
 
 def test_what_disappears_is_noticed() -> None:

@@ -11,7 +11,7 @@ from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.protocol import RESULT, result_of, write_document
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import key_of
-from mens_pipeline.training.prepare import LIBRARIES, contract_of, prepare_run
+from mens_pipeline.training.prepare import LIBRARIES, build_contract, prepare_run
 from mens_pipeline.training.recipe import CONTRACT, PREFLIGHT, Recipe, TrainingJob
 from mens_pipeline_tests.training.runs import pairs, prepared, resolved
 from mens_pipeline_tests.training.small_folder import Encoder, described_base, write_folder
@@ -245,7 +245,7 @@ _NOT_OF_THE_RUN: dict[str, Any] = {
 def _contract(recipe: Recipe | None = None, **changes: Any) -> dict[str, Any]:
     usual = {"train": "t", "base": "b", "device": "cpu", "dtype": "float32", "system": "You write Vox.", **changes}
     base = described_base(sha256=64 * usual["base"])
-    return contract_of(recipe or Recipe(), usual["train"], base, (usual["device"], usual["dtype"]), usual["system"])
+    return build_contract(recipe or Recipe(), usual["train"], base, (usual["device"], usual["dtype"]), usual["system"])
 
 
 _USUAL = key_of(_contract())

@@ -115,7 +115,7 @@ def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monk
 
     from mens_pipeline.training import train  # noqa: PLC0415 - loads the deep learning stack
 
-    made, trainers = train.arguments_of, []
+    made, trainers = train.build_arguments, []
     begun = train._trainer  # noqa: SLF001 - to look at what it makes
 
     def as_on_a_gpu(*given: Any) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def test_an_adapter_trains_on_a_whole_base(tiny_base: Path, tmp_path: Path, monk
         trainers.append(begun(*given))
         return trainers[-1]
 
-    monkeypatch.setattr(train, "arguments_of", as_on_a_gpu)
+    monkeypatch.setattr(train, "build_arguments", as_on_a_gpu)
     monkeypatch.setattr(train, "_trainer", keep)
     run = prepared(tiny_base, tmp_path, max_steps=3, quantization="bf16", bnb_4bit_compute_dtype="auto")
     result = train_here(run)

@@ -38,7 +38,7 @@ def _trainer(run: PreparedRun) -> Any:
 
     from mens_pipeline.jobs.progress import TelemetryLog  # noqa: PLC0415 - likewise
     from mens_pipeline.training import train as module  # noqa: PLC0415 - likewise
-    from mens_pipeline.training.common_trainer import Progress, StopRequest  # noqa: PLC0415 - likewise
+    from mens_pipeline.training.common_trainer import RunMonitor, StopRequest  # noqa: PLC0415 - likewise
     from mens_pipeline.training.examples import open_examples  # noqa: PLC0415 - likewise
     from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
 
@@ -46,7 +46,7 @@ def _trainer(run: PreparedRun) -> Any:
     examples = open_examples(run.job)
     plan = plan_run(examples.columns, run.job.recipe)
     steps = take_up(run.job.run_dir, Schedule(plan.num_steps, 0, "linear"), [1] * plan.num_steps, None)
-    progress = Progress(TelemetryLog(run.job.run_dir / TELEMETRY), StopRequest(), steps)
+    progress = RunMonitor(TelemetryLog(run.job.run_dir / TELEMETRY), StopRequest(), steps)
     trainer = module._trainer(run.job, tokenizer, examples.train, plan, progress)  # noqa: SLF001 - what is tested
     return trainer, next(iter(trainer.get_train_dataloader()))
 
