@@ -1,4 +1,4 @@
-"""Which tokens may come next: of a program, of a piece at a cursor, and of a word that stands before the cursor.
+"""Constraints on the next token: of a program, of a piece at a cursor, and of the word before the cursor.
 
 `Constraint` tries the most likely token; if the text with it is dead, the next one. The result is that of a mask over
 the whole vocabulary, at the cost of little more than one token. Near the limit a token also has to leave room to close
@@ -245,7 +245,6 @@ class Constraint:
             self._window, self._read = [token], alone
 
     def _decode_after(self, token: int) -> str:
-        """Decode a token after the newest ones, on which its text may depend."""
         return self._decode([*self._window, token])
 
     def _decode(self, tokens: list[int]) -> str:
@@ -263,7 +262,6 @@ class Constraint:
         return closing if len(closing) + 2 + (_OPENED if own is None else 0) <= self._left else None
 
     def _find_closing(self, piece: str) -> list[int] | None:
-        """Return the tokens that turn the text and a further piece into a program, if there are any."""
         text = self._viable.unsettled + piece
         rest = complete(text, self._mode, is_strict=True)
         if rest is None:

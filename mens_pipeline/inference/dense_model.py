@@ -144,7 +144,6 @@ class _Layer:
     def forward(
         self, hidden: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor | None, cache: Any
     ) -> torch.Tensor:
-        """Compute the layer; hidden states are of shape `(rows, positions, size)`."""
         rows, positions, size = hidden.shape
         states = self._project(functional.rms_norm(hidden, (size,), self._before, self._epsilon))
         states = states.view(rows, positions, -1, self._size)
@@ -190,7 +189,6 @@ def _mask(attention_mask: torch.Tensor | None, num_new: int, num_past: int) -> t
 
 
 def _join(*parts: torch.nn.Linear) -> torch.nn.Linear:
-    """Join layers with the same inputs; all of them have a bias, or none."""
     together = torch.nn.Linear(1, 1, bias=False)
     together.weight = torch.nn.Parameter(torch.cat([part.weight.detach() for part in parts]), requires_grad=False)
     biases = [part.bias.detach() for part in parts if part.bias is not None]

@@ -70,7 +70,6 @@ class Ledger:
         self._replies[reply.key] = reply
 
     def _drop(self, number: int, rest: bytes, num_whole: int) -> None:
-        """Cut off an incomplete last line, if it is the start of a reply."""
         if rest[: len(_BEGINNING)] != _BEGINNING[: len(rest)]:
             found = "an incomplete line that is not the start of a reply"
             raise RefusedError(f"{self._path}:{number}: {found}. {_FOREIGN}")
@@ -118,8 +117,6 @@ class _Usage(BaseModel):
 
 
 class _Completion(BaseModel):
-    """Fields of a response that we use."""
-
     choices: list[_Choice] = Field(min_length=1)
     usage: _Usage | None = None
 
@@ -216,7 +213,6 @@ class ChatEndpoint:
     def _post(
         self, client: "httpx2.Client", content: dict[str, Any], time_left: Callable[[], float]
     ) -> "httpx2.Response | None":
-        """Send a prompt with retries; return None when the time is up first."""
         for attempt in count():
             response = self._send_once(client, content)
             if response.status_code == HTTPStatus.OK:
@@ -230,7 +226,6 @@ class ChatEndpoint:
         return None
 
     def _send_once(self, client: "httpx2.Client", content: dict[str, Any]) -> "httpx2.Response":
-        """Send a prompt once; return a response with status 200, 429 or 5xx."""
         import httpx2  # noqa: PLC0415 - most commands need no network
 
         try:
@@ -246,7 +241,6 @@ class ChatEndpoint:
         return response
 
     def _read(self, client: "httpx2.Client", content: dict[str, Any]) -> "httpx2.Response":
-        """Send a prompt and read the response, within limits of size and time."""
         import httpx2  # noqa: PLC0415 - most commands need no network
 
         deadline, body = time.monotonic() + self.completion_seconds, bytearray()

@@ -129,8 +129,6 @@ SomeSlot = TypeVar("SomeSlot", bound=Slot)
 
 @dataclass(eq=False, slots=True)
 class _Prompt(Generic[SomeSlot]):
-    """A prompt whose first `num_read` tokens are in the cache."""
-
     slot: SomeSlot
     cache: Any
     num_read: int = 0
@@ -218,7 +216,6 @@ class Engine(Generic[SomeSlot]):
         return [*dropped, *self._release()]
 
     def _read_piece(self) -> list[SomeSlot]:
-        """Read the next piece of a prompt; after the last one, write the first token of the completion."""
         import torch
 
         prompt = self._reading.popleft()
@@ -268,7 +265,6 @@ class Engine(Generic[SomeSlot]):
         return ended
 
     def _begin(self, slots: Sequence[SomeSlot], read: Any, scores: "torch.Tensor") -> list[SomeSlot]:
-        """Write the first token of completions whose prompts are in the cache `read`; return those that it ends."""
         take_tokens(slots, scores.float(), self._stop)
         going = [row for row, slot in enumerate(slots) if slot.end is None]
         self._cache.add(read, [len(slot.prompt) for slot in slots], going)
@@ -306,7 +302,6 @@ class Engine(Generic[SomeSlot]):
         return slot.guess(min(_GUESSED, self._cache.num_free)) if self._cache.forgets else ()
 
     def _write_guessed(self, slot: SomeSlot, guess: tuple[int, ...]) -> list[SomeSlot]:
-        """Write the tokens that were guessed right, and the one after them."""
         import torch
 
         begin = self._cache.longest

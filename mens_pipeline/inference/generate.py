@@ -227,7 +227,6 @@ class CompletionCounter:
     """Counts the completions of a model, and logs each."""
 
     def __init__(self, log: TelemetryLog, label: str, num_slots: int = 0) -> None:
-        """Start the clock and expect `num_slots` completions."""
         self.num_slots = num_slots
         self._log = log
         self._label = label

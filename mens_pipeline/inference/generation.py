@@ -1,4 +1,4 @@
-"""What a model is asked, the job that asks it, and its completions with the programs in them."""
+"""Generations and their job, decoding options, and completions with the programs in them."""
 
 import re
 from collections.abc import Iterable
@@ -35,14 +35,14 @@ class Syntax(StrEnum):
 class Decoding(Strict):
     """Decoding options of a model."""
 
-    max_new_tokens: int = Field(default=256, ge=1, le=8_192, description="Tokens of a completion at most.")
+    max_new_tokens: int = Field(default=256, ge=1, le=8_192, description="Limit of the tokens of a completion.")
     num_samples: int = Field(
         default=1, ge=1, le=1_000, description="Completions of each request; `k` of pass@k, `n` of best-of-n."
     )
     temperature: float = Field(default=0.0, ge=0, le=2, description="0: always the most likely token.")
-    top_p: float = Field(default=0.95, gt=0, le=1, description="Share of probability that is sampled from.")
-    seed: int = Field(default=1337, ge=0, description="Start of sampling.")
-    syntax: Syntax = Field(default=Syntax.FREE, description="Whether the parser steers what is written.")
+    top_p: float = Field(default=0.95, gt=0, le=1, description="Share of the probability to sample from.")
+    seed: int = Field(default=1337, ge=0, description="Seed of the samples.")
+    syntax: Syntax = Field(default=Syntax.FREE, description="Whether the parser steers a completion.")
     names: bool = Field(
         default=False,
         description="Where the parser steers, refuse fields and methods that the type of a value does not have.",
@@ -90,7 +90,7 @@ class Request(Strict):
 
 
 class Completion(Strict):
-    """What a model wrote for one sample of a request."""
+    """One sample of a model for a request."""
 
     task: str
     sample: int = Field(ge=0)
@@ -116,17 +116,12 @@ class EvaluatedModel(Strict):
     adapter_path: Path | None = Field(description="The folder of the adapter; None for the base alone.")
     quantization: Literal["nf4", "none"] = Field(description="Values of the base: those of four bits, or its own.")
     double_quant: bool
-    trained_in: Dtype = Field(description="What the base was rounded to before four bits.")
+    trained_in: Dtype = Field(description="Dtype of the base before it was quantised.")
     device: Literal["cuda", "mps", "cpu"]
     compute_dtype: Dtype
     held: Held = Field(
         default="dense", description="Dense with the adapter merged, or four bits with the adapter next to them."
     )
-
-    @property
-    def evaluated(self) -> "EvaluatedModel":
-        """The model alone."""
-        return EvaluatedModel.model_validate(self.model_dump(include=set(EvaluatedModel.model_fields)))
 
 
 class Generation(EvaluatedModel):
@@ -134,7 +129,7 @@ class Generation(EvaluatedModel):
 
     base_sha256: str = Field(description="Of the folder of the base, hexadecimal.")
     adapter_sha256: str | None = Field(description="Of the weights of the adapter; None for the base alone.")
-    label: str = Field(default="model", description="What progress calls the model.")
+    label: str = Field(default="model", description="Name of the model in lines of progress.")
     system_prompt: str
     requests: tuple[Request, ...]
     decoding: Decoding
@@ -158,7 +153,8 @@ class Generation(EvaluatedModel):
     @property
     def placement(self) -> tuple[EvaluatedModel, int]:
         """The model and its number of devices; generations that agree in both can share a process."""
-        return self.evaluated, self.devices
+        model = EvaluatedModel.model_validate(self.model_dump(include=set(EvaluatedModel.model_fields)))
+        return model, self.devices
 
 
 class GenerationJob(Job):

@@ -146,7 +146,6 @@ class SlotCache:
         return rows
 
     def _move(self, end: int, num_taken: int) -> None:
-        """Move the first rows to end at another column, with room after it."""
         self.num_columns = max(self.num_columns, end + end // _SPARE + 1)
         width = min(self.end, end)
         for layer in self.past.layers:
@@ -192,7 +191,6 @@ class _Room(DynamicLayer):  # type: ignore[misc]  # the library is untyped
             room[place, :, columns] = room[row, :, columns]
 
     def move(self, num_taken: int, columns: slice, to: slice) -> None:
-        """Copy columns of the first rows, into a larger room where rows or columns have been added."""
         size = self._slots.num_rows, self._slots.num_columns
         for number, room in enumerate(self._rooms):
             kept = room[:num_taken, :, columns]

@@ -70,9 +70,9 @@ def prepare_generation(  # noqa: PLR0913 - all that decides the completions
     Args:
         model: Which of the two writes.
         adapter: The adapter, which names its base.
-        requests: What is asked.
+        requests: Prompts and cursors.
         conditions: Decoding options and device.
-        label: What progress calls the model; its name in `model` by default.
+        label: Name of the model in lines of progress; `model` by default.
         system_prompt: Precedes each prompt; that of the training by default.
     """
     evaluated, base = evaluated_model(model, adapter, conditions.device), adapter.manifest.base_model
@@ -165,7 +165,7 @@ def list_inputs(generation: Generation) -> dict[str, Any]:
 
 
 def _parser_version(decoding: Decoding) -> str | None:
-    """Without names and types, a change of these makes nothing again; free decoding depends on no parser."""
+    """Hash the code that steers a completion; names and types count only where the parser checks them."""
     if decoding.syntax is Syntax.FREE:
         return None
     without = () if decoding.names else ("mens_pipeline.language.semantics",)
@@ -173,7 +173,7 @@ def _parser_version(decoding: Decoding) -> str | None:
 
 
 class GenerationParams(Params):
-    """A generation, the code of the parser that steers it, and a function that returns the path of its completions."""
+    """A generation, the version of the parser that steers it, and a function that returns its file of completions."""
 
     generation: Annotated[Generation, DecidedBy(list_inputs)]
     parser: str | None
@@ -202,11 +202,11 @@ def generate_all(
     Args:
         asked: Generations by name.
         store: Where completions are kept.
-        launch: Does a job in a process of its own, and returns its exit code.
+        launch: Runs the process of a job, and returns its exit code.
         lock_path: Held while the device is in use.
 
     Raises:
-        RefusedError: A process did not come to its end; the message says why.
+        RefusedError: A process failed; the message says why.
     """
     jobs: dict[str, GenerationJob] = {}
 

@@ -1,4 +1,4 @@
-"""The rows of a train set for the model from scratch: which are shown, and in which order."""
+"""The rows of a train set that the model from scratch is shown, and their order."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,15 +18,16 @@ from mens_pipeline.models.chat import ControlToken, Encoded
 from mens_pipeline.models.chat import encode as encode_chat
 from mens_pipeline.scratch.tokenizer import EOS, UNK, encode
 from mens_pipeline.storage.jsonl import open_placed_rows, row_at
-from mens_pipeline.training.plan import Batches, RunPlan, build_columns, is_validation_group, plan_run
+from mens_pipeline.training.plan import Batches, BatchPlan, build_columns, is_validation_group, plan_run
 from mens_pipeline.training.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True)
 class RowStats:
-    """Statistics of a row that is shown; its line begins at the byte `offset`.
+    """Statistics of a shown row, whose line begins at the byte `offset`.
 
-    Its kind is its `task_family`, its group its source file; `num_unknown` counts what the prompt has without an id.
+    Its kind is its `task_family`, its group its source file; `num_unknown` counts characters of the prompt without an
+    id.
     """
 
     offset: int
@@ -40,15 +41,14 @@ class RowStats:
     group: str | None
 
     def __len__(self) -> int:
-        """Return the number of tokens."""
         return self.num_prompt + self.num_completion
 
 
 class JsonlDataLoader:
-    """The rows of a train set in the order of the file, without those that are skipped.
+    """The rows of a train set in the order of the file, without skipped ones.
 
-    It goes through the file once to see what there is, keeps a few numbers of each row, and reads a row again when it
-    is asked for: the file may be larger than memory. A row is a conversation in ChatML and the end of the row.
+    It scans the file once, keeps a few numbers of each row, and reads a row again on access, since the file may be
+    larger than memory. A row is a conversation in ChatML and the end of the row.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class JsonlDataLoader:
         min_rating: int = 0,
         strict: bool = False,
     ) -> None:
-        """Go through a train set, skipping rows of more tokens than `max_length`, or of a lower rating.
+        """Scan a train set, skipping rows of more than `max_length` tokens or a rating below `min_rating`.
 
-        With `strict`, refuse (`RefusedError`) a line that is no pair, where it would be skipped.
+        A line that is not a pair is skipped; with `strict`, it raises RefusedError.
         """
         self._path = path
         self._max_length = max_length
@@ -83,11 +83,10 @@ class JsonlDataLoader:
         self.counts.check()
 
     def __len__(self) -> int:
-        """Return the number of rows that are shown."""
         return len(self.entries)
 
     def __getitem__(self, number: int) -> Encoded:
-        """Return a row, read from the file; refuse (`RefusedError`) a file that has changed."""
+        """Read a row from the file; raise RefusedError if the file has changed."""
         entry = self.entries[number]
         row = read_row(row_at(self._path, entry.offset), entry.line)
         encoded = self._encode(row) if isinstance(row, TrainingPair) else Encoded((), ())
@@ -96,7 +95,6 @@ class JsonlDataLoader:
         return encoded
 
     def __iter__(self) -> Iterator[Encoded]:
-        """Iterate over the rows, read one at a time."""
         return (self[number] for number in range(len(self)))
 
     def account(self) -> dict[str, Any]:
@@ -144,26 +142,25 @@ class JsonlDataLoader:
 
 
 class _TableTokenizer:
-    """The table as the one place that writes ChatML takes a tokenizer."""
+    """VoxTokenizer with the interface that `models.chat` needs."""
 
     added_tokens_decoder: Mapping[int, ControlToken] = {}
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """Return the ids of a text; there are no special tokens to add."""
         del add_special_tokens
         return list(encode(text))
 
 
 @dataclass(frozen=True, slots=True)
-class Order(RunPlan):
-    """A plan, and the rows that train or measure, by their place in the loader."""
+class Order(BatchPlan):
+    """A plan, and the rows that train or measure, by their index in the loader."""
 
     train: tuple[int, ...]
     validation: tuple[int, ...]
 
 
 def plan_order(loader: JsonlDataLoader, recipe: Recipe) -> Order:
-    """Fix the order of a run, the same on every machine; refuse (`RefusedError`) a train set of which no row trains."""
+    """Fix the order of a run, the same on every machine; raise RefusedError where no row trains."""
     train: list[int] = []
     validation: list[int] = []
     for row, entry in enumerate(loader.entries):
@@ -178,7 +175,7 @@ def plan_order(loader: JsonlDataLoader, recipe: Recipe) -> Order:
 
 
 def count_shown(loader: JsonlDataLoader, order: Order) -> dict[str, Any]:
-    """Return the counts of what is shown, in JSON types."""
+    """Count shown rows and tokens, in JSON types."""
     return {
         **loader.account(),
         "num_train": len(order.train),

@@ -35,13 +35,13 @@ MODEL: Final = "model"
 WEIGHTS_FILE: Final = "model.safetensors"
 WEIGHTS: Final = f"{MODEL}/{WEIGHTS_FILE}"
 LIBRARIES: Final = ("torch", "transformers", "accelerate")
-"""Whose versions are recorded, and decide what a run gives."""
+"""Libraries whose versions decide the result of a run."""
 
 _NOT_OF_THE_RUN: Final = frozenset(("save_steps", "save_total_limit"))
 """Fields that do not change the model."""
 
 _CHECKPOINT_BYTES: Final = 12
-"""Bytes of a parameter in a checkpoint: itself and two moments, in float32."""
+"""Bytes of a parameter in a checkpoint: value and two moments, in float32."""
 
 MERGE_MANIFEST: Final = "merge_manifest.json"
 _CONFIG: Final = "config.json"
@@ -49,15 +49,15 @@ _COPIED: Final = (
     *(_CONFIG, "generation_config.json"),
     *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"),
 )
-"""What a model is besides its weights, which are written again; a folder may hold anything else."""
+"""Files of a model besides its weights; a folder may hold others."""
 
 _ADVICE: Final = "Name a run of `mens scratch train`."
 _LONGEST: Final = 1_048_576
-"""Bytes of a configuration or a manifest."""
+"""Limit of the bytes of a configuration or a manifest."""
 
 
 class ScratchResult(Recorded):
-    """What training came to, with the fields that are read later; others are kept."""
+    """Fields of `result.json` that the program reads; it keeps others."""
 
     num_rows: int
     num_train: int
@@ -73,7 +73,7 @@ class ScratchResult(Recorded):
 
 
 class ScratchManifest(Recorded):
-    """`training_manifest.json` of the scratch lane, with the fields that are read later; others are kept."""
+    """Fields of `training_manifest.json` of the scratch lane that the program reads; it keeps others."""
 
     lane: str
     name: str
@@ -88,7 +88,7 @@ class ScratchManifest(Recorded):
 
 
 class ScratchDetails(Details):
-    """What the artifact of a model records beside its files."""
+    """Fields of the manifest of the artifact."""
 
     training: ScratchManifest
 
@@ -104,7 +104,7 @@ class ScratchJob(CommonJob):
 
 @dataclass(frozen=True, slots=True)
 class PreparedScratch(Prepared[ScratchJob]):
-    """A run of the scratch lane; its backend is what VOX_BACKEND says."""
+    """A checked run; `backend` is the value of VOX_BACKEND."""
 
     backend: str | None
 
@@ -123,9 +123,9 @@ def prepare_scratch(  # noqa: PLR0913 - all that decides a run
     is_new: bool = False,
     is_trial: bool = False,
 ) -> PreparedScratch:
-    """Prepare a run as `training.prepare.prepare_run` does; `strict` ends it at a line that is no pair.
+    """Prepare a run as `training.prepare.prepare_run` does; `strict` refuses lines that are not pairs.
 
-    With a `base`, the folder of a model of this lane, an adapter of it is trained, and merged into it at the end.
+    With a `base`, the folder of a model of this lane, the run trains an adapter of it and merges it at the end.
     """
     if base is not None:
         _refuse_other_shape(base, recipe)
@@ -200,18 +200,14 @@ def build_scratch_model(
     *,
     again: bool = False,
 ) -> tuple[Artifact, bool]:
-    """Train a model from scratch as `build_qlora_adapter` trains an adapter.
-
-    Returns:
-        The model, `model/` in its folder, and whether it was reused.
-    """
+    """Train a model as `build_qlora_adapter` trains an adapter; its folder holds `model/`."""
     finish = partial(finish_scratch, run, vcs_sha)
     parents = (run.job.train_path,)
     return build_trained_model(STAGE, run, store, launch, finish, model=MODEL, rests_on=parents, again=again)
 
 
 def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> ScratchManifest:
-    """Write manifest and card of a run beside its model; refuse (`RefusedError`) one that is not complete."""
+    """Write manifest and card of a run; raise RefusedError for an incomplete one."""
     job, recipe = run.job, run.job.recipe
     result = result_after(job.run_dir, code)
     document = {
@@ -243,7 +239,7 @@ def finish_scratch(run: PreparedScratch, vcs_sha: str | None, code: int) -> Scra
 
 
 def format_card(manifest: ScratchManifest) -> str:
-    """Write the card of a model, for people and for the Hub."""
+    """Format the card of a model in Markdown."""
     result = manifest.result
     begin = "random weights" if manifest.base_sha256 is None else f"the model `{manifest.base_sha256[:12]}` by LoRA"
     rows = [
@@ -262,19 +258,17 @@ def format_card(manifest: ScratchManifest) -> str:
 
 
 def scratch_sources(folders: Sequence[Path], last: int) -> tuple[Path, ...]:
-    """Return the models and checkpoints that some folders stand for.
-
-    A run stands for its newest complete checkpoints, by their numbers, and its final model.
+    """Find the models in some folders: models, checkpoints, and the `last` newest models of runs.
 
     Raises:
-        SourceNotFoundError: A folder is not there.
-        RefusedError: A folder is none of these, belongs to a QLoRA run, or holds a link or what cannot be read.
+        SourceNotFoundError: A folder does not exist.
+        RefusedError: A folder has no model of this lane, belongs to a QLoRA run, or holds a link or unreadable files.
     """
     return tuple(source for folder in folders for source in _find_sources(folder, last))
 
 
 class MeanManifest(Recorded):
-    """`merge_manifest.json`: the models whose weights were averaged."""
+    """`merge_manifest.json` of the mean of several models."""
 
     kind: str
     lane: str
@@ -355,7 +349,7 @@ def _find_sources(folder: Path, last: int) -> list[Path]:
     if is_scratch_model(folder):
         return [folder]
     complete = [path.parent for path in (folder / CHECKPOINTS).glob(f"checkpoint-*/{COMPLETE}")]
-    steps = {path: path.name.rsplit("-", 1)[1] for path in complete}  # somebody may have called one `checkpoint-best`
+    steps = {path: path.name.rsplit("-", 1)[1] for path in complete}  # a user may have added `checkpoint-best`
     numbered = sorted((int(step), path) for path, step in steps.items() if step.isdecimal())
     models = [path for _, path in numbered if is_scratch_model(path)]
     final = folder / MODEL
@@ -370,7 +364,6 @@ def _find_sources(folder: Path, last: int) -> list[Path]:
 
 
 def _refuse_qlora(folder: Path) -> None:
-    """Name the command that merges adapters, if a folder is a QLoRA run or an adapter."""
     manifest = folder / MANIFEST
     lane = read_object(manifest, _LONGEST, _ADVICE).get("lane") if manifest.is_file() else None
     is_adapter = (folder / ADAPTER).is_dir() or (folder / "adapter_config.json").is_file()
@@ -380,7 +373,7 @@ def _refuse_qlora(folder: Path) -> None:
 
 
 def is_scratch_model(folder: Path) -> bool:
-    """Return whether a folder holds a GPT-2 whose ids are those of VoxTokenizer."""
+    """Return whether a folder holds a GPT-2 with the ids of VoxTokenizer."""
     if not (folder / _CONFIG).is_file() or not (folder / WEIGHTS_FILE).is_file():
         return False
     config = read_object(folder / _CONFIG, _LONGEST, _ADVICE)

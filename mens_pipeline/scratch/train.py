@@ -1,4 +1,4 @@
-"""One run of the scratch lane, from a job to a saved model. For a training process alone."""
+"""One run of the scratch lane, from a job to a saved model. Only a training process imports this."""
 # ruff: noqa: TID253 - see above
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from mens_pipeline.training.common_trainer import (
     mean_loss,
     pad_rows,
 )
-from mens_pipeline.training.plan import RunPlan, step_tokens
+from mens_pipeline.training.plan import BatchPlan, step_tokens
 from mens_pipeline.training.step_plan import Schedule, take_up
 from mens_pipeline.training.telemetry_log import seconds_trained
 
@@ -38,17 +38,16 @@ _VALIDATED_AT_ONCE: Final = 8
 
 
 def train(job: ScratchJob) -> bool:
-    """Train, from the newest checkpoint on if there is one.
+    """Train, from the newest checkpoint if there is one.
 
     Returns:
-        Whether the run is complete; then `model/` and `result.json` are there, and `adapter/`, which is merged into
-        that model, where one is adapted. Otherwise it was asked to stop; its newest checkpoint is a whole model, or
-        such an adapter.
+        Whether the run is complete and wrote `model/` and `result.json`; with a base also `adapter/`, which is merged
+        into `model/`. False where it stopped on request; its checkpoint is a whole model, or an adapter.
     """
     recipe = job.recipe
     stop = StopRequest()
     set_seed(recipe.seed)
-    # Numbers next to zero slow a CPU down a hundredfold, and teach nothing.
+    # Denormal numbers slow a CPU down a hundredfold and teach nothing.
     torch.set_flush_denormal(True)
     loader = JsonlDataLoader(
         job.train_path,
@@ -136,7 +135,6 @@ def build_model(shape: Shape) -> GPT2LMHeadModel:
 
 
 def _load_adapted(base: Path, rank: int) -> PeftModel:
-    """Load a model of this lane with a new adapter on all matrices of its blocks, which alone trains."""
     lora = LoraConfig(
         r=rank,
         lora_alpha=2 * rank,
@@ -148,7 +146,7 @@ def _load_adapted(base: Path, rank: int) -> PeftModel:
     return model
 
 
-def _trainer(job: ScratchJob, loader: JsonlDataLoader, plan: RunPlan, monitor: RunMonitor) -> ScratchTrainer:
+def _trainer(job: ScratchJob, loader: JsonlDataLoader, plan: BatchPlan, monitor: RunMonitor) -> ScratchTrainer:
     recipe = job.recipe
     arguments = TrainingArguments(
         **common_arguments(job, plan.num_steps),
@@ -171,7 +169,6 @@ def _trainer(job: ScratchJob, loader: JsonlDataLoader, plan: RunPlan, monitor: R
 
 
 def _validation_loss(trainer: ScratchTrainer, loader: JsonlDataLoader, rows: Sequence[int]) -> float | None:
-    """Compute the mean loss of a token on rows that did not train; None without such rows."""
     parts = (rows[start : start + _VALIDATED_AT_ONCE] for start in range(0, len(rows), _VALIDATED_AT_ONCE))
     batches = (pad_rows([loader[row] for row in part], PAD) for part in parts)
     return mean_loss(trainer, ((batch, int((batch["labels"] != IGNORED).sum())) for batch in batches))

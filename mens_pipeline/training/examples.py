@@ -19,7 +19,7 @@ from mens_pipeline.models.chat import Encoded
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.jsonl import replacing, write_digest
 from mens_pipeline.storage.store import key_of
-from mens_pipeline.training.plan import Batches, Columns, Names, Rows, RunPlan, is_validation_group, plan_run
+from mens_pipeline.training.plan import Batches, BatchPlan, Columns, Names, Rows, is_validation_group, plan_run
 from mens_pipeline.training.recipe import Continued, Recipe, TrainingJob
 from mens_pipeline.training.train_rows import Encoding, Shards, why_not_whole
 
@@ -68,7 +68,6 @@ class ShownRows(Sequence[Example]):
         self._recipe = recipe
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self._rows)
 
     @overload
@@ -78,7 +77,6 @@ class ShownRows(Sequence[Example]):
     def __getitem__(self, place: slice) -> list[Example]: ...
 
     def __getitem__(self, place: int | slice) -> Example | list[Example]:
-        """Return a row, or several."""
         if isinstance(place, slice):
             return [self[one] for one in range(len(self))[place]]
         row = int(self._rows[place])
@@ -219,7 +217,7 @@ def make_examples(shards: Sequence[Any], recipe: Recipe) -> Examples:
     )
 
 
-def plan_examples(folder: Path, rows: Columns, recipe: Recipe, continues: Continued | None = None) -> RunPlan:
+def plan_examples(folder: Path, rows: Columns, recipe: Recipe, continues: Continued | None = None) -> BatchPlan:
     """Return the plan of `plan_run`, kept in the folder of the encoded train set and read by memory map.
 
     Making it takes a microsecond for each row of an epoch.
@@ -249,12 +247,10 @@ def plan_examples(folder: Path, rows: Columns, recipe: Recipe, continues: Contin
     batch = pa.ipc.open_file(pa.memory_map(str(path))).get_batch(0)
     about, column = json.loads(batch.schema.metadata[b"plan"]), batch["batches"]
     batches = Batches(column.values.to_numpy(), column.offsets.to_numpy())
-    return RunPlan(batches, about["num_steps"], tuple(about["num_skipped"]))
+    return BatchPlan(batches, about["num_steps"], tuple(about["num_skipped"]))
 
 
 class _Found(NamedTuple):
-    """Rows by their place in the train set, and their columns."""
-
     rows: Rows
     lengths: NDArray[np.uint32]
     difficulties: NDArray[np.uint8]
@@ -278,7 +274,6 @@ def _is_any(shard: Any, name: str, holds: Callable[[str], bool]) -> NDArray[np.b
 
 
 def _limits(shard: Any, lengths: NDArray[np.uint32], recipe: Recipe) -> Iterator[tuple[NotShown, NDArray[np.bool_]]]:
-    """Yield each reason to drop rows, with a mask of the rows that pass."""
     yield NotShown.LOW_RATING, shard["rating"].to_numpy() >= recipe.min_rating
     if recipe.category_filter:
 

@@ -76,7 +76,6 @@ class Columns:
     categories: Names
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.lengths)
 
 
@@ -109,7 +108,6 @@ class Batches(Sequence[tuple[int, ...]]):
         return cls(rows, np.concatenate(([0], np.cumsum(counts, dtype=np.int64))))
 
     def __len__(self) -> int:
-        """Return the number of batches."""
         return len(self.starts) - 1
 
     @overload
@@ -119,7 +117,6 @@ class Batches(Sequence[tuple[int, ...]]):
     def __getitem__(self, place: slice) -> "Batches": ...
 
     def __getitem__(self, place: int | slice) -> "tuple[int, ...] | Batches":
-        """Return the rows of one batch, or a range of batches."""
         if isinstance(place, slice):
             first, end, _ = place.indices(len(self))
             return Batches(self.rows, self.starts[first : max(first, end) + 1])
@@ -127,7 +124,6 @@ class Batches(Sequence[tuple[int, ...]]):
         return tuple(self.rows[self.starts[place] : self.starts[place + 1]].tolist())
 
     def __eq__(self, other: object) -> bool:
-        """Compare batch by batch."""
         return isinstance(other, Batches) and len(self) == len(other) and all(map(tuple.__eq__, self, other))
 
     __hash__ = None  # type: ignore[assignment]
@@ -161,7 +157,6 @@ class Share(Sequence[_Item]):
         self._empty = empty
 
     def __len__(self) -> int:
-        """Return the number of micro-batches."""
         steps, rest = divmod(len(self._batches), self._accumulated)
         return steps * self._each + -(-rest // self._team.size)
 
@@ -172,7 +167,6 @@ class Share(Sequence[_Item]):
     def __getitem__(self, place: slice) -> list[_Item]: ...
 
     def __getitem__(self, place: int | slice) -> _Item | list[_Item]:
-        """Return one micro-batch, or several."""
         if isinstance(place, slice):
             return [self[one] for one in range(len(self))[place]]
         step, number = divmod(range(len(self))[place], self._each)
@@ -182,7 +176,6 @@ class Share(Sequence[_Item]):
 
     @property
     def _each(self) -> int:
-        """Micro-batches of a whole step."""
         return -(-self._accumulated // self._team.size)
 
 
@@ -323,7 +316,7 @@ def _pieces(rows: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class RunPlan:
+class BatchPlan:
     """The micro-batches of a run in order.
 
     Attributes:
@@ -336,10 +329,10 @@ class RunPlan:
     num_steps: int
     num_skipped: tuple[int, ...]
 
-    def first(self, num_steps: int, accumulated: int) -> "RunPlan":
+    def first(self, num_steps: int, accumulated: int) -> "BatchPlan":
         """Cut the plan after `num_steps`."""
         kept = self.batches[: num_steps * accumulated]
-        return RunPlan(kept, -(-len(kept) // accumulated), self.num_skipped)
+        return BatchPlan(kept, -(-len(kept) // accumulated), self.num_skipped)
 
 
 def step_tokens(batches: Batches, lengths: NDArray[np.uint32], accumulated: int) -> NDArray[np.int64]:
@@ -348,7 +341,7 @@ def step_tokens(batches: Batches, lengths: NDArray[np.uint32], accumulated: int)
     return np.add.reduceat(padded, np.arange(0, len(padded), accumulated)) if len(padded) else padded
 
 
-def plan_run(rows: Columns, recipe: Recipe, continues: Continued | None = None) -> RunPlan:
+def plan_run(rows: Columns, recipe: Recipe, continues: Continued | None = None) -> BatchPlan:
     """Fix the order of a run; the same arguments give the same order on every machine.
 
     A continued run has the order of one that never stopped. It ignores `max_steps`, which the earlier run used up, and
@@ -368,7 +361,7 @@ def plan_run(rows: Columns, recipe: Recipe, continues: Continued | None = None) 
             break
     counts = np.concatenate([np.diff(epoch.starts) for epoch in epochs])
     batches = Batches.of(np.concatenate([epoch.all_rows for epoch in epochs]), counts)
-    plan = RunPlan(batches, -(-len(batches) // accumulated), tuple(num_skipped))
+    plan = BatchPlan(batches, -(-len(batches) // accumulated), tuple(num_skipped))
     return plan if continues is not None or recipe.max_steps is None else plan.first(recipe.max_steps, accumulated)
 
 
@@ -469,7 +462,6 @@ def _batches(window: Rows, rows: Columns, recipe: Recipe, random: Random) -> tup
 
 
 def _cut(lengths: NDArray[np.uint32], recipe: Recipe) -> NDArray[np.uint32]:
-    """Count the rows of each micro-batch, within the limits of the recipe for rows and padded tokens."""
     counts = array("I")
     most_rows, most_tokens = recipe.rows_at_once, recipe.tokens_at_once or np.inf
     numbers, start = np.arange(1, most_rows + 1), 0

@@ -23,7 +23,7 @@ from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.jsonl import open_rows, write_text
 from mens_pipeline.storage.store import ArtifactStore, digest_of, key_of
 from mens_pipeline.training.examples import make_examples, plan_examples
-from mens_pipeline.training.plan import RunPlan
+from mens_pipeline.training.plan import BatchPlan
 from mens_pipeline.training.preflight import (
     check_disk,
     check_examples,
@@ -193,7 +193,7 @@ def prepare_run(  # noqa: PLR0913 - all that decides a run
     return PreparedRun(job, preflight, contract, is_done, base)
 
 
-def _check_plan(plan: RunPlan, num_rows: int, min_rows: int, recipe: Recipe) -> None:
+def _check_plan(plan: BatchPlan, num_rows: int, min_rows: int, recipe: Recipe) -> None:
     num_shown = num_rows - min(plan.num_skipped)
     if num_shown < min_rows:
         advice = "Raise curriculum_max_difficulty, or extract more data."

@@ -1,6 +1,6 @@
-"""A trained adapter as an artifact with its manifest and card: trained once for one contract, and perhaps further.
+"""A trained adapter as an artifact with manifest and card, made once for a contract; a later run may continue it.
 
-A run that goes on has the same rows and rates, from the adapter it had, up and down once more.
+A continued run has the same rows and starts its schedule again, from the adapter that the first one ended with.
 """
 
 import shutil
@@ -40,7 +40,7 @@ SomeRun = TypeVar("SomeRun", bound=Prepared[Any])
 
 
 class TrainingParams(Params):
-    """A run by its contract, which has the hashes of all that it rests on; where it lies, and what ends it."""
+    """A run by its contract, which has the hashes of all its inputs; its folder, and a function that finishes it."""
 
     contract: dict[str, Any]
     run_dir: Helper[Path]
@@ -49,7 +49,7 @@ class TrainingParams(Params):
 
 
 def write_trained_model(folder: Path, params: TrainingParams) -> dict[str, Any]:
-    """Finish a run, and copy its model and documents; the manifest of the training goes to that of the artifact."""
+    """Finish a run, and copy its model and documents; its manifest becomes part of that of the artifact."""
     manifest = params.finish()
     copy_folder(params.run_dir / params.model, folder / params.model)
     for name in (CONTRACT, PREFLIGHT, MANIFEST, TELEMETRY):
@@ -60,7 +60,7 @@ def write_trained_model(folder: Path, params: TrainingParams) -> dict[str, Any]:
 STAGE: Final = Stage(KIND, ("mens_pipeline.training.train",), write_trained_model)
 
 
-def build_qlora_adapter(  # noqa: PLR0913 - what an adapter is made of and recorded with
+def build_qlora_adapter(  # noqa: PLR0913 - the parts of an adapter and of its record
     run: PreparedRun,
     store: ArtifactStore,
     launch: Callable[[PreparedRun], int],
@@ -69,14 +69,14 @@ def build_qlora_adapter(  # noqa: PLR0913 - what an adapter is made of and recor
     *,
     again: bool = False,
 ) -> tuple[Artifact, bool]:
-    """Train an adapter, unless the very same was trained before; with `again`, what is there stays until it is trained.
+    """Train an adapter, unless the store has one of the same contract; `again` replaces that one.
 
     Returns:
-        The adapter, and whether it was reused. The folder holds `adapter/` as PEFT reads it, `telemetry.jsonl`,
+        The adapter, and whether it was reused. Its folder holds `adapter/` as PEFT reads it, `telemetry.jsonl`,
         contract, preflight and manifest.
 
     Raises:
-        RefusedError: Training did not come to its end; what it has reached stays in the work folder.
+        RefusedError: Training did not reach its end; its checkpoints stay in the work folder.
     """
     continues = run.job.continues
     rests_on = (run.job.train_path, *((continues.adapter,) if continues is not None else ()))
@@ -104,7 +104,7 @@ def build_trained_model(  # noqa: PLR0913 - what a model is made of
     def end() -> dict[str, Any]:
         return finish(ExitCode.DONE if run.is_done else launch(run)).as_json()
 
-    # The contract has the digests: the same rows from another mix train nothing again.
+    # The contract has the digests, so the same rows from another mix train nothing again.
     origins, run_dir = store.holding(*rests_on), run.job.run_dir
     params = TrainingParams(contract=run.contract, run_dir=run_dir, model=model, finish=end, origins=origins)
     made, reused = stage.build(store, params, force=again)
@@ -113,7 +113,7 @@ def build_trained_model(  # noqa: PLR0913 - what a model is made of
 
 
 def finish_run(run: PreparedRun, vcs_sha: str | None, code: int, backend: str | None = None) -> TrainingManifest:
-    """Write manifest and card of a run beside its adapter; refuse (`RefusedError`) one that is not complete."""
+    """Write manifest and card of a run; raise RefusedError for an incomplete one."""
     run_dir = run.job.run_dir
     manifest = training_manifest(run, result_after(run_dir, code), vcs_sha, backend)
     (run_dir / MANIFEST).write_text(as_document(manifest.as_json()), encoding="utf-8")
@@ -162,7 +162,7 @@ def training_manifest(
 
 
 def continue_from(run: Path) -> Continued:
-    """Return where a run stands; refuse (`RefusedError`) one that is not complete."""
+    """Return the state of a run to continue; raise RefusedError for an incomplete one."""
     manifest = TrainingManifest.read(run / MANIFEST)
     result, before = manifest.result, manifest.continues
     runs = (result,) if before is None else (result, before)
@@ -177,6 +177,6 @@ def continue_from(run: Path) -> Continued:
 
 
 def further(resolved: ResolvedRecipe, minutes: float) -> ResolvedRecipe:
-    """Return the recipe of what comes after a run: its time is `minutes`, and steps are no longer limited."""
+    """Return the recipe of a continued run: `minutes` limit it, and steps no longer do."""
     recipe = resolved.recipe.model_copy(update={"max_minutes": minutes, "max_steps": None})
     return replace(resolved, recipe=recipe, origins={**resolved.origins, "max_minutes": _ORIGIN, "max_steps": _ORIGIN})

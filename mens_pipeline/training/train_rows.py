@@ -253,7 +253,6 @@ class Shards(Sequence[Any]):
         self._opened = lru_cache(maxsize=_AT_ONCE)(self._open)
 
     def __len__(self) -> int:
-        """Return the number of shards."""
         return len(self._paths)
 
     def __getitem__(self, number: Any) -> Any:
@@ -261,7 +260,6 @@ class Shards(Sequence[Any]):
         return self._opened(number)
 
     def __iter__(self) -> Iterator[Any]:
-        """Iterate over the shards and keep none open."""
         return map(self._open, range(len(self)))
 
     def _open(self, number: int) -> Any:

@@ -22,7 +22,7 @@ from mens_pipeline.training.recipe import Recipe, TrainingJob
 from mens_pipeline.training.step_plan import Schedule, take_up
 from mens_pipeline.training.train_rows import FOLDER, SHARD_BYTES, Encoding, encode_train_set
 from mens_pipeline_tests.bench.sizes import PEAK, Measured, in_own_process, measure_time, memory_mb
-from mens_pipeline_tests.training.runs import resolved
+from mens_pipeline_tests.training.runs import resolve_fast
 from mens_pipeline_tests.training.small_folder import write_folder
 
 _FIELDS: Final[dict[str, Any]] = {
@@ -120,7 +120,7 @@ def _prepare(folder: Path, base: Path) -> Measured:
     lines: list[str] = []
     with measure_time(found, "CPU seconds"):
         prepare_run(
-            resolved(base, **_FIELDS),
+            resolve_fast(base, **_FIELDS),
             folder / "train.jsonl",
             folder / "run",
             resolve_device(DeviceChoice.CPU),

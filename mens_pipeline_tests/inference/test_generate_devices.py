@@ -51,7 +51,6 @@ def _generation(trained: Path, decoding: Decoding, number: int, devices: int) ->
 
 
 def _launch(job: GenerationJob) -> int:
-    """Two processes, or none but this one."""
     return do_here(job.path) if job.devices == 1 else run_job(job.path, num_ranks=job.devices)
 
 

@@ -31,7 +31,7 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def _prepared(run: Path, device: Device, batch_tokens: int) -> tuple[object, int]:
+def _prepare(run: Path, device: Device, batch_tokens: int) -> tuple[object, int]:
     asked = [Request(task="t", prompt="Write.")]
     conditions = Conditions(Decoding(batch_tokens=batch_tokens), device, run / "lock")
     generation = prepare_generation("base", Adapter.open(run), asked, conditions)
@@ -43,10 +43,10 @@ def test_how_many_are_written_at_once_changes_answers_on_a_card_alone(run: Path)
     card = Device("cuda", "a GPU", 3.0, has_bfloat16=True)
     full = Device("cuda", "a GPU", 2.0, has_bfloat16=True)
 
-    assert _prepared(run, _CPU, 256)[0] == _prepared(run, _CPU, 512)[0]
-    assert _prepared(run, full, 256)[0] != _prepared(run, full, 512)[0]
-    assert _prepared(run, _CPU, 256)[0] != _prepared(run, full, 256)[0]
-    assert _prepared(run, card, 256)[0] != _prepared(run, full, 256)[0]
+    assert _prepare(run, _CPU, 256)[0] == _prepare(run, _CPU, 512)[0]
+    assert _prepare(run, full, 256)[0] != _prepare(run, full, 512)[0]
+    assert _prepare(run, _CPU, 256)[0] != _prepare(run, full, 256)[0]
+    assert _prepare(run, card, 256)[0] != _prepare(run, full, 256)[0]
 
 
 def test_a_cursor_is_shown_in_the_order_of_the_training(run: Path) -> None:
@@ -76,9 +76,9 @@ def test_a_card_with_room_holds_more_at_once(run: Path) -> None:
     card = Device("cuda", "a GPU", 3.0, has_bfloat16=True)
     position = 2 * 2 * 2 * 4 * 2
 
-    assert _prepared(run, _CPU, 512)[1] == 512
-    assert _prepared(run, Device("cuda", "a GPU", 2.0, has_bfloat16=True), 512)[1] == 512
-    assert _prepared(run, card, 512)[1] == pytest.approx(2**30 / 2 / position, rel=1e-3)
+    assert _prepare(run, _CPU, 512)[1] == 512
+    assert _prepare(run, Device("cuda", "a GPU", 2.0, has_bfloat16=True), 512)[1] == 512
+    assert _prepare(run, card, 512)[1] == pytest.approx(2**30 / 2 / position, rel=1e-3)
 
 
 def test_what_one_model_has_to_do_takes_one_process(run: Path, tmp_path: Path) -> None:

@@ -32,7 +32,6 @@ class _Model:
 
 
 def _read(model: _Model, number: int, positions: int) -> Any:
-    """What was read of a prompt."""
     from transformers import DynamicCache
 
     read = DynamicCache(config=model.config)

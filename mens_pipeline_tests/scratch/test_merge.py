@@ -30,7 +30,6 @@ def _model(folder: Path, seed: int, shape: Shape = _TINY) -> Path:
 
 
 def _run(folder: Path, *steps: int, final: int | None = None) -> Path:
-    """A run with checkpoints, and a final model with the weights of a seed."""
     for step in steps:
         checkpoint = _model(folder / CHECKPOINTS / f"checkpoint-{step}", step)
         (checkpoint / "optimizer.pt").write_bytes(b"moments")

@@ -9,7 +9,7 @@ from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.models.chat import Tokenizer
 from mens_pipeline.models.infill import choose_order
 from mens_pipeline.training.examples import Examples, make_examples
-from mens_pipeline.training.plan import Batches, RunPlan, build_columns, plan_run
+from mens_pipeline.training.plan import Batches, BatchPlan, build_columns, plan_run
 from mens_pipeline.training.recipe import Continued, Recipe
 from mens_pipeline.training.train_rows import encode_pairs
 
@@ -24,11 +24,10 @@ class Row:
     kind: str = "vox_codegen"
 
     def __len__(self) -> int:
-        """Its length."""
         return self.length
 
 
-def plan_of(rows: Iterable[Row], recipe: Recipe, continues: Continued | None = None) -> RunPlan:
+def plan_of(rows: Iterable[Row], recipe: Recipe, continues: Continued | None = None) -> BatchPlan:
     """The order of a run."""
     return plan_run(build_columns(rows), recipe, continues)
 

@@ -92,7 +92,6 @@ def _rows(num_files: int, per_file: int, kind: SourceKind = SourceKind.VOX_FILE)
 
 
 def _prompts(examples: Examples, pairs: Iterable[TrainingPair]) -> set[str]:
-    """The prompts of rows that measure, found by their ids."""
     ids = {tuple(_examples([pair]).train[0].prompt): pair.prompt for pair in pairs}
     return {ids[example.prompt] for example in examples.validation}
 

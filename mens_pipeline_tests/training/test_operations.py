@@ -12,7 +12,7 @@ from mens_pipeline.training.plan import plan_run
 from mens_pipeline_tests.delivery.vision_base import write_vision_base
 from mens_pipeline_tests.evaluation.hybrid import hybrid_model
 from mens_pipeline_tests.training.operations import count_operations
-from mens_pipeline_tests.training.runs import prepared
+from mens_pipeline_tests.training.runs import prepare_fast
 
 pytestmark = [
     pytest.mark.usefixtures("own_signals"),
@@ -27,7 +27,7 @@ def _trainer(base: Path, folder: Path) -> tuple[Any, dict[str, Any]]:
     from mens_pipeline.training.common_trainer import RunMonitor, StopRequest  # noqa: PLC0415 - likewise
     from mens_pipeline.training.step_plan import Schedule, take_up  # noqa: PLC0415 - likewise
 
-    run = prepared(base, folder, lora_dropout=0.01)  # with dropout, no fused adapters of a CPU
+    run = prepare_fast(base, folder, lora_dropout=0.01)  # with dropout, no fused adapters of a CPU
     tokenizer = module.load_tokenizer(base)
     examples = open_examples(run.job)
     plan = plan_run(examples.columns, run.job.recipe)

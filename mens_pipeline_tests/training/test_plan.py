@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mens_pipeline.training.examples import plan_examples
 from mens_pipeline.training.plan import (
     MOST_PASSES,
-    RunPlan,
+    BatchPlan,
     build_columns,
     category_weights,
     find_hardest,
@@ -45,12 +45,11 @@ _CURRICULA = st.builds(
 _CHECKED = settings(max_examples=150, deadline=None, derandomize=True)
 
 
-def _plan(rows: list[tuple[int, int]], recipe: Recipe) -> RunPlan:
+def _plan(rows: list[tuple[int, int]], recipe: Recipe) -> BatchPlan:
     return plan_of([Row(length, difficulty) for length, difficulty in rows], recipe)
 
 
-def _epochs(rows: list[tuple[int, int]], recipe: Recipe, plan: RunPlan) -> list[list[tuple[int, ...]]]:
-    """The micro-batches of each epoch; no micro-batch belongs to two."""
+def _epochs(rows: list[tuple[int, int]], recipe: Recipe, plan: BatchPlan) -> list[list[tuple[int, ...]]]:
     remaining, epochs = list(plan.batches), []
     for skipped in plan.num_skipped:
         batches: list[tuple[int, ...]] = []
@@ -254,8 +253,8 @@ def test_no_rows_make_no_updates() -> None:
     """An empty train set, and a curriculum that is too easy for all rows."""
     curriculum = Recipe(curriculum=True, curriculum_max_difficulty=(1,), num_train_epochs=2)
 
-    assert _plan([], Recipe(num_train_epochs=2)) == RunPlan(batches_of(), 0, (0, 0))
-    assert _plan([(9, 5), (9, 6)], curriculum) == RunPlan(batches_of(), 0, (2, 2))
+    assert _plan([], Recipe(num_train_epochs=2)) == BatchPlan(batches_of(), 0, (0, 0))
+    assert _plan([(9, 5), (9, 6)], curriculum) == BatchPlan(batches_of(), 0, (2, 2))
 
 
 def test_easy_rows_come_in_more_epochs_of_a_curriculum() -> None:

@@ -12,7 +12,7 @@ from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.settings import PRESETS
 from mens_pipeline.training.examples import Example, Examples
-from mens_pipeline.training.plan import RunPlan, build_columns
+from mens_pipeline.training.plan import BatchPlan, build_columns
 from mens_pipeline.training.preflight import (
     MemoryEstimate,
     check_disk,
@@ -245,7 +245,7 @@ def test_room_on_disk_is_looked_at(tmp_path: Path) -> None:
 
 
 def _document(device: Device, memory: MemoryEstimate, **recipe: Any) -> dict[str, Any]:
-    plan, base = RunPlan(batches_of((0, 1), (2,)), 1, (0,)), described_base(Path("/models/base"))
+    plan, base = BatchPlan(batches_of((0, 1), (2,)), 1, (0,)), described_base(Path("/models/base"))
     return preflight_document("c" * 64, base, device, Recipe(**recipe), _examples(3), plan, memory)
 
 

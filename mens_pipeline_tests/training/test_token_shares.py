@@ -17,12 +17,12 @@ from mens_pipeline.models.card import format_kinds
 from mens_pipeline.settings import PRESETS
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training.examples import Examples, format_too_long
-from mens_pipeline.training.plan import MOST_PASSES, RunPlan, build_columns, compute_shares
+from mens_pipeline.training.plan import MOST_PASSES, BatchPlan, build_columns, compute_shares
 from mens_pipeline.training.prepare import prepare_run
 from mens_pipeline.training.presets import load_named
 from mens_pipeline.training.recipe import FROM_USERS, Recipe
 from mens_pipeline_tests.training.encoded import Row, batches_of, plan_of
-from mens_pipeline_tests.training.runs import pairs, resolved, train_here
+from mens_pipeline_tests.training.runs import pairs, resolve_fast, train_here
 
 _CHECKED = settings(max_examples=60, deadline=None, derandomize=True)
 _SIZES = {"max_length": 256, "max_tokens_per_batch": 1024, "per_device_train_batch_size": 64, "num_train_epochs": 1}
@@ -49,12 +49,12 @@ def _tokens(rows: list[Row], batch: tuple[int, ...]) -> Counter[str]:
     return counts
 
 
-def _shares(rows: list[Row], plan: RunPlan) -> dict[str, float]:
+def _shares(rows: list[Row], plan: BatchPlan) -> dict[str, float]:
     shown = sum((_tokens(rows, batch) for batch in plan.batches), Counter[str]())
     return {kind: count / shown.total() for kind, count in shown.items()}
 
 
-def _counted(rows: list[Row], wanted: dict[str, float]) -> list[tuple[str, float, int]]:
+def _count(rows: list[Row], wanted: dict[str, float]) -> list[tuple[str, float, int]]:
     counts = Counter(row.kind for row in rows)
     return [(kind, share, counts[kind]) for kind, share in wanted.items()]
 
@@ -91,7 +91,7 @@ def test_every_beginning_of_a_run_has_the_shares(
     wanted = compute_shares(there, named)
     whole = sum(there.values())
     is_bounded = any(share * whole > MOST_PASSES * there[kind] for kind, share in wanted.items())
-    mean = 1 / sum(share / (there[kind] / number) for kind, share, number in _counted(rows, wanted) if share)
+    mean = 1 / sum(share / (there[kind] / number) for kind, share, number in _count(rows, wanted) if share)
     window = 400 * mean
     beginnings = list(accumulate((_tokens(rows, batch) for batch in plan.batches), lambda done, more: done + more))
 
@@ -251,7 +251,7 @@ def test_a_row_of_every_kind_is_shown_by_the_default_shares(tiny_base: Path, tmp
     extra += [TrainingPair(**at_cursor, task_family=family) for family in ("infill", "accepted")]
     write_jsonl(tmp_path / "train.jsonl", [*pairs(60), *extra])
     run = prepare_run(
-        resolved(tiny_base, token_shares=recipe, infill_share=0.2),
+        resolve_fast(tiny_base, token_shares=recipe, infill_share=0.2),
         tmp_path / "train.jsonl",
         tmp_path / "run",
         resolve_device(DeviceChoice.CPU),
