@@ -15,10 +15,11 @@ from mens_pipeline.corpus.extract.workspace import extract_workspace
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.evaluation.evaluate import score_completions
 from mens_pipeline.evaluation.tasks import heldout_tasks
-from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, Syntax
+from mens_pipeline.inference.generation import Completion, Decoding, GenerationJob, Syntax
 from mens_pipeline.inference.prepare import Conditions, prepare_generation
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.jobs.local import refuse_failure, run_job
+from mens_pipeline.jobs.protocol import write_job
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.settings import DOMAINS, MIX_CONFIG, PIPELINE_CONFIG, PRESETS, load_settings
 from mens_pipeline.storage.jsonl import read_models, write_jsonl
@@ -64,9 +65,10 @@ print(f"4. {result.num_steps} steps in {result.seconds:.0f} s, loss {result.trai
 # 5. It completes a held-out prompt; the parser lets no token pass after which no program can follow.
 task = heldout_tasks(split.heldout)[0]
 conditions = Conditions(Decoding(max_new_tokens=160, syntax=Syntax.CONSTRAINED), device, cache / f"{device.kind}.lock")
-asked = prepare_generation("adapter", Adapter.open(folder / "run"), [task.request], conditions, folder / "asked")
-refuse_failure(folder / "asked", run_job(asked.job_path), "generation")
-(completion,) = read_models(folder / "asked" / COMPLETIONS, Completion)
+asked = prepare_generation("adapter", Adapter.open(folder / "run"), [task.request], conditions)
+job = GenerationJob(generations={"task": asked}, run_dir=folder / "asked", lock_path=conditions.lock_path)
+refuse_failure(folder / "asked", run_job(write_job(job)), "generation")
+(completion,) = read_models(job.completions("task"), Completion)
 print(f"5. {task.prompt}\n\n{completion.text}")
 
 # 6. The verdict: syntax, names and types, hidden tests.

@@ -14,7 +14,7 @@ from mens_pipeline.cli.terminal import interruptible, log_line, print_json, prin
 from mens_pipeline.configured import open_store
 from mens_pipeline.delivery.merge_job import Dtype, GgufType
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.inference.generation import EvaluationConfig
+from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.settings import Settings, load_settings
 from mens_pipeline.storage.kinds import Kind

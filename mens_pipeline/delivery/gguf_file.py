@@ -30,8 +30,8 @@ from mens_pipeline.delivery.merge import Completions, complete, write_comparison
 from mens_pipeline.delivery.merge_job import MODEL, GgufJob, GgufType
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.engine import take_tokens
-from mens_pipeline.inference.generate import CompletionCounter, new_row, stop_tokens
-from mens_pipeline.inference.generation import GenerationJob
+from mens_pipeline.inference.generate import CompletionCounter, new_slot, stop_tokens
+from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.jobs.progress import TelemetryLog
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.base import FileTokenizer
@@ -232,6 +232,7 @@ def export(job: GgufJob) -> None:
 
     torch.set_flush_denormal(True)
     reference, folder = job.reference, job.run_dir / MODEL
+    decoding = reference.decoding
     folder.mkdir()
     write_gguf(job.merged_path, folder / job.file_name, job.file_type, job.model_name, job.licence)
     gc.collect()
@@ -240,19 +241,19 @@ def export(job: GgufJob) -> None:
     tokenizer = AutoTokenizer.from_pretrained(job.merged_path)
     asked = {r.task: encode_prompt(tokenizer, reference.system_prompt, r.prompt) for r in reference.requests}
     merged = AutoModelForCausalLM.from_pretrained(job.merged_path, dtype=torch.float32).to(reference.device).eval()
-    before = complete("merged", merged, tokenizer, asked, reference, log)
+    before = complete("merged", merged, tokenizer, asked, decoding, log)
     stop, is_hybrid = stop_tokens(tokenizer, merged), ARCHITECTURES[merged.config.architectures[0]] == HYBRID
     del merged
     gc.collect()
 
     if is_hybrid:
-        after = _complete_by_llama_cpp(folder / job.file_name, tokenizer, stop, before, reference, log)
+        after = _complete_by_llama_cpp(folder / job.file_name, tokenizer, stop, before, decoding, log)
         tokens = GGUFReader(folder / job.file_name).fields["tokenizer.ggml.tokens"].contents()
         read_back = {token: number for number, token in enumerate(tokens)}
     else:
         model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=job.file_name, dtype=torch.float32)
         model.generation_config.eos_token_id = tokenizer.eos_token_id
-        after = complete("gguf", model.to(reference.device).eval(), tokenizer, asked, reference, log, along=before)
+        after = complete("gguf", model.to(reference.device).eval(), tokenizer, asked, decoding, log, along=before)
         read_back = AutoTokenizer.from_pretrained(folder, gguf_file=job.file_name).get_vocab()
     # Tokens that a reader adds of its own do not count.
     num_changed = len(set(tokenizer.get_vocab().items()) - set(read_back.items()))
@@ -317,10 +318,10 @@ def open_gguf(file: Path, vocabulary: int, end: int, context: int) -> LlamaCpp:
 
 
 def _complete_by_llama_cpp(  # noqa: PLR0913, PLR0917 - all that a completion rests on
-    file: Path, tokenizer: Any, stop: frozenset[int], before: Completions, job: GenerationJob, log: TelemetryLog
+    file: Path, tokenizer: Any, stop: frozenset[int], before: Completions, decoding: Decoding, log: TelemetryLog
 ) -> Completions:
     """Let llama.cpp complete what the merged model completed: transformers reads no file of such a model."""
-    rows = [new_row(task, 0, prompt, job.decoding) for task, prompt in before.prompts.items()]
+    rows = [new_slot(task, 0, prompt, decoding) for task, prompt in before.prompts.items()]
     counter, context = CompletionCounter(log, "gguf", len(rows)), sum(row.num_positions + 1 for row in rows)
     vocabulary = len(next(iter(before.scores.values())))
     model = open_gguf(file, vocabulary, min(stop), context)

@@ -15,7 +15,7 @@ from mens_pipeline.delivery.merged_model import PreparedMerge, manifest_in
 from mens_pipeline.errors import RefusedError, how_to_install
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.jobs.local import refuse_failure
-from mens_pipeline.jobs.protocol import JOB
+from mens_pipeline.jobs.protocol import write_job
 from mens_pipeline.models.chat import CHATML, ChatFormat
 from mens_pipeline.storage.kinds import GgufFile, Kind
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Parent, Stage
@@ -180,11 +180,7 @@ class GgufParams(Params):
 def write_gguf_model(folder: Path, params: GgufParams) -> dict[str, Any]:
     """Write a merged model as GGUF, with `gguf_report.json`; refused where what is read back is another model."""
     job, demand = params.job, DEMANDS[params.file_type]
-    shutil.rmtree(job.run_dir, ignore_errors=True)
-    job.run_dir.mkdir(parents=True)
-    job_path = job.run_dir / JOB
-    job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    refuse_failure(job.run_dir, params.launch(job_path), "GGUF")
+    refuse_failure(job.run_dir, params.launch(write_job(job)), "GGUF")
     found, figures = compare_written(job.run_dir, params.tasks)
     reasons = [*reasons_against(found, demand)]
     if figures["num_tokens_changed"]:
@@ -255,7 +251,7 @@ def _job(merged: Artifact, prepared: PreparedMerge, file_type: GgufType, store: 
     return GgufJob(
         run_dir=run_dir,
         lock_path=prepared.job.lock_path,
-        reference=prepared.job.reference.model_copy(update={"requests": requests, "run_dir": run_dir}),
+        reference=prepared.job.reference.model_copy(update={"requests": requests}),
         merged_path=merged.path,
         file_type=file_type,
         file_name=f"{manifest.name}-{file_type}.gguf",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, MODEL, Comparison, MergeJob, Written
-from mens_pipeline.inference.generation import GenerationJob
+from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.inference.model import load_evaluated, save_merged
 from mens_pipeline.jobs.progress import TelemetryLog
 from mens_pipeline.jobs.protocol import as_document
@@ -22,7 +22,7 @@ from mens_pipeline.models.chat import control_tokens, encode_prompt, escape
 from mens_pipeline.storage.jsonl import write_jsonl
 
 if TYPE_CHECKING:
-    from mens_pipeline.inference.generate import Row
+    from mens_pipeline.inference.engine import Slot
 
 _READABLE = 0o644
 """The library keeps weights to their owner; a server runs as somebody else."""
@@ -38,29 +38,29 @@ def merge(job: MergeJob) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     torch.set_flush_denormal(True)
-    reference_job, folder = job.reference, job.run_dir / MODEL
+    asking, folder = job.reference, job.run_dir / MODEL
     log = TelemetryLog(job.run_dir / TELEMETRY)
     _save(job)
     gc.collect()
 
-    evaluated = load_evaluated(reference_job)
-    tokenizer = AutoTokenizer.from_pretrained(reference_job.base_path, trust_remote_code=False)
-    asked = {r.task: encode_prompt(tokenizer, reference_job.system_prompt, r.prompt) for r in reference_job.requests}
-    reference = complete("judged", evaluated, tokenizer, asked, reference_job, log)
+    evaluated = load_evaluated(asking)
+    tokenizer = AutoTokenizer.from_pretrained(asking.base_path, trust_remote_code=False)
+    asked = {r.task: encode_prompt(tokenizer, asking.system_prompt, r.prompt) for r in asking.requests}
+    reference = complete("judged", evaluated, tokenizer, asked, asking.decoding, log)
     del evaluated
     gc.collect()
-    if reference_job.device == "cuda":
+    if asking.device == "cuda":
         torch.cuda.empty_cache()
 
-    merged = AutoModelForCausalLM.from_pretrained(folder).to(reference_job.device).eval()
+    merged = AutoModelForCausalLM.from_pretrained(folder).to(asking.device).eval()
     own_tokenizer = AutoTokenizer.from_pretrained(folder)
     control = control_tokens(tokenizer)
-    chats = {r.task: [{"role": "user", "content": escape(r.prompt, control)}] for r in reference_job.requests}
+    chats = {r.task: [{"role": "user", "content": escape(r.prompt, control)}] for r in asking.requests}
     prompts = {
         task: tuple(own_tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False))
         for task, chat in chats.items()
     }
-    candidate = complete("merged", merged, own_tokenizer, prompts, reference_job, log, along=reference)
+    candidate = complete("merged", merged, own_tokenizer, prompts, asking.decoding, log, along=reference)
     num_parameters = sum(parameter.numel() for parameter in merged.parameters())
     write_comparison(job.run_dir, reference, candidate, num_parameters=num_parameters)
 
@@ -114,7 +114,7 @@ def complete(  # noqa: PLR0913, PLR0917 - all that a completion rests on
     model: Any,
     tokenizer: Any,
     prompts: Mapping[str, tuple[int, ...]],
-    job: GenerationJob,
+    decoding: Decoding,
     log: TelemetryLog,
     *,
     along: Completions | None = None,
@@ -129,15 +129,15 @@ def complete(  # noqa: PLR0913, PLR0917 - all that a completion rests on
 
     from mens_pipeline.inference.generate import (  # noqa: PLC0415 - loads torch as well
         CompletionCounter,
-        complete_rows,
-        new_row,
+        complete_slots,
+        new_slot,
         stop_tokens,
     )
 
-    rows = [new_row(task, 0, prompt, job.decoding) for task, prompt in prompts.items()]
-    counter, stop = CompletionCounter(log, name, len(rows)), stop_tokens(tokenizer, model)
-    complete_rows(model, rows, stop, job.decoding.batch_tokens, lambda row: counter.count(len(row.tokens)))
-    written = written_by(rows, tokenizer)
+    slots = [new_slot(task, 0, prompt, decoding) for task, prompt in prompts.items()]
+    counter, stop = CompletionCounter(log, name, len(slots)), stop_tokens(tokenizer, model)
+    complete_slots(model, slots, stop, decoding.batch_tokens, lambda slot: counter.count(len(slot.tokens)))
+    written = written_by(slots, tokenizer)
     texts = (prompts, written) if along is None else (along.prompts, along.written)
     scores, likely = {}, {}
     with torch.inference_mode():
@@ -149,15 +149,15 @@ def complete(  # noqa: PLR0913, PLR0917 - all that a completion rests on
     return Completions(prompts, written, scores, likely)
 
 
-def written_by(rows: Sequence["Row"], tokenizer: Any) -> dict[str, Written]:
-    """Return completions that have ended, by the names of their rows."""
+def written_by(slots: Sequence["Slot"], tokenizer: Any) -> dict[str, Written]:
+    """Return completions that have ended, by the names of their slots."""
     return {
-        row.name: Written(
-            tokens=tuple(row.tokens),
-            text=tokenizer.decode(row.tokens[:-1] if row.stopped else row.tokens, skip_special_tokens=True),
-            stopped=row.stopped,
+        slot.name: Written(
+            tokens=tuple(slot.tokens),
+            text=tokenizer.decode(slot.tokens[:-1] if slot.stopped else slot.tokens, skip_special_tokens=True),
+            stopped=slot.stopped,
         )
-        for row in rows
+        for slot in slots
     }
 
 

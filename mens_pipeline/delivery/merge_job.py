@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from mens_pipeline.inference.generation import GenerationJob
+from mens_pipeline.inference.generation import Generation
 from mens_pipeline.jobs.protocol import Job
 from mens_pipeline.storage.kinds import MergedFile
 from mens_pipeline.storage.validation import Strict
@@ -33,7 +33,7 @@ class MergeJob(Job):
     """Merge an adapter, and compare what comes out with what was evaluated."""
 
     kind: Literal["merge"] = "merge"
-    reference: GenerationJob = Field(description="The evaluated model, and its prompts.")
+    reference: Generation = Field(description="The evaluated model, and its prompts.")
     dtype: Dtype = Field(description="What the merged weights are stored in.")
     chat_template: str = Field(description="The template of the merged folder.")
 
@@ -42,7 +42,7 @@ class GgufJob(Job):
     """Write a merged model as GGUF, and compare what is read back with the merged model."""
 
     kind: Literal["gguf"] = "gguf"
-    reference: GenerationJob = Field(description="The evaluated model, and its prompts.")
+    reference: Generation = Field(description="The evaluated model, and its prompts.")
     merged_path: Path = Field(description="The merged folder.")
     file_type: GgufType
     file_name: str = Field(pattern=GGUF_NAME, description="Of the GGUF file.")

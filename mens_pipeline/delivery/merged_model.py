@@ -22,8 +22,9 @@ from mens_pipeline.delivery.agreement import (
 from mens_pipeline.delivery.merge_job import COMPARISONS, MODEL, Dtype, MergeJob
 from mens_pipeline.delivery.merge_source import MergeSource, Prompts
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.prepare import Conditions, prepare_generation
+from mens_pipeline.inference.prepare import Conditions, list_inputs, prepare_generation
 from mens_pipeline.jobs.local import refuse_failure
+from mens_pipeline.jobs.protocol import write_job
 from mens_pipeline.models.base import template_in
 from mens_pipeline.models.card import base_name
 from mens_pipeline.models.chat import format_of
@@ -45,7 +46,6 @@ class PreparedMerge:
     """A merge that may begin; its inputs are all that decides what comes out, in JSON types."""
 
     job: MergeJob
-    job_path: Path
     source: MergeSource
     prompts: Prompts
     inputs: dict[str, Any]
@@ -62,29 +62,28 @@ def prepare_merge(
     greedy = conditions.decoding.model_copy(update={"temperature": 0.0, "num_samples": 1})
     conditions = Conditions(greedy, conditions.device, conditions.lock_path)
     requests = [task.request for task in prompts.tasks]
-    reference = prepare_generation("adapter", source.adapter, requests, conditions, run_dir)
-    evaluated = reference.job
-    if evaluated.held != "dense":
+    reference = prepare_generation("adapter", source.adapter, requests, conditions)
+    inputs: dict[str, Any] = {"reference": list_inputs(reference)}
+    if reference.held != "dense":
         # A GPU without room holds four bits, and rounds otherwise: both sides are dense, and the CPU computes them.
-        evaluated = evaluated.model_copy(update={"held": "dense", "device": "cpu"})
-    template = format_of(template_in(evaluated.base_path)).template(source.adapter.manifest.system_prompt)
-    chosen = dtype if dtype is not None else evaluated.compute_dtype
+        reference = reference.model_copy(update={"held": "dense", "device": "cpu"})
+    template = format_of(template_in(reference.base_path)).template(source.adapter.manifest.system_prompt)
+    chosen = dtype if dtype is not None else reference.compute_dtype
     job = MergeJob(
-        run_dir=evaluated.run_dir,
-        lock_path=evaluated.lock_path,
-        reference=evaluated,
+        run_dir=run_dir.resolve(),
+        lock_path=conditions.lock_path.resolve(),
+        reference=reference,
         dtype=chosen,
         chat_template=template,
     )
-    reference.job_path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    inputs = {
-        "reference": reference.inputs.model_dump(mode="json"),
+    write_job(job)
+    inputs |= {
         "dtype": chosen,
         "chat_template": template,
         "heldout_sha256": prompts.heldout_sha256,
         "name": source.adapter.manifest.name,
     }
-    return PreparedMerge(job, reference.job_path, source, prompts, inputs)
+    return PreparedMerge(job, source, prompts, inputs)
 
 
 class MergeParams(Params):
@@ -102,7 +101,7 @@ def write_merged_model(folder: Path, params: MergeParams) -> dict[str, Any]:
     materials besides.
     """
     prepared, run_dir = params.prepared, params.prepared.job.run_dir
-    refuse_failure(run_dir, params.launch(prepared.job_path), "merging")
+    refuse_failure(run_dir, params.launch(prepared.job.path), "merging")
     copy_folder(run_dir / MODEL, folder)
     shutil.copy2(run_dir / COMPARISONS, folder / COMPARISONS)
     if prepared.source.promoted is not None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
@@ -43,6 +44,19 @@ class Job(Strict):
     run_dir: Path = Field(description="Where everything of it goes.")
     lock_path: Path = Field(description="Held while the device is in use.")
     lock_seconds: float = Field(default=120.0, ge=0, description="How long another holder may take to end.")
+
+    @property
+    def path(self) -> Path:
+        """The document that its process reads."""
+        return self.run_dir / JOB
+
+
+def write_job(job: Job) -> Path:
+    """Empty the folder of a job, write the job into it, and return the path."""
+    shutil.rmtree(job.run_dir, ignore_errors=True)
+    job.run_dir.mkdir(parents=True)
+    job.path.write_text(job.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return job.path
 
 
 def as_document(values: dict[str, Any]) -> str:

@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from mens_pipeline.errors import MensError
+from mens_pipeline.inference.constraint import stands_at_cursor
 from mens_pipeline.inference.engine import Engine
-from mens_pipeline.inference.insert_constraint import stands_at_cursor
 from mens_pipeline.serving.generation import (
     Failed,
     GenerationResult,

@@ -25,7 +25,7 @@ from mens_pipeline.models.infill import Order
 from mens_pipeline.promotion.history import adapter_sha256_of, champion_of
 from mens_pipeline.promotion.policy import GateStatus
 from mens_pipeline.promotion.receipt import read_results, receipt_in
-from mens_pipeline.scratch.merge import is_scratch_model
+from mens_pipeline.scratch.run import is_scratch_model
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.signing import PRIVATE, explain_unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore

@@ -12,11 +12,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, Literal
 
 from mens_pipeline.evaluation.judge import errors_beside
-from mens_pipeline.inference.begun_word import BegunWord
-from mens_pipeline.inference.constraint import Constraint
+from mens_pipeline.inference.constraint import BegunWord, Constraint, InsertConstraint
 from mens_pipeline.inference.engine import Slot
 from mens_pipeline.inference.generation import Syntax, is_program, program_in
-from mens_pipeline.inference.insert_constraint import InsertConstraint
 from mens_pipeline.inference.sampling import Sampler, likeliest, log_probability
 from mens_pipeline.language import Mode, analyze, complete, name_of, tokenize
 from mens_pipeline.language.ast import Import

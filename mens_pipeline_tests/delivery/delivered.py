@@ -10,7 +10,7 @@ from mens_pipeline.storage.store import ArtifactStore, digest_of
 from mens_pipeline.training.qlora_adapter import finish_run
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote, scored
 from mens_pipeline_tests.jobs.processes import do_here
-from mens_pipeline_tests.training.runs import pairs, prepared
+from mens_pipeline_tests.training.runs import pairs, prepare_fast
 from mens_pipeline_tests.training.small_folder import Encoder
 from mens_pipeline_tests.training.tiny_base import write_tiny_base
 
@@ -32,7 +32,7 @@ def trained_run(folder: Path, write_base: "Callable[[Path, Tokenizer], Path]" = 
     """
     base = write_base(folder / "base", Encoder().inner)
     write_jsonl(folder / HELDOUT, pairs(12)[8:])
-    run = prepared(base, folder, number=8, **fields)
+    run = prepare_fast(base, folder, number=8, **fields)
     code = do_here(run.job_path)
     finish_run(run, "0123abcd", code)
     return folder / "run"

@@ -195,7 +195,6 @@ def test_another_model_is_not_kept(merged: tuple[Artifact, PreparedMerge, Artifa
     before = {path.parent for path in store.root.rglob(GGUF_REPORT)}
     fewer = type(prepared)(
         prepared.job,
-        prepared.job_path,
         prepared.source,
         type(prepared.prompts)(prepared.prompts.tasks[:1], prepared.prompts.heldout_sha256),
         prepared.inputs,

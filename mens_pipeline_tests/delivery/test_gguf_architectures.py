@@ -12,7 +12,7 @@ from mens_pipeline.delivery.gguf_file import export, open_gguf, write_gguf
 from mens_pipeline.delivery.gguf_model import refuse_unsupported, splitter_of
 from mens_pipeline.delivery.merge_job import COMPARISONS, FIGURES, Comparison, GgufJob
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference.generation import Decoding, GenerationJob, Request
+from mens_pipeline.inference.generation import Decoding, Generation, Request
 from mens_pipeline.models.chat import IM_END, IM_START
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline_tests.architectures import ARCHITECTURES, write_architecture
@@ -102,10 +102,11 @@ def test_what_is_read_back_is_the_model(name: str, tmp_path: Path) -> None:
     folder = _write_model(tmp_path / "model", name)
     shared: dict[str, Any] = {"run_dir": tmp_path / "run", "lock_path": tmp_path / "lock"}
     requests = tuple(Request(task=str(number), prompt=f"Add {number}.") for number in range(3))
-    reference = GenerationJob(
-        base_path=folder, adapter_path=None, quantization="none", double_quant=False, trained_in="float32",
+    reference = Generation(
+        base_path=folder, base_sha256="", adapter_path=None, adapter_sha256=None,
+        quantization="none", double_quant=False, trained_in="float32",
         device="cpu", compute_dtype="float32", held="dense", label="gguf", system_prompt="You write Vox.",
-        decoding=Decoding(max_new_tokens=12), requests=requests, **shared,
+        decoding=Decoding(max_new_tokens=12), requests=requests,
     )  # fmt: skip
     (tmp_path / "run").mkdir()
     export(

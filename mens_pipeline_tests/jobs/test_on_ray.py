@@ -31,7 +31,7 @@ from mens_pipeline.training.telemetry_log import steps_of
 from mens_pipeline_tests.jobs.processes import do_alone
 from mens_pipeline_tests.jobs.ray_head import RayHead, ray_head
 from mens_pipeline_tests.orchestration.stores import artifact_in, hand_over, resources_of
-from mens_pipeline_tests.training.runs import FAST, pairs, prepared, weights_of, words_of
+from mens_pipeline_tests.training.runs import FAST, pairs, prepare_fast, weights_of, words_of
 
 _RECIPE: dict[str, Any] = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "number": 54}
 
@@ -60,7 +60,7 @@ def _on_ray(head: RayHead, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def alone(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """What one process trains."""
-    run = prepared(tiny_base, tmp_path_factory.mktemp("alone"), num_train_epochs=1, **_RECIPE)
+    run = prepare_fast(tiny_base, tmp_path_factory.mktemp("alone"), num_train_epochs=1, **_RECIPE)
     assert do_alone(run.job_path) == ExitCode.DONE
     return weights_of(run)
 
@@ -78,7 +78,7 @@ def _num_steps(run_dir: Path) -> int:
 @pytest.mark.usefixtures("_on_ray")
 def test_a_worker_that_is_killed_is_replaced(tiny_base: Path, tmp_path: Path, alone: bytes, head: RayHead) -> None:
     """All go on from the newest checkpoint, and the adapter is the one it would have been."""
-    run = prepared(tiny_base, tmp_path, num_train_epochs=1, devices=2, **_RECIPE)
+    run = prepare_fast(tiny_base, tmp_path, num_train_epochs=1, devices=2, **_RECIPE)
     killed: list[int] = []
 
     def poll() -> None:
@@ -97,7 +97,7 @@ def test_a_worker_that_is_killed_is_replaced(tiny_base: Path, tmp_path: Path, al
 @pytest.mark.usefixtures("_on_ray")
 def test_whoever_ends_the_wait_ends_the_workers(tiny_base: Path, tmp_path: Path, head: RayHead) -> None:
     """With a checkpoint though none was due; the run goes on from it."""
-    run = prepared(tiny_base, tmp_path, num_train_epochs=500, devices=2, save_steps=100_000, **_RECIPE)
+    run = prepare_fast(tiny_base, tmp_path, num_train_epochs=500, devices=2, save_steps=100_000, **_RECIPE)
 
     def poll() -> None:
         if _num_steps(run.job.run_dir) >= 2:
@@ -115,7 +115,7 @@ def test_whoever_ends_the_wait_ends_the_workers(tiny_base: Path, tmp_path: Path,
 @pytest.mark.usefixtures("_on_ray")
 def test_a_node_without_the_folders_says_so(tiny_base: Path, tmp_path: Path) -> None:
     """One line, and no try after the other."""
-    run = prepared(tiny_base, tmp_path, **_RECIPE)
+    run = prepare_fast(tiny_base, tmp_path, **_RECIPE)
     run.job.train_path.rename(tmp_path / "elsewhere")
 
     assert _launched(run) == ExitCode.REFUSED, words_of(run)

@@ -9,8 +9,8 @@ from mens_pipeline.cli.serve import ServeOptions, _choose_model
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.language import analyze
-from mens_pipeline.scratch.merge import merge_scratch
 from mens_pipeline.scratch.recipe import SHAPES, ScratchConfig
+from mens_pipeline.scratch.run import merge_scratch
 from mens_pipeline.scratch.tokenizer import transformers_tokenizer
 from mens_pipeline.serving.queue import Limits
 from mens_pipeline.serving.served_model import merged_model

@@ -9,8 +9,8 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generate import generate
-from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding, GenerationJob, Request
-from mens_pipeline.inference.prepare import evaluated_model
+from mens_pipeline.inference.generation import Completion, Decoding, GenerationJob, Request
+from mens_pipeline.inference.prepare import Conditions, prepare_generation
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, Adapter, adapter_digest
 from mens_pipeline.models.chat import CHATML, TEMPLATE
 from mens_pipeline.promotion.history import HistoryEvent, champion_key, lock_champion, record
@@ -61,24 +61,20 @@ def test_an_adapter_answers_as_it_was_judged(run: Path, tmp_path: Path) -> None:
     for model in ("adapter", "base"):
         folder = tmp_path / model
         folder.mkdir()
-        job = GenerationJob(
-            **evaluated_model("adapter" if model == "adapter" else "base", Adapter.open(run), CPU).model_dump(),
+        conditions = Conditions(decoding, CPU, folder / "lock")
+        requests = tuple(Request(task=text, prompt=text) for text in _REQUESTS)
+        asked = prepare_generation(
+            "adapter" if model == "adapter" else "base",
+            Adapter.open(run),
+            requests,
+            conditions,
             system_prompt="You write Vox, in a run.",
-            decoding=decoding,
-            requests=tuple(Request(task=text, prompt=text) for text in _REQUESTS),
-            run_dir=folder,
-            lock_path=folder / "lock",
         )
-        again = job.model_copy(update={"run_dir": tmp_path / f"{model}-again", "requests": job.requests[::-1]})
-        again.run_dir.mkdir()
-        path = again.run_dir / "job.json"
-        path.write_text(again.model_dump_json())
-        generate(job.model_copy(update={"then": (path,)}))
-        lines = [(job_folder / COMPLETIONS).read_text().splitlines() for job_folder in (folder, again.run_dir)]
+        both = {"once": asked, "again": asked.model_copy(update={"requests": requests[::-1]})}
+        generate(job := GenerationJob(generations=both, run_dir=folder, lock_path=folder / "lock"))
+        lines = [job.completions(name).read_text().splitlines() for name in both]
         assert lines[0] == lines[1][::-1]
-        replies[model] = [
-            Completion.model_validate_json(line) for line in (folder / COMPLETIONS).read_text().splitlines()
-        ]
+        replies[model] = [Completion.model_validate_json(line) for line in lines[0]]
 
     with running(run, Limits(16, 20_000, 60.0, 60)) as server:
         client = server.openai()

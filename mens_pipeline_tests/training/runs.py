@@ -40,13 +40,13 @@ def pairs(number: int) -> list[TrainingPair]:
     ]
 
 
-def resolved(base: Path, **fields: Any) -> ResolvedRecipe:
+def resolve_fast(base: Path, **fields: Any) -> ResolvedRecipe:
     """A fast recipe on a base."""
     flags = {**FAST, "model_name_or_path": str(base), **fields}
     return resolve_recipe({}, {}, preset=None, domain=None, environment={}, flags=flags)
 
 
-def prepared(  # noqa: PLR0913 - what tests vary
+def prepare_fast(  # noqa: PLR0913 - what tests vary
     base: Path,
     folder: Path,
     number: int = 16,
@@ -59,7 +59,7 @@ def prepared(  # noqa: PLR0913 - what tests vary
     """A run on a base that may begin."""
     train_path = folder / "train.jsonl"
     write_jsonl(train_path, pairs(number))
-    recipe = resolved(base, **fields)
+    recipe = resolve_fast(base, **fields)
     device = resolve_device(choice)
     return prepare_run(
         recipe,

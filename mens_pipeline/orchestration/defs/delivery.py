@@ -15,7 +15,7 @@ from mens_pipeline.delivery.merged_model import STAGE as MERGING
 from mens_pipeline.delivery.merged_model import build_merged_model, manifest_in, prepare_merge, report_in
 from mens_pipeline.delivery.serving_handoff import HANDOFF, STAGE, Delivery, build_serving_handoff, changed_files
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.inference.generation import EvaluationConfig
+from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, completion_fits
 from mens_pipeline.models.adapter import CARD
 from mens_pipeline.orchestration.choices import config_of
