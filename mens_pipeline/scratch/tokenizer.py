@@ -4,7 +4,7 @@ Three control ids, the 95 printable characters of ASCII, 35 compounds. At each p
 is taken, else one character. End of line and tab are compounds, so text of ASCII without other control characters comes
 back as it went in; any other character gives one `UNK`, which `num_unknown` counts and `decode` shows as U+FFFD.
 
-`docs/vox-tokenizer.md` publishes the table.
+`docs/upstream.md` lists the compounds.
 """
 
 import re
