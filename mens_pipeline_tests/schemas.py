@@ -25,7 +25,7 @@ DOCUMENTS: Final[dict[str, type[BaseModel]]] = {
     "eval_results": EvalResults,
     "eval_local_report": LocalReport,
     "benchmark_passatk": PassAtK,
-    "judged_answers": ScoredCompletion,
+    "scored_completions": ScoredCompletion,
     "gate_receipt": Receipt,
     "eval_gate_failed": GateFailed,
     "gate_override": Override,

@@ -35,7 +35,7 @@ def compare(
     """Lay what recipes or models came to side by side: scores, paired differences, and every completion on a page.
 
     Of a recipe, the newest run that evaluated an adapter counts, of `mens run` or of the UI. A path stands for the
-    scored completions of a trial or of the folder of a run: trial_answers.jsonl or judged_answers.jsonl.
+    scored completions of a trial or of the folder of a run: trial_completions.jsonl or scored_completions.jsonl.
 
     All figures are over the prompts that all were asked in the same words, and differences are those to the first, with
     the exact paired test of the gate's report; the others stand by pass@1, the best first. What adapters write freely

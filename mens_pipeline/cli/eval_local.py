@@ -115,11 +115,12 @@ def eval_local(options: EvalOptions) -> None:
 
     A completion is Vox when the front end accepts it; it passes when it is complete, and declares what was asked
     for under the name that was asked for. Writes eval_results.json, eval_local_report.json, benchmark_passatk.json,
-    judged_answers.jsonl and report.html into the folder of the run, and takes a verdict on an earlier evaluation away.
-    Completions are kept: no prompt is completed twice in the same way. With other held-out pairs than those beside the
-    train set a run is evaluated, but not promoted. Beside the eval suite the base completes a sample of it with a
-    description of the language and examples in its prompt, and the adapter synthetic tasks, as config/evaluation.yaml
-    says. An adapter that was shown holes in programs fills some of held-out ones (`infill_completions.jsonl`).
+    scored_completions.jsonl and report.html into the folder of the run, and takes a verdict on an earlier evaluation
+    away. Completions are kept: no prompt is completed twice in the same way. With other held-out pairs than those
+    beside the train set a run is evaluated, but not promoted. Beside the eval suite the base completes a sample of it
+    with a description of the language and examples in its prompt, and the adapter synthetic tasks, as
+    config/evaluation.yaml says. An adapter that was shown holes in programs fills some of held-out ones
+    (`infill_completions.jsonl`).
 
     With --endpoint another model completes the benchmark, over HTTP with the key in MENS_EVOL_API_KEY; its replies are
     kept in build/endpoint, so that a command that was cut short pays for nothing twice.

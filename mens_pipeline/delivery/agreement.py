@@ -152,7 +152,6 @@ class MergeManifest(Document, Versioned):
     """Base, adapter and data types of a merged model."""
 
     newest_format: ClassVar[int] = 2
-    oldest_format: ClassVar[int] = 2
 
     schema_: Literal["mens_merge_manifest_v1"] = Field(default="mens_merge_manifest_v1", alias="schema")
     name: str = Field(pattern=NAME)

@@ -18,7 +18,7 @@ KIND: Final = "eval_results"
 RESULTS: Final = "eval_results.json"
 LOCAL_REPORT: Final = "eval_local_report.json"
 PASS_AT_K: Final = "benchmark_passatk.json"  # noqa: S105 - a file name
-SCORED_COMPLETIONS: Final = "judged_answers.jsonl"
+SCORED_COMPLETIONS: Final = "scored_completions.jsonl"
 INSERTS: Final = "infill_completions.jsonl"
 """In the folder of an evaluation: an `InsertScore` a line."""
 
@@ -69,10 +69,8 @@ class Progress(Document):
     round: int = Field(ge=1, description="Times that an adapter was asked and a verdict was looked for.")
     num_rounds: int = Field(ge=1, description="Times that were planned at most; all but one need undecided gates.")
     num_reserve: int = Field(ge=0, description="Held-out prompts that were not asked; files that come later.")
-    try_sha256: str | None = Field(
-        default=None, description="Of the try as the ledger of its store counts it; null in documents of before."
-    )
-    store_id: str | None = Field(default=None, description="Of that store, as the ledger names it; null likewise.")
+    try_sha256: str = Field(description="Of the try, as the ledger of its store counts it.")
+    store_id: str = Field(description="Of that store, as the ledger names it.")
 
     @model_validator(mode="after")
     def _is_within_plan(self) -> Self:

@@ -27,7 +27,7 @@ from mens_pipeline.storage.jsonl import models_in, open_rows
 from mens_pipeline.storage.store import ArtifactStore, key_of
 from mens_pipeline.storage.validation import Strict
 
-TRIAL: Final = "trial_answers.jsonl"
+TRIAL: Final = "trial_completions.jsonl"
 
 
 @dataclass(frozen=True, slots=True)

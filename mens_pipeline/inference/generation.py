@@ -15,7 +15,7 @@ from mens_pipeline.storage.validation import Strict
 
 """In the command of an engine: where options of vLLM name the adapters."""
 
-COMPLETIONS: Final = "answers.jsonl"
+COMPLETIONS: Final = "completions.jsonl"
 """In the folder of a generation job: one `Completion` a line."""
 
 

@@ -14,7 +14,7 @@ from mens_pipeline.models.base import Base, Count, Digest, Recorded, RecordedPat
 from mens_pipeline.models.infill import SUFFIX_FIRST, Order
 from mens_pipeline.storage.files import is_out_of_place
 from mens_pipeline.storage.store import digest_of, key_of
-from mens_pipeline.storage.validation import errors_in, list_errors, newer_format, older_format
+from mens_pipeline.storage.validation import errors_in, list_errors, newer_format
 
 KIND: Final = "qlora_adapter"
 """In the store: a trained adapter."""
@@ -32,9 +32,6 @@ CONFIGURATION: Final = "adapter_config.json"
 METHOD: Final = "qlora"
 SCHEMA_VERSION: Final = 8
 """Of the manifest."""
-
-_OLDEST_SCHEMA: Final = 7
-"""The one before says all but the order at a cursor."""
 
 _MOST_BYTES: Final = 16 * 2**20
 _SHOWN: Final = 5
@@ -150,8 +147,8 @@ class TrainingManifest(Recorded):
         if method != METHOD:
             raise RefusedError(f"{path}: backend is {str(method)[:40]}, expected {METHOD}. {_ADVICE}")
         version = document.get("manifest_schema_version", 0)
-        if other := newer_format(version, SCHEMA_VERSION) or older_format(version, _OLDEST_SCHEMA):
-            raise RefusedError(f"{path}: {other}.")
+        if newer := newer_format(version, SCHEMA_VERSION):
+            raise RefusedError(f"{path}: {newer}.")
         try:
             return cls.model_validate(document)
         except ValidationError as error:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from pydantic import Field, ValidationError
 
@@ -49,9 +49,6 @@ class Try(Versioned):
         description="Of all held-out prompts with reference and hidden tests, whatever their files are called."
     )
     device: str = Field(description="`cuda bfloat16 dense`: where, in which dtype and how the weights lay.")
-    engine: dict[str, Any] | None = Field(
-        default=None, description="Null; in lines of earlier versions the servers that completed, if any."
-    )
 
     def is_of_same_eval_suite(self, other: "Try") -> bool:
         """Return whether the eval suites of two tries share half of the files of the smaller, or have equal rows."""
@@ -135,9 +132,8 @@ def explain_lost(evaluated_in: str | None, store_id: str | None) -> str:
     """Say why a ledger, by the id of its store, does not count what was evaluated in some store, with advice."""
     if evaluated_in is not None and evaluated_in == store_id:
         return "has lost this evaluation: an older ledger was laid back; restore the newest one, or evaluate again here"
-    where = "another store or by an earlier version"
-    if evaluated_in is not None and store_id is not None:
-        where = "a copy of this store" if evaluated_in[:_HALF] == store_id[:_HALF] else "another store"
+    is_copy = evaluated_in is not None and store_id is not None and evaluated_in[:_HALF] == store_id[:_HALF]
+    where = "a copy of this store" if is_copy else "another store"
     return f"knows no such evaluation: it was made in {where}; evaluate again here"
 
 

@@ -11,7 +11,6 @@ from mens_pipeline.errors import RefusedError
 _OWN: Final = "Value error, "
 """How pydantic marks sentences that a validator of ours wrote; they say themselves what they are about."""
 _NEWER: Final = "newer_format"
-_OLDER: Final = "older_format"
 FORMAT_VERSION: Final = "format_version"
 _LONGEST: Final = 300
 """Characters of the mistakes in a line or document that a message shows."""
@@ -26,12 +25,10 @@ class Strict(BaseModel):
 class Versioned(Strict):
     """A strict model of what is kept for long, with the version of its format; what says none has the first.
 
-    A change of a format that older code would read wrongly raises `newest_format` of its model; one that this code
-    would read wrongly raises `oldest_format`.
+    A change of a format that older code would read wrongly raises `newest_format` of its model.
     """
 
     newest_format: ClassVar[int] = 1
-    oldest_format: ClassVar[int] = 1
 
     format_version: int = Field(default=1, ge=1, description="Of the format; 1 where it is not told.")
 
@@ -43,8 +40,6 @@ class Versioned(Strict):
         version = content.get(FORMAT_VERSION, 1 if info.mode == "json" else cls.newest_format)
         if newer := newer_format(version, cls.newest_format):
             raise PydanticCustomError(_NEWER, "{problem}", {"problem": newer})
-        if older := older_format(version, cls.oldest_format):
-            raise PydanticCustomError(_OLDER, "{problem}", {"problem": older})
         return {**content, FORMAT_VERSION: version}
 
 
@@ -78,13 +73,6 @@ def newer_format(version: object, newest: int) -> str | None:
     return f"written by a newer version of mens-pipeline (format {version}, read here up to {newest}). Upgrade it"
 
 
-def older_format(version: object, oldest: int) -> str | None:
-    """Say that code from before the first release wrote a line or document; None where it did not."""
-    if not isinstance(version, int) or version >= oldest:
-        return None
-    return f"written before the first release (format {version}, read here from {oldest} on). Train or evaluate again"
-
-
 def newer_than_known(error: ValidationError) -> str | None:
     """Say that newer code wrote what does not fit: its format is newer, or it is right but for fields unknown here."""
     errors = error.errors()
@@ -97,9 +85,8 @@ def newer_than_known(error: ValidationError) -> str | None:
 
 def problem_in(error: ValidationError, what: str, advice: str) -> str:
     """Say why what this project wrote does not fit and what to do; the advice is for what is damaged, not for newer."""
-    older = (str(item["ctx"]["problem"]) for item in error.errors() if item["type"] == _OLDER)
-    other = newer_than_known(error) or next(older, None)
-    return f"{other}." if other is not None else f"no {what} ({errors_in(error)[:_LONGEST]}). {advice}"
+    newer = newer_than_known(error)
+    return f"{newer}." if newer is not None else f"no {what} ({errors_in(error)[:_LONGEST]}). {advice}"
 
 
 def errors_in(error: ValidationError) -> str:

@@ -10,7 +10,7 @@ from random import Random
 from time import perf_counter
 from typing import Final
 
-from mens_pipeline.evaluation.results import EvalResults, Progress
+from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.evaluation.scores import Coverage
 from mens_pipeline.evaluation.statistics import compare_paired, mean_rate, rate_of
 from mens_pipeline.evaluation.tasks import Suite, Task
@@ -18,7 +18,7 @@ from mens_pipeline.promotion.gate import GateInputs, decide
 from mens_pipeline.promotion.policy import GateName, GateStatus, Thresholds, load_gate_policy
 from mens_pipeline.promotion.rounds import Demands, rounds_of, undecided_gates
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline_tests.evaluation.scored import evaluation, task, with_overall, with_suite
+from mens_pipeline_tests.evaluation.scored import PROGRESS, evaluation, task, with_overall, with_suite
 
 _SIZES: Final = (*[1] * 9, *[2] * 5, *[3] * 2, *[4] * 5, 5, 7, 7, 8, 10, 10, 10, 11, 11, 13, 15, 15)
 """Programs to ask for in the held-out files of the seed data."""
@@ -64,7 +64,8 @@ def _night(eval_suite: _Exam, chances: dict[str, float], attempt: int, random: R
         tasks += part
         shares += [float(random.random() < chances[asked.file]) for asked in part]
         reserve = [asked for later in eval_suite.rounds[number:] for asked in later]
-        progress = Progress(attempt=attempt, round=number, num_rounds=len(eval_suite.rounds), num_reserve=len(reserve))
+        so_far = {"attempt": attempt, "round": number, "num_reserve": len(reserve)}
+        progress = PROGRESS.model_copy(update={**so_far, "num_rounds": len(eval_suite.rounds)})
         rate = mean_rate(shares, [asked.file for asked in tasks])
         results = with_suite(_GOOD, Suite.HELDOUT, parse_rate=rate, num_tasks=len(tasks))
         results = results.model_copy(update={"progress": progress})

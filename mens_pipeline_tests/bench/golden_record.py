@@ -82,7 +82,7 @@ def _lines_of(store: Path) -> Iterator[tuple[str, str]]:
         for path in sorted(folder.glob(files)):
             yield f"{kind}/{path.relative_to(folder)}", _digest(path.read_bytes())
     results = _latest(store, "eval_results")
-    for line in (results / "judged_answers.jsonl").read_text(encoding="utf-8").splitlines():
+    for line in (results / "scored_completions.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         score = row["score"]
         yield f"completion/{row['model']}/{score['task']}/{score['sample']}", score["program"]

@@ -29,7 +29,7 @@ from mens_pipeline.corpus.telemetry.table import (
 from mens_pipeline.evaluation.eval_results import write_documents
 from mens_pipeline.evaluation.evaluate import evaluate_completions, with_sound_tests
 from mens_pipeline.evaluation.results import KIND as EVALUATION
-from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, Progress, Subject
+from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, Subject
 from mens_pipeline.evaluation.tasks import Task, heldout_tasks
 from mens_pipeline.inference.generation import Completion
 from mens_pipeline.jobs.progress import Follower, TelemetryLog
@@ -60,6 +60,7 @@ from mens_pipeline_tests.evaluation.runs import (
     trained,
     verdict_of,
 )
+from mens_pipeline_tests.evaluation.scored import PROGRESS
 
 _STEP: Final = 10
 _NIGHT: Final = ("qlora_adapter", "generations", "eval_results", "benchmark_gate")
@@ -200,9 +201,7 @@ def eval_suite_of(folder: Path, size: int) -> Measured:
     again = [a.model_copy(update={"constrained": True}) for a in _completions(tasks[::3], 0)]
     completions = {"base": base, "adapter": (*free, *again)}
     with measure_time(found, "answers judged, run and counted"):
-        evaluation = evaluate_completions(
-            tasks, completions, subject, DECODING, Progress(attempt=1, round=1, num_rounds=1, num_reserve=0)
-        )
+        evaluation = evaluate_completions(tasks, completions, subject, DECODING, PROGRESS)
 
     def write(path: Path) -> dict[str, Any]:
         write_documents(path, evaluation, "")

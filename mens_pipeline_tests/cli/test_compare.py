@@ -87,7 +87,7 @@ def test_models_are_ranked_with_intervals_and_paired_differences(tried: Path) ->
 
 def test_only_tasks_that_all_were_asked_count(tried: Path) -> None:
     """And it is said; a file is as good as its folder."""
-    board, result = _board(tried, "all/trial_answers.jsonl", "few")
+    board, result = _board(tried, "all/trial_completions.jsonl", "few")
 
     assert board["num_tasks"] == 10
     for row in board["rows"]:
@@ -111,11 +111,11 @@ def test_people_read_a_table(tried: Path) -> None:
 def test_what_cannot_be_compared_is_refused(tried: Path, tmp_path: Path) -> None:
     """One alone, two of one name, no task in common, an answer file that is none, a run that is not there."""
     other, both = tmp_path / "other.jsonl", tmp_path / "both"
-    rows = [json.loads(line) for line in (tried / "all" / "trial_answers.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (tried / "all" / "trial_completions.jsonl").read_text().splitlines()]
     other.write_text("".join(json.dumps({**row, "prompt": "Another."}) + "\n" for row in rows))
     (tmp_path / "wrong.jsonl").write_text('{"model": "adapter"}\n')
     both.mkdir()
-    for name in ("trial_answers.jsonl", "judged_answers.jsonl"):
+    for name in ("trial_completions.jsonl", "scored_completions.jsonl"):
         (both / name).write_text("")
     one = str(tried / "all")
 

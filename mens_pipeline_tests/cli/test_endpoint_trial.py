@@ -38,7 +38,7 @@ def test_a_model_that_knows_all_answers_passes_all(folder: Path) -> None:
     assert scores["parse_rate"]["numerator"] == scores["pass_at"]["1"]["numerator"] == len(_TASKS)
     assert scores["test_rate"]["numerator"] == scores["test_rate"]["denominator"] > 0
     assert {request["content"]["model"] for request in server.requests} == {"org/some-model"}
-    assert len((folder / "trial_answers.jsonl").read_text().splitlines()) == len(_TASKS)
+    assert len((folder / "trial_completions.jsonl").read_text().splitlines()) == len(_TASKS)
 
 
 def test_what_was_answered_is_not_asked_again(folder: Path) -> None:

@@ -132,7 +132,7 @@ def test_a_run_judged_by_other_rows_is_refused(trained: Path, run: Path, store: 
 def test_what_was_changed_in_the_store_is_not_used_again(scored: Path, store: ArtifactStore) -> None:
     """Completions are generated again; an edited evaluation gets no verdict until it is made again."""
     (results,) = (store.root / "eval_results").glob("*/eval_results.json")
-    completions = sorted((store.root / "generations").glob("*/answers.jsonl"))
+    completions = sorted((store.root / "generations").glob("*/completions.jsonl"))
     before = [path.read_text() for path in (results, *completions)]
     for path in (results, *completions):
         path.write_text(path.read_text().replace('"stopped":false', '"stopped":true') + " ")
@@ -162,7 +162,7 @@ def test_a_trial_leaves_no_exam_behind(run: Path, store: ArtifactStore) -> None:
     assert "base" not in tried.stderr
     assert f"not asked: not even their reference fits into {_NUM_TOKENS} tokens (--max-tokens)" in tried.stderr
     assert "a trial: no verdict rests on it" in tried.stdout
-    assert (run / "trial_answers.jsonl").is_file()
+    assert (run / "trial_completions.jsonl").is_file()
     assert not (run / "eval_results.json").exists()
     assert not (store.root / "eval_results").exists()
     assert "--no-bench leaves it out" in refusal(without)

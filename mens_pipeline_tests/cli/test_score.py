@@ -16,7 +16,7 @@ _TASKS = load_benchmark(_BENCH).tasks
 
 
 def _score(folder: Path, *rows: dict[str, Any]) -> Result:
-    path = folder / "answers.jsonl"
+    path = folder / "completions.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return CliRunner().invoke(app, ["score", str(path), "--bench", str(_BENCH)])
 
@@ -47,7 +47,7 @@ def test_answers_of_another_program_are_judged_as_our_own(tmp_path: Path) -> Non
     ("rows", "said"),
     [
         ([{"task": "hev_000", "text": "", "stopped": True}], "completion 1: found no task `hev_000`"),
-        ([{"task": _TASKS[0].id, "text": ""}], "answers.jsonl:1: no completion"),
+        ([{"task": _TASKS[0].id, "text": ""}], "completions.jsonl:1: no completion"),
         ([], "found no completion"),
     ],
 )

@@ -28,7 +28,7 @@ def test_real_documents_fit_their_schemas(tmp_path: Path) -> None:
     )
     documents = {
         "eval_results": (evaluation.path / RESULTS).read_text(),
-        "judged_answers": (evaluation.path / SCORED_COMPLETIONS).read_text().splitlines()[0],
+        "scored_completions": (evaluation.path / SCORED_COMPLETIONS).read_text().splitlines()[0],
         "gate_receipt": (gate.path / RECEIPT).read_text(),
         "eval_gate_failed": (gate.path / FAILED).read_text(),
         "gate_override": override.model_dump_json(),

@@ -41,7 +41,7 @@ def test_a_report_of_a_newer_version_asks_for_an_upgrade(
     "name",
     [
         *("eval_local_report", "benchmark_passatk", "merge_report", "merge_manifest", "gguf_report", "gate_override"),
-        *("eval_gate_failed", "judged_answers"),
+        *("eval_gate_failed", "scored_completions"),
     ],
 )
 def test_documents_that_are_kept_say_the_version_of_their_format(name: str) -> None:

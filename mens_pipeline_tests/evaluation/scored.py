@@ -15,7 +15,7 @@ GOOD = "fn add(a: int, b: int) to int {\n    return a + b\n}\n"
 BROKEN = "fn add(a: int, b: int) to int {\n    return a +\n}\n"
 OTHER = "type Point {\n    x: int\n}\n"
 
-PROGRESS = Progress(attempt=1, round=1, num_rounds=1, num_reserve=0)
+PROGRESS = Progress(attempt=1, round=1, num_rounds=1, num_reserve=0, try_sha256="7" * 64, store_id="5" * 32)
 SUBJECT = Subject(
     adapter_sha256="ad" * 32,
     base_sha256="ba" * 32,

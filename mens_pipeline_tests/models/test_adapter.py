@@ -99,17 +99,6 @@ def test_a_manifest_of_newer_code_asks_for_an_upgrade(tmp_path: Path) -> None:
         TrainingManifest.read(tmp_path / MANIFEST)
 
 
-@pytest.mark.parametrize("version", [{}, {"manifest_schema_version": 6}])
-def test_a_manifest_from_before_the_first_release_asks_for_another_training(
-    tmp_path: Path, version: dict[str, int]
-) -> None:
-    """Whether it says its version or not; whatever else it says."""
-    (tmp_path / MANIFEST).write_text(json.dumps({"backend": "qlora", **version}))
-
-    with pytest.raises(RefusedError, match=r"before the first release .*from 7 on.*Train or evaluate again\.$"):
-        TrainingManifest.read(tmp_path / MANIFEST)
-
-
 def test_a_manifest_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """So is a folder in its place."""
     with pytest.raises(RefusedError, match="No such file or directory"):

@@ -3,12 +3,12 @@
 import pytest
 from pydantic import ValidationError
 
-from mens_pipeline.evaluation.results import EvalResults, Progress
+from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.evaluation.statistics import compare_paired, mean_rate
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.promotion.gate import decide
 from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, overall_status
-from mens_pipeline_tests.evaluation.scored import with_overall, with_suite, without_suite
+from mens_pipeline_tests.evaluation.scored import PROGRESS, with_overall, with_suite, without_suite
 from mens_pipeline_tests.promotion.verdicts import (
     RESULTS,
     STRICT,
@@ -93,7 +93,7 @@ def test_an_undecided_rate_says_so_in_words() -> None:
 )
 def test_trying_again_is_paid_for(attempt: int, num_rounds: int, required: float) -> None:
     """And so is looking twice; nothing is ever asked that cannot be had."""
-    progress = Progress(attempt=attempt, round=1, num_rounds=num_rounds, num_reserve=0)
+    progress = PROGRESS.model_copy(update={"attempt": attempt, "num_rounds": num_rounds})
     results = RESULTS.model_copy(update={"progress": progress})
     assert 1 - STRICT.allowed_chance(progress) == pytest.approx(required, abs=5e-5)
 
@@ -110,7 +110,7 @@ def test_trying_again_is_paid_for(attempt: int, num_rounds: int, required: float
 
 def test_a_late_try_is_not_told_as_certainty() -> None:
     """As many places are shown as it takes."""
-    progress = Progress(attempt=30, round=1, num_rounds=1, num_reserve=0)
+    progress = PROGRESS.model_copy(update={"attempt": 30})
     message = outcome_of(GateName.PARSE_RATE, inputs(RESULTS.model_copy(update={"progress": progress}))).message
 
     assert message.endswith(" of 0.999966 required)")
@@ -118,7 +118,8 @@ def test_a_late_try_is_not_told_as_certainty() -> None:
 
 def test_all_tries_together_take_no_more_than_the_stated_error() -> None:
     """However many there are, and however many rounds each has."""
-    tries = [Progress(attempt=n, round=r, num_rounds=2, num_reserve=0) for n in range(1, 2000) for r in (1, 2)]
+    twice = PROGRESS.model_copy(update={"num_rounds": 2})
+    tries = [twice.model_copy(update={"attempt": n, "round": r}) for n in range(1, 2000) for r in (1, 2)]
     spent = sum(STRICT.allowed_chance(progress) for progress in tries)
 
     assert 0.049 < spent < 1 - STRICT.confidence

@@ -55,20 +55,6 @@ def test_only_what_is_damaged_may_be_deleted(content: str, problem: str) -> None
     assert problem_in(refused.value, "thing", "Delete it.").startswith(problem)
 
 
-class _FromSecond(_Third):
-    oldest_format: ClassVar[int] = 2
-
-
-@pytest.mark.parametrize("content", ["{}", '{"format_version": 1, "name": 2}'])
-def test_a_document_from_before_the_first_release_is_made_again(content: str) -> None:
-    """Whatever else is wrong with it."""
-    with pytest.raises(ValidationError) as refused:
-        _FromSecond.model_validate_json(content)
-    advice = r"written before the first release (format 1, read here from 2 on). Train or evaluate again."
-    assert problem_in(refused.value, "thing", "Delete it.") == advice
-    assert _FromSecond.model_validate_json('{"format_version": 2}').format_version == 2
-
-
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
