@@ -4,7 +4,7 @@ It has three control ids, the 95 printable characters of ASCII, and 35 compounds
 compound that matches, else one character. Line end and tab are compounds, so ASCII text without other control
 characters round-trips; any other character gives one `UNK`, which `num_unknown` counts and `decode` shows as U+FFFD.
 
-`docs/vox-tokenizer.md` publishes the table.
+`docs/upstream.md` lists the compounds.
 """
 
 import re
