@@ -1,13 +1,11 @@
 """The Vox language: tokens, syntax, verdict, diagnostics, constructs, completion. Standard library only.
 
-Rules such as `G41` are those of `vox-language.md` beside this file. Other packages import from here, from
-`language.ast` (the syntax tree), `language.semantics` (names and types) and `language.interpreter`, and from no module
-below them. The last two are doors of their own, since the interpreter takes time to load.
+Rules such as `G41` are in `vox-language.md`. Other packages import only from here, `language.ast` (syntax tree),
+`language.semantics` (names and types) and `language.interpreter`. The last two are separate because the interpreter
+takes time to load.
 """
 
-from mens_pipeline.language.completion import complete
 from mens_pipeline.language.diagnostics import Code, Diagnostic, Position, Severity, SourceText, visible_text
-from mens_pipeline.language.fingerprint import grammar_fingerprint
 from mens_pipeline.language.front_end import (
     DEEP_STACK,
     Analysis,
@@ -17,6 +15,7 @@ from mens_pipeline.language.front_end import (
     collector_paused,
     verdict_record,
 )
+from mens_pipeline.language.grammar import grammar_fingerprint
 from mens_pipeline.language.lexer import Token, scan, tokenize
 from mens_pipeline.language.outline import (
     DeclarationSpan,
@@ -35,7 +34,7 @@ from mens_pipeline.language.taxonomy import (
     difficulty,
     histogram,
 )
-from mens_pipeline.language.viability import ParserPlace, Viability, ViableText, has_tokens
+from mens_pipeline.language.viability import ParserPlace, Viability, ViableText, complete, has_tokens
 from mens_pipeline.language.vocabulary import EFFECTS, FUNCTION_DECORATORS, KEYWORDS, LLM_DECORATORS
 
 __all__ = [

@@ -9,6 +9,7 @@ from mens_pipeline.language.ast.base import Node
 from mens_pipeline.language.ast.declarations import (
     Const,
     Declaration,
+    Function,
     Import,
     ReactiveComponent,
     Routes,
@@ -16,7 +17,6 @@ from mens_pipeline.language.ast.declarations import (
     TypeDef,
     Url,
 )
-from mens_pipeline.language.ast.functions import Function
 
 
 def _short(value: object) -> str:

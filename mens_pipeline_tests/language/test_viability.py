@@ -13,8 +13,18 @@ import pytest
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, mode_of, tokenize
 from mens_pipeline.language import parser as parser_package
-from mens_pipeline.language.completion import _WORDS, _Growing, complete
-from mens_pipeline.language.viability import NEXT, WORDS, Probe, Token, Viability, ViableText, has_tokens
+from mens_pipeline.language.viability import (
+    _WORDS,
+    NEXT,
+    WORDS,
+    ProbeParser,
+    Token,
+    Viability,
+    ViableText,
+    _Growing,
+    complete,
+    has_tokens,
+)
 from mens_pipeline_tests.evaluation.benches import SHIPPED
 from mens_pipeline_tests.language.examples import (
     Case,
@@ -279,13 +289,13 @@ def test_what_makes_a_longer_token_is_found_without_trying_all_others(
 ) -> None:
     """Behind a blank nothing may stand there; that is found once, not for each of some hundred tokens."""
     parses: list[object] = []
-    begin = Probe.__init__
+    begin = ProbeParser.__init__
 
-    def counted(self: Probe, tokens: list[Token], mode: Mode) -> None:
+    def counted(self: ProbeParser, tokens: list[Token], mode: Mode) -> None:
         parses.append(self)
         begin(self, tokens, mode)
 
-    monkeypatch.setattr(Probe, "__init__", counted)
+    monkeypatch.setattr(ProbeParser, "__init__", counted)
 
     assert complete(text, is_strict=True) is not None
     assert len(parses) < 150

@@ -1,6 +1,6 @@
 """The typed, frozen syntax tree: `from mens_pipeline.language import ast`, then `ast.Binary`.
 
-Every name stands here by itself, since `code_version` follows no `import *`.
+Each name is listed, because `code_version` does not follow `import *`.
 """
 
 # ruff: noqa: F401
@@ -20,7 +20,7 @@ from mens_pipeline.language.ast.expressions import (
     MethodCall, ObjectField, ObjectLit, Return, SelfClosingView, SideEffect, Spawn, Statement, StringLit, Try,
     TupleLit, Unary, View, While, With, WorkflowVersion,
 )  # fmt: skip
-from mens_pipeline.language.ast.functions import (
+from mens_pipeline.language.ast.declarations import (
     Activity, Actor, ArgumentValue, BackButton, Decorator, DecoratorArgument, DeepLink, DesignToken, Endpoint,
     Forall, Form, FormField, Function, Handler, Loading, McpResource, McpTool, Push, Scheduled, Test, Tokens,
     WRAPPERS, Workflow,

@@ -13,13 +13,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A piece of syntax and where it stands.
+    """A piece of syntax; `source[start:end]` is its text, without trailing newlines.
 
-    Trees can be thousands of levels deep: go through them with `walk`. `==`, `hash` and `repr` recurse.
-
-    Attributes:
-        start: Characters before its first token.
-        end: Characters up to the end of its last token, trailing newlines not counted; `source[start:end]` is its text.
+    Trees can be thousands of levels deep: traverse them with `walk`. `==`, `hash` and `repr` recurse.
     """
 
     start: int
@@ -27,7 +23,7 @@ class Node:
 
 
 _NAMES: Final[dict[type[Node], tuple[str, ...]]] = {}
-"""Names of the fields of each kind of node that was met: asked once a kind, since programs have many nodes."""
+"""Class of node -> its field names; `dataclasses.fields` is too slow to call for every node."""
 
 
 def field_names(node: Node) -> tuple[str, ...]:
@@ -51,9 +47,9 @@ def children(node: Node) -> list[Node]:
 
 
 def walk(root: Node) -> Iterator[Node]:
-    """Yield a node and all nodes below it, parents first, siblings in field order; safe at any depth.
+    """Yield a node and all nodes below it, parents first, siblings in field order, without recursion.
 
-    The target of a compound assignment is visited twice, since `x += e` is kept as `x = x + e` (A5).
+    The target of a compound assignment comes twice, because `x += e` is kept as `x = x + e` (A5).
     """
     pending = [root]
     while pending:
@@ -64,7 +60,7 @@ def walk(root: Node) -> Iterator[Node]:
 
 @dataclass(frozen=True, slots=True)
 class NamedType(Node):
-    """A name, or an integer where a type may stand (`Vec[float, 3]`)."""
+    """A name, or an integer used as a type argument (`Vec[float, 3]`)."""
 
     name: str
 
@@ -87,7 +83,7 @@ class FunctionType(Node):
 
 @dataclass(frozen=True, slots=True)
 class InferType(Node):
-    """`_`: left to inference."""
+    """`_`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +110,7 @@ class WildcardPattern(Node):
 
 @dataclass(frozen=True, slots=True)
 class IdentPattern(Node):
-    """A name to bind; also an upper-case name without parentheses."""
+    """A name to bind, or an upper-case name without parentheses."""
 
     name: str
 

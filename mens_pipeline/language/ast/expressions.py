@@ -20,14 +20,14 @@ class IntLit(Node):
 
 @dataclass(frozen=True, slots=True)
 class FloatLit(Node):
-    """A float literal; too large a number is infinity."""
+    """A float literal; infinity if it is too large."""
 
     value: float
 
 
 @dataclass(frozen=True, slots=True)
 class DecimalLit(Node):
-    """A decimal literal; the text is without its `dec`."""
+    """A decimal literal; `text` excludes the `dec`."""
 
     text: str
 
@@ -77,14 +77,14 @@ class ListLit(Node):
 
 @dataclass(frozen=True, slots=True)
 class TupleLit(Node):
-    """`(a, b)`; grouping parentheses leave no node."""
+    """`(a, b)`; grouping parentheses have no node."""
 
     elements: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Binary(Node):
-    """An infix operator by its name: Add Sub Mul Div Mod Lt Gt Lte Gte And Or Is Isnt Pipe."""
+    """An infix operation; `op` is Add Sub Mul Div Mod Lt Gt Lte Gte And Or Is Isnt or Pipe."""
 
     op: str
     left: Expr
@@ -93,7 +93,7 @@ class Binary(Node):
 
 @dataclass(frozen=True, slots=True)
 class Unary(Node):
-    """`not` (Not) or `-` (Neg)."""
+    """`not` (`op` is Not) or `-` (Neg)."""
 
     op: str
     operand: Expr
@@ -210,7 +210,7 @@ class Spawn(Node):
 
 @dataclass(frozen=True, slots=True)
 class Block(Node):
-    """`{ statements }` where an expression may stand."""
+    """`{ statements }` as an expression."""
 
     statements: tuple[Statement, ...]
 
@@ -233,7 +233,7 @@ class WorkflowVersion(Node):
 
 @dataclass(frozen=True, slots=True)
 class Attribute(Node):
-    """One attribute of a view; a leading `attr_` is gone."""
+    """One attribute of a view, without a leading `attr_`."""
 
     name: str
     value: Expr
@@ -315,7 +315,7 @@ class Continue(Node):
 
 @dataclass(frozen=True, slots=True)
 class ExprStatement(Node):
-    """An expression on its own."""
+    """An expression as a statement."""
 
     expression: Expr
 

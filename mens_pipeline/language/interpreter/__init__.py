@@ -1,9 +1,9 @@
-"""Running Vox programs: their tests, in this process or in a sandbox of their own. Standard library only.
+"""Run the tests of Vox programs, in this process or in a sandbox. Standard library only.
 
-Rules such as `O2` are those of `vox-semantics.md` beside the language reference.
+Rules such as `O2` are in `vox-semantics.md`.
 """
 
-from mens_pipeline.language.interpreter.case import CallableProgram, CallResult, CaseRunner, SmallestDraws, error_of
+from mens_pipeline.language.interpreter.case import CallableProgram, CallResult, CaseRunner, SmallestDraws, catch_error
 from mens_pipeline.language.interpreter.compiler.calls import CALLABLE
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.program import Program
@@ -44,7 +44,7 @@ from mens_pipeline.language.interpreter.values import (
     UNIT,
     Native,
     Value,
-    Variant,
+    VariantValue,
     equal,
     error,
     literal_of,
@@ -79,14 +79,14 @@ __all__ = [
     "SmallestDraws",
     "TextName",
     "Value",
-    "Variant",
+    "VariantValue",
     "WorkerPool",
     "WorkerProcess",
     "WorkerStoppedError",
+    "catch_error",
     "confine",
     "equal",
     "error",
-    "error_of",
     "given_module",
     "hidden_module",
     "literal_of",

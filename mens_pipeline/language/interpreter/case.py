@@ -1,4 +1,4 @@
-"""One case, which is a test or a property, run to its result (section 5 of the run-time rules), and single calls."""
+"""Run one case, a test or a property (section 5 of the run-time rules), or single calls."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,7 +31,7 @@ from mens_pipeline.language.interpreter.values import (
     Native,
     Refused,
     Value,
-    Variant,
+    VariantValue,
     arity_error,
     kind_name,
     quote_value,
@@ -48,26 +48,26 @@ _FLOATS: Final = (0.0, 1.0, -1.0, 0.5, -0.5, 0.1, 1e-9, 100.0, -1e6, 1e6)
 _CHARACTERS: Final = "abcxyzABC019 ._-,\"'\\\n\té日"
 
 _Draw = Callable[[Random, bool], Value]
-"""Makes a value; the second argument asks for an edge of its kind."""
+"""Draws a value; the second argument asks for an edge case."""
 
 
 def cases(params: Sequence[ast.Param], seed: str) -> list[list[Value]]:
-    """Draw the arguments of a property, small edges first; a type without known values ends the test."""
+    """Draw the arguments of a property, edge cases first; raise a `VoxError` for a type that cannot be drawn."""
     random = Random(seed)  # noqa: S311 - a reproducible draw, no secret
-    draws = [_draw_of(param.type) for param in params]
+    draws = [_find_draw(param.type) for param in params]
     first = [[draw(SmallestDraws(), True) for draw in draws]]  # noqa: FBT003 - the shape of a draw
     return first + [[draw(random, number < _NUM_EDGE_CASES) for draw in draws] for number in range(1, NUM_CASES)]
 
 
 class SmallestDraws(Random):
-    """Draws that take the first of everything: the smallest case, or the smallest arguments."""
+    """Draws the first of everything: the smallest case, or the smallest arguments."""
 
     def random(self) -> float:
-        """Return a number that almost every threshold is below."""
+        """Return a number above almost every threshold."""
         return 0.99
 
     def getrandbits(self, _k: int, /) -> int:
-        """Return 0, the smallest draw."""
+        """Return 0."""
         return 0
 
 
@@ -90,13 +90,13 @@ def _str(random: Random, _edge: bool) -> str:  # noqa: FBT001 - the shape of a d
 _PLAIN: Final[dict[str, _Draw]] = {"int": _int, "float": _float, "bool": _bool, "str": _str}
 
 
-def _draw_of(annotation: ast.Type | None) -> _Draw:
+def _find_draw(annotation: ast.Type | None) -> _Draw:
     if annotation is None:
         return _int
     if isinstance(annotation, ast.NamedType) and annotation.name in _PLAIN:
         return _PLAIN[annotation.name]
     if isinstance(annotation, ast.GenericType) and len(annotation.arguments) == 1:
-        inner = _draw_of(annotation.arguments[0])
+        inner = _find_draw(annotation.arguments[0])
         if annotation.name in {"List", "list"}:
             return lambda random, edge: [inner(random, edge) for _ in range(random.randint(0, _MOST_LENGTH))]
         if annotation.name == "Option":
@@ -110,10 +110,9 @@ _OURS: Final = __name__.split(".", maxsplit=1)[0]
 
 @dataclass(frozen=True, slots=True)
 class CaseRunner:
-    """State that all cases of a program share.
+    """State shared by all cases of a program.
 
-    `name` is the text that declares them, `texts` are those that places may lie in; draws for properties depend on
-    `seed`.
+    `name` is the text that declares them, `texts` are all texts that errors may point to; `seed` is for properties.
     """
 
     program: Program
@@ -122,11 +121,11 @@ class CaseRunner:
     texts: Mapping[TextName, SourceText]
     seed: str
 
-    def result_of(self, test: ast.Test | ast.Forall, seconds: float) -> CaseResult:
-        """Run a test; a program can neither raise nor hang here."""
+    def run_case(self, test: ast.Test | ast.Forall, seconds: float) -> CaseResult:
+        """Run a test for up to `seconds`; nothing that the program does raises here."""
         self.machine.begin()
         with time_limit(self.machine, seconds):
-            error = error_of(partial(self._execute, test))
+            error = catch_error(partial(self._execute, test))
         if error is None:
             return self.end_case(test, Outcome.PASSED)
         return self.end_case(test, error.outcome, error.reason, error.message, error.place)
@@ -139,10 +138,7 @@ class CaseRunner:
         message: str = "",
         place: tuple[TextName, int] | None = None,
     ) -> CaseResult:
-        """Build the result of a test that ended on this machine, or never began.
-
-        By default the place is where the test begins.
-        """
+        """Build the result of a test from the state of the machine; by default the place is the start of the test."""
         text, start = place or (self.name, test.function.start)
         position = self.texts[text].position(start)
         machine = self.machine
@@ -187,30 +183,30 @@ class CaseRunner:
                 raise
 
     def _judge(self, value: Value) -> None:
-        """Fail a test that returns an `Error`; whatever else it returns is a pass, `false` included (T3)."""
-        if type(value) is Variant and value.name == "Error":
+        """Fail only a test that returns an `Error`: even `false` is a pass (T3)."""
+        if type(value) is VariantValue and value.name == "Error":
             raise VoxError(None, f"the test returned {quote_value(self.machine, value)}")
 
 
-def error_of(body: Callable[[], object]) -> VoxError | None:
-    """Run a part of a program, and return how it ended before its time; None when it came to its end."""
+def catch_error(body: Callable[[], object]) -> VoxError | None:
+    """Run a part of a program, and return the error that ended it, None if it completed."""
     try:
         body()
     except VoxError as error:
-        # Tracebacks hold the frame of the caller, and that frame the error: only a search for cycles frees it.
+        # The traceback references the caller's frame, and that frame the error: a cycle that only the collector frees.
         error.__context__ = None
         return error.with_traceback(None)
     except RecursionError:
         return VoxError(LimitKind.DEPTH, "the program is nested or recurses too deeply")
     except MemoryError:
         return VoxError(LimitKind.SIZE, "the memory is used up")
-    except Exception as error:  # noqa: BLE001 - a mistake of ours must not take the other tests along
+    except Exception as error:  # noqa: BLE001 - a bug of ours must not fail the other tests
         return VoxError(ErrorKind.INTERNAL, _internal_message(error))
     return None
 
 
 def _internal_message(error: Exception) -> str:
-    """Describe what went wrong in the interpreter, and where; read no file for it, since a worker may not read any."""
+    """Describe a bug without reading source files, because a worker may not open any."""
     frames = [(frame.f_globals["__name__"], line) for frame, line in walk_tb(error.__traceback__)]
     module, line = [place for place in frames if place[0].split(".")[0] == _OURS][-1]
     return (
@@ -221,10 +217,9 @@ def _internal_message(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """Outcome of one call.
+    """Outcome of one call; `value` is None unless it returned: no Vox value is None.
 
-    `value` is None unless it returned, and no value of the language is None; `reason` is None when it returned or an
-    assertion failed; `num_steps` counts the statements and expressions charged.
+    `reason` is None if it returned or an assertion failed. `num_steps` counts statements and expressions.
     """
 
     outcome: Outcome
@@ -235,49 +230,42 @@ class CallResult:
 
     @property
     def returned(self) -> bool:
-        """Whether it came to its end."""
+        """Whether the call completed."""
         return self.outcome is Outcome.PASSED
 
 
 class CallableProgram:
-    """A parsed program whose functions can be called one by one, each call as good as the first.
+    """A parsed program whose functions can be called one by one, each call in a fresh state.
 
-    Memory is bounded by counting, time by counting and, in the main thread, by a signal; for programs of strangers do
-    this in a process of its own.
+    Memory is bounded by counting, time by counting and, in the main thread, by a signal. Run untrusted programs in a
+    process of their own.
     """
 
     def __init__(self, module: ast.Module, limits: Limits, features: Features) -> None:
-        """Make it ready."""
         self.machine = Machine(limits)
         self._program = Program(module, TextName.PROGRAM, self.machine, features)
         self._is_ready = False
 
     def redefine(self, declaration: ast.Declaration) -> None:
-        """Replace a function for the calls to come."""
+        """Replace a function for later calls."""
         self._program.redefine(declaration)
         self._is_ready = False
 
     def define(self, native: Native) -> None:
-        """Add a function that is written in Python."""
+        """Add a function written in Python."""
         self._program.define(native.name, native)
         self._is_ready = False
 
     @contextmanager
     def running(self, seconds: float) -> Iterator[None]:
-        """Allow calls in the body.
-
-        All of them together may take so many seconds; calls after that have run out of time.
-        """
+        """Allow calls in the body, for `seconds` altogether; later calls end with a time limit."""
         self.machine.begin()
         with DEEP_STACK.parse(), time_limit(self.machine, seconds):
             DEEP_STACK.deepen()
             yield
 
     def call(self, function: str, arguments: Sequence[Value], max_steps: int | None = None) -> CallResult:
-        """Call a function; nothing of earlier calls is left.
-
-        It may take `max_steps`, if those are fewer than the limits say.
-        """
+        """Call a function in a fresh state; `max_steps` replaces the limit of steps."""
         machine = self.machine
         if machine.seconds_over is not None:
             message = f"the calls took more than {machine.seconds_over:g} s"
@@ -286,7 +274,7 @@ class CallableProgram:
         if max_steps is not None:
             machine.max_steps = max_steps
         found: list[Value] = []
-        error = error_of(lambda: found.append(self._invoke(function, arguments)))
+        error = catch_error(lambda: found.append(self._invoke(function, arguments)))
         if error is not None:
             return CallResult(error.outcome, None, error.reason, error.message, machine.steps)
         return CallResult(Outcome.PASSED, found[0], num_steps=machine.steps)

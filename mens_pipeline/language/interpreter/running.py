@@ -1,4 +1,4 @@
-"""From the text of a program to the report of its tests, or of tests that it does not know (T5), in this process."""
+"""Run a program's own tests or hidden tests (T5) in this process, from its text to a report."""
 
 from dataclasses import replace
 from time import monotonic
@@ -38,14 +38,10 @@ def run_tests(
     features: Features = NO_FEATURES,
     mode: Mode = Mode.SOURCE,
 ) -> ProgramReport:
-    """Run the `@test` functions and `@forall` properties of a program.
+    """Run the `@test` functions and `@forall` properties of a program; `seed` is for the arguments of properties.
 
-    Memory is bounded by counting alone; for programs of strangers use `Sandbox`.
-
-    `seed` is for the arguments of properties.
-
-    Returns:
-        Why it was rejected, or a result a test; the same for the same arguments, unless it ran out of time.
+    Reports are deterministic, except for time limits. Memory is bounded only by counting: use `Sandbox` for untrusted
+    programs.
     """
     module, report = parse_program(source, limits, mode)
     if module is None:
@@ -57,7 +53,7 @@ def run_tests(
 
 
 def parse_program(source: str, limits: Limits, mode: Mode = Mode.SOURCE) -> tuple[ast.Module | None, ProgramReport]:
-    """Parse a program; return its syntax, or None, with the report of its rejection (J1, R8)."""
+    """Parse a program; return its syntax, None if it is rejected, and a report for that case (J1, R8)."""
     size = byte_length(source)
     if size > limits.max_source:
         message = f"the program has {size:,} bytes; the most is {limits.max_source:,}"
@@ -78,7 +74,7 @@ def run_all(run: CaseRunner, limits: Limits) -> ProgramReport:
         for test in list(tests.values())[: limits.max_tests]:
             left = end - monotonic()
             if left > 0:
-                results.append(run.result_of(test, min(left, limits.test_seconds)))
+                results.append(run.run_case(test, min(left, limits.test_seconds)))
             else:
                 run.machine.begin()
                 message = f"the program took more than {limits.program_seconds:g} s before this test"
@@ -100,7 +96,7 @@ _NAMED_VALUES = (
 )
 
 GIVEN_END: Final = "// The answer sees what stands above this line."
-"""The line of hidden tests above which code stands that the task gives: an answer uses it without declaring it."""
+"""Line of hidden tests: the code above it is given by the task, and a candidate may use it without declaring it."""
 
 
 def run_with_tests(
@@ -111,20 +107,17 @@ def run_with_tests(
     *,
     features: Features = NO_FEATURES,
 ) -> ProgramReport:
-    """Run hidden tests against a candidate; its own tests do not count and do not run.
+    """Run hidden tests against a candidate, and none of its own tests.
 
-    The two texts are parsed apart. The tests see the names of the candidate, those of its own tests among them, and
-    `hidden_output()`, what was printed so far. The candidate sees none of theirs but those declared above the line
-    `GIVEN_END`; where both declare a name, each means its own. A candidate that redefines what the tests rely on fails
-    all of them.
-
-    The two texts may use `limits` together; `seed` is for the arguments of properties.
+    The two texts are parsed separately. The tests see all names of the candidate, and `hidden_output()`, the output so
+    far. The candidate sees only names that the tests declare above the line `GIVEN_END`. If both declare a name, each
+    uses its own. A candidate that redefines a name that the tests rely on fails all of them.
 
     Raises:
-        ConfigurationError: The tests themselves are rejected, or there are none.
+        ConfigurationError: The tests are rejected, or there are none.
     """
     hidden = hidden_module(tests)
-    # A page is read as one; any source file is the same in either mode (M5).
+    # The UI mode accepts pages; source files mean the same in both modes (M5).
     module, report = parse_program(candidate, limits, Mode.UI if features.views else Mode.SOURCE)
     if module is None:
         return report
@@ -141,7 +134,7 @@ def run_with_tests(
 
 
 def put_below(tests: str, candidate: ast.Module, machine: Machine, features: Features) -> tuple[Program, Program]:
-    """Return hidden tests as a program that sees the names of a candidate, and the candidate, which sees what is given.
+    """Return hidden tests as a program on top of the candidate, and the candidate on top of the given code.
 
     Raises:
         ConfigurationError: The tests are rejected, or there are none.
@@ -149,7 +142,7 @@ def put_below(tests: str, candidate: ast.Module, machine: Machine, features: Fea
     given = given_module(tests)
     lowest = Program(given, TextName.TESTS, machine, features) if given is not None else None
     own = tuple(d for d in candidate.declarations if isinstance(d, ast.Test | ast.Forall))
-    # Its own tests give way to what else has their names (C2).
+    # Its own tests come first, so that other declarations of the same names replace them (C2).
     ordered = replace(candidate, declarations=(*own, *without_tests(candidate).declarations))
     below = Program(ordered, TextName.PROGRAM, machine, features, lowest)
     program = Program(hidden_module(tests), TextName.TESTS, machine, features, below)
@@ -158,7 +151,7 @@ def put_below(tests: str, candidate: ast.Module, machine: Machine, features: Fea
 
 
 def hidden_module(tests: str) -> ast.Module:
-    """Parse hidden tests; refuse those that are rejected, or none (`ConfigurationError`)."""
+    """Parse hidden tests; raise a `ConfigurationError` if they are rejected or there are none."""
     analysis = analyze(tests)
     if analysis.module is None:
         first = analysis.errors[0]
@@ -170,7 +163,7 @@ def hidden_module(tests: str) -> ast.Module:
 
 
 def given_module(tests: str) -> ast.Module | None:
-    """Return the syntax of the code that a task gives; None where it gives none."""
+    """Return the syntax of the code that a task gives; None if it gives none."""
     end = tests.find(GIVEN_END)
     if end < 0:
         return None
@@ -179,7 +172,7 @@ def given_module(tests: str) -> ast.Module | None:
 
 
 def with_given(given: str, tests: str) -> str:
-    """Return hidden tests with code that the task gives."""
+    """Put the given code of a task above its hidden tests."""
     return f"{given.rstrip()}\n\n{GIVEN_END}\n{tests}" if given.strip() else tests
 
 
@@ -191,7 +184,6 @@ def without_tests(module: ast.Module) -> ast.Module:
 
 
 def _find_redefined(candidate: ast.Module, tests: ast.Module) -> set[str]:
-    """Return names that the candidate declares and that mean something else to the tests."""
     nodes = list(walk(tests))
     used = {node.name for node in nodes if isinstance(node, ast.Ident)}
     bound = {node.name for node in nodes if isinstance(node, ast.IdentPattern) and not node.name[:1].isupper()}
@@ -202,7 +194,7 @@ def _find_redefined(candidate: ast.Module, tests: ast.Module) -> set[str]:
 
 
 def _declared_names(module: ast.Module) -> tuple[set[str], set[str]]:
-    """Return names of functions, constants, actors, components and imports; names of variants."""
+    """Return names of values, and names of variants."""
     values: set[str] = set()
     variants: set[str] = set()
     for declaration in module.declarations:

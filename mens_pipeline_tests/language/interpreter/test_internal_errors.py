@@ -9,7 +9,7 @@ from mens_pipeline.language.interpreter.case import CaseRunner
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.program import Program
 from mens_pipeline.language.interpreter.running import run_all
-from mens_pipeline.language.interpreter.sandbox import report_of, report_record
+from mens_pipeline.language.interpreter.sandbox import read_report, report_record
 from mens_pipeline.language.interpreter.values import Native, Value
 
 _SOURCE = "@test fn a() { assert(faulty(1) is 1) }\n@test fn b() { assert(1 is 1) }\n"
@@ -48,4 +48,4 @@ def test_a_mistake_of_ours_is_one_internal_error() -> None:
         r"whatever the program does\. Report it together with the program\.",
         report.tests[0].message,
     )
-    assert report_of(report_record(report)) == report
+    assert read_report(report_record(report)) == report

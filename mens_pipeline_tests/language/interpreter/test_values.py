@@ -13,7 +13,17 @@ from mens_pipeline.language.interpreter import Features, Limits
 from mens_pipeline.language.interpreter.case import CallableProgram
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS
 from mens_pipeline.language.interpreter.machine import Machine
-from mens_pipeline.language.interpreter.values import NONE, UNIT, Value, Variant, equal, error, literal_of, ok, some
+from mens_pipeline.language.interpreter.values import (
+    NONE,
+    UNIT,
+    Value,
+    VariantValue,
+    equal,
+    error,
+    literal_of,
+    ok,
+    some,
+)
 
 _TYPES = "type Shape = | Dot | Rect(w: int, h: int)\n"
 
@@ -39,7 +49,7 @@ _SCALARS = (
     | st.floats(allow_nan=False)
     | st.text(st.characters(exclude_categories=["Cs"]))
     | st.decimals(-(10**9), 10**9, places=2)
-    | st.sampled_from((NONE, UNIT, Variant("Dot")))
+    | st.sampled_from((NONE, UNIT, VariantValue("Dot")))
 )
 
 
@@ -52,7 +62,7 @@ def _compound(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         | values.map(some)
         | values.map(ok)
         | values.map(error)
-        | st.tuples(values, values).map(lambda fields: Variant("Rect", fields))
+        | st.tuples(values, values).map(lambda fields: VariantValue("Rect", fields))
     )
 
 
@@ -81,7 +91,7 @@ def test_a_literal_evaluates_to_an_equal_value(value: Value) -> None:
         ({}, "{}"),
         ([some(1), NONE], "[Some(1), None]"),
         ((1,), "(1,)"),
-        (Variant("Rect", (2, -3)), "Rect(2, -3)"),
+        (VariantValue("Rect", (2, -3)), "Rect(2, -3)"),
     ],
 )
 def test_literals_read_as_a_person_would_write_them(value: Value, literal: str) -> None:

@@ -17,7 +17,7 @@ from mens_pipeline.language.ast.base import (
     WildcardPattern,
     walk,
 )
-from mens_pipeline.language.ast.declarations import Field, ImportPath, Module, Table, TypeDef, Url, Variant
+from mens_pipeline.language.ast.declarations import Field, Function, ImportPath, Module, Table, TypeDef, Url, Variant
 from mens_pipeline.language.ast.expressions import (
     Assign,
     Call,
@@ -33,7 +33,6 @@ from mens_pipeline.language.ast.expressions import (
     Return,
     Try,
 )
-from mens_pipeline.language.ast.functions import Function
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, METHODS
 from mens_pipeline.language.interpreter.values import Native
 from mens_pipeline.language.names.declarations import METHOD_NAMES, VALUES, VARIANTS
