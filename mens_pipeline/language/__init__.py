@@ -5,6 +5,8 @@ Rules such as `G41` are in `vox-language.md`. Other packages import only from he
 takes time to load.
 """
 
+# ruff: noqa: F401
+
 from mens_pipeline.language.diagnostics import Code, Diagnostic, Position, Severity, SourceText, visible_text
 from mens_pipeline.language.front_end import (
     DEEP_STACK,
@@ -36,46 +38,3 @@ from mens_pipeline.language.taxonomy import (
 )
 from mens_pipeline.language.viability import ParserPlace, Viability, ViableText, complete, has_tokens
 from mens_pipeline.language.vocabulary import EFFECTS, FUNCTION_DECORATORS, KEYWORDS, LLM_DECORATORS
-
-__all__ = [
-    "CONSTRUCTS",
-    "DEEP_STACK",
-    "DEFAULT_DIFFICULTY",
-    "EFFECTS",
-    "FUNCTION_DECORATORS",
-    "KEYWORDS",
-    "LLM_DECORATORS",
-    "Analysis",
-    "Code",
-    "Construct",
-    "DeclarationSpan",
-    "Diagnostic",
-    "Mode",
-    "ParserPlace",
-    "Position",
-    "Severity",
-    "SourceText",
-    "Structure",
-    "Token",
-    "Viability",
-    "ViableText",
-    "analyze",
-    "analyze_bytes",
-    "analyze_uncached",
-    "collector_paused",
-    "complete",
-    "construct_of",
-    "declaration_spans",
-    "declaration_structures",
-    "difficulty",
-    "grammar_fingerprint",
-    "has_tokens",
-    "histogram",
-    "mode_of",
-    "name_of",
-    "scan",
-    "structure_of",
-    "tokenize",
-    "verdict_record",
-    "visible_text",
-]

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from mens_pipeline.errors import did_you_mean
@@ -33,18 +33,12 @@ _CHARACTER_ADVICE: Final[dict[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """An error; `blamed` is the start of the dropped text that caused it, if any."""
-
-    error: Diagnostic
-    blamed: int | None = None
-
-
-def explain(finding: Finding, stream: TokenStream, text: SourceText) -> Explanation:
+def explain(finding: Finding, stream: TokenStream, text: SourceText) -> tuple[Diagnostic, int | None]:
     """Convert a failure of the parser to a diagnostic that names its likely cause.
 
-    The code becomes `unknown-decorator` or `unclosed-string` if dropped text is to blame.
+    Returns:
+        The diagnostic, and the offset of the dropped text that caused it, if any; the code is then `unknown-decorator`
+        or `unclosed-string`, or the advice mentions it.
     """
     start = stream.starts[finding.token]
     found = stream.texts[finding.token]
@@ -58,14 +52,14 @@ def explain(finding: Finding, stream: TokenStream, text: SourceText) -> Explanat
     )
     word_start = _decorator_start(finding.token, stream)
     if word_start is not None:
-        return Explanation(_unknown_decorator(error, word_start, text), word_start)
+        return _unknown_decorator(error, word_start, text), word_start
     unclosed = _unclosed_string(finding, stream)
     if unclosed is not None:
-        return Explanation(_explain_unclosed(error, unclosed, text), unclosed.start)
+        return _explain_unclosed(error, unclosed, text), unclosed.start
     cause = _dropped_before(start, stream)
     if cause is not None and error.advice is None:
-        return Explanation(replace(error, advice=_advise_on_dropped(cause)), cause.start)
-    return Explanation(error)
+        return replace(error, advice=_advise_on_dropped(cause)), cause.start
+    return error, None
 
 
 def dropped_warnings(stream: TokenStream, text: SourceText, blamed: frozenset[int]) -> Iterator[Diagnostic]:

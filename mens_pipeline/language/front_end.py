@@ -161,16 +161,16 @@ def analyze_uncached(source: str, mode: Mode = Mode.SOURCE) -> Analysis:
     """Analyze a text as `analyze` does, without its cache."""
     with collector_paused():
         stream = scan(source)
-        declarations, failures, notes = _parse(stream, mode)
+        declarations, failures, notes = DEEP_STACK.run(lambda: _parse(stream, mode))
     module = None if failures else Module(0, len(source), declarations)
     if not failures and not notes and not stream.dropped:
         return Analysis(module, ())
     text = SourceText(source)
     explanations = [explain(failure, stream, text) for failure in failures]
-    blamed = frozenset(explanation.blamed for explanation in explanations if explanation.blamed is not None)
+    blamed = frozenset(start for _, start in explanations if start is not None)
     warnings = islice(_warnings(notes, stream, text, blamed), MAX_WARNINGS)
     diagnostics = sorted(
-        (*(explanation.error for explanation in explanations), *warnings),
+        (*(error for error, _ in explanations), *warnings),
         key=lambda diagnostic: diagnostic.start.offset,
     )
     return Analysis(module, tuple(diagnostics))
@@ -214,12 +214,9 @@ def _warnings(
 
 
 def _parse(stream: TokenStream, mode: Mode) -> tuple[tuple[Declaration, ...], tuple[Finding, ...], list[Finding]]:
-    def parse() -> tuple[tuple[Declaration, ...], tuple[Finding, ...], list[Finding]]:
-        parser = ModuleParser(stream, mode)
-        declarations, failures = parser.items()
-        return declarations, failures, parser.warnings
-
-    return DEEP_STACK.run(parse)
+    parser = ModuleParser(stream, mode)
+    declarations, failures = parser.items()
+    return declarations, failures, parser.warnings
 
 
 def verdict_record(analysis: Analysis) -> dict[str, Any]:

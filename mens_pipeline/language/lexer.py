@@ -15,7 +15,7 @@ from mens_pipeline.language.vocabulary import DECORATORS, KEYWORDS, MAX_INT, SYM
 
 _CLOSED_STRING: Final = re.compile(r'"(?:[^"\\]++|\\[^\n])*+"|' + r"'(?:[^'\\]++|\\[^\n])*+'")
 _DROPPED: Final = frozenset(("DROPPED_CHARACTERS", "DROPPED_DECORATOR", "DROPPED_NUMBER", "DROPPED_STRING"))
-_SENTINELS: Final = 4
+SENTINELS: Final = 4
 """EOF entries at the end: the longest lookahead (four tokens, G6) then needs no bounds check."""
 
 _FIXED: Final[dict[str, TokenKind | TriviaKind]] = {
@@ -164,9 +164,9 @@ def scan(source: str) -> TokenStream:
     )
     return TokenStream(
         source,
-        kinds + ["EOF"] * _SENTINELS,
-        texts + [""] * _SENTINELS,
-        starts + [len(source)] * _SENTINELS,
-        ends + [end] * _SENTINELS,
+        kinds + ["EOF"] * SENTINELS,
+        texts + [""] * SENTINELS,
+        starts + [len(source)] * SENTINELS,
+        ends + [end] * SENTINELS,
         dropped,
     )

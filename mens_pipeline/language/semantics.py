@@ -73,18 +73,14 @@ def _findings(module: Module, source: str, assumed: frozenset[str]) -> Findings:
         try:
             return DEEP_STACK.run(lambda: _check(module, source, assumed))
         except RecursionError:
-            return _too_deep(source)
+            findings = Findings(source)
+            message = "nested too deeply for names and types to be checked"
+            findings.add(Code.NESTING_LIMIT, Span(0, 0), message, "Split it into functions.", Severity.WARNING)
+            return findings
 
 
 def _check(module: Module, source: str, assumed: frozenset[str]) -> Findings:
     findings = Findings(source)
     names, resolution = resolve(module, findings, assumed)
     check(module, names, resolution, findings)
-    return findings
-
-
-def _too_deep(source: str) -> Findings:
-    findings = Findings(source)
-    message = "nested too deeply for names and types to be checked"
-    findings.add(Code.NESTING_LIMIT, Span(0, 0), message, "Split it into functions.", Severity.WARNING)
     return findings

@@ -14,11 +14,11 @@ from itertools import chain
 from types import CodeType
 from typing import Any, Final, NamedTuple
 
-from mens_pipeline.language.ast.expressions import Statement
+from mens_pipeline.language.ast.nodes import Statement
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.front_end import DEEP_STACK
+from mens_pipeline.language.lexer import SENTINELS, TokenStream, tokenize
 from mens_pipeline.language.lexer import Token as Piece
-from mens_pipeline.language.lexer import TokenStream, tokenize
 from mens_pipeline.language.parser.cursor import ParseError
 from mens_pipeline.language.parser.modules import Mode, ModuleParser
 from mens_pipeline.language.vocabulary import (
@@ -30,9 +30,6 @@ from mens_pipeline.language.vocabulary import (
     TRIVIA,
     TokenKind,
 )
-
-_SENTINELS: Final = 4
-"""EOF entries after the tokens, as in the lexer."""
 
 Token = tuple[TokenKind, str]
 """Kind and text."""
@@ -108,8 +105,8 @@ class ProbeParser(ModuleParser):
 
 def _build_stream(tokens: list[Token], end: tuple[str, str]) -> TokenStream:
     """Give each token the length of one character: the parser does not depend on offsets."""
-    places = list(range(len(tokens) + _SENTINELS))
-    kinds, texts = zip(*tokens, *[end] * _SENTINELS, strict=True)
+    places = list(range(len(tokens) + SENTINELS))
+    kinds, texts = zip(*tokens, *[end] * SENTINELS, strict=True)
     return TokenStream("", list(kinds), list(texts), places, places, ())
 
 

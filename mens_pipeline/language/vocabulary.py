@@ -192,7 +192,7 @@ LIST: Final[frozenset[TokenKind]] = frozenset(("[",))
 
 _STRING: Final[frozenset[TokenKind]] = frozenset(("STRING",))
 _WORD: Final[frozenset[TokenKind]] = frozenset(("IDENT",))
-_ID: Final[frozenset[TokenKind]] = frozenset(("IDENT", "TYPEIDENT"))
+_ID: Final = ID_KINDS
 _STRING_OR_ID: Final = _STRING | _ID
 _INT: Final[frozenset[TokenKind]] = frozenset(("INT",))
 _NUMBER: Final[frozenset[TokenKind]] = frozenset(("FLOAT", "INT"))

@@ -41,7 +41,7 @@ def test_it_is_the_same_for_the_same_rules(copy: Path) -> None:
         ("lexer.py", 'r"[ \\t]+"', 'r"[ \\t\\f]+"'),
         ("parser/expressions.py", 'if self.take_word("key"):', 'if self.take_word("by"):'),
         ("parser/expressions.py", '"loop": StatementParser._loop,', ""),
-        ("ast/expressions.py", "    mutable: bool\n", ""),
+        ("ast/nodes.py", "    mutable: bool\n", ""),
     ],
     ids=["keyword", "precedence", "decorator key", "taxonomy", "lexer", "rule", "statement", "tree"],
 )

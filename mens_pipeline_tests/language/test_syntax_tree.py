@@ -5,7 +5,6 @@ from dataclasses import fields
 import pytest
 
 from mens_pipeline.language import Mode, analyze
-from mens_pipeline.language.ast.base import Node
 from mens_pipeline.language.ast.declarations import (
     Const,
     Declaration,
@@ -17,6 +16,7 @@ from mens_pipeline.language.ast.declarations import (
     TypeDef,
     Url,
 )
+from mens_pipeline.language.ast.nodes import Node
 
 
 def _short(value: object) -> str:

@@ -5,7 +5,7 @@ Each name is listed, because `code_version` does not follow `import *`.
 
 # ruff: noqa: F401
 # isort: off
-from mens_pipeline.language.ast.base import (
+from mens_pipeline.language.ast.nodes import (
     ConstructorPattern, DecimalType, FunctionType, GenericType, IdentPattern, InferType, LiteralPattern, NamedType,
     Node, Param, Pattern, TuplePattern, Type, WildcardPattern, children, field_names, walk,
 )  # fmt: skip
@@ -14,7 +14,7 @@ from mens_pipeline.language.ast.declarations import (
     ReactiveMember, ReactiveModule, Route, Routes, StateField, StateMachine, StyleRule, Table, Transition, TypeDef,
     Url, V0Component, Variant,
 )  # fmt: skip
-from mens_pipeline.language.ast.expressions import (
+from mens_pipeline.language.ast.nodes import (
     Argument, Assign, Attribute, Binary, Block, BoolLit, Break, Call, Continue, DecimalLit, Expr, ExprStatement,
     FieldAccess, FloatLit, For, Ident, If, IndexAccess, IntLit, Lambda, Let, ListLit, Loop, Match, MatchArm,
     MethodCall, ObjectField, ObjectLit, Return, SelfClosingView, SideEffect, Spawn, Statement, StringLit, Try,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mens_pipeline.language.ast.base import Node
+from mens_pipeline.language.ast.nodes import Node
 
 if TYPE_CHECKING:
-    from mens_pipeline.language.ast.base import Param, Type
-    from mens_pipeline.language.ast.expressions import Expr, Statement
+    from mens_pipeline.language.ast.nodes import Expr, Param, Statement, Type
 
 
 ArgumentValue = str | int | float | bool | tuple[str, ...] | None

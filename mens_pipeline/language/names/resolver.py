@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 from mens_pipeline.errors import did_you_mean, near_miss
 from mens_pipeline.language import ast
-from mens_pipeline.language.ast.base import children
+from mens_pipeline.language.ast.nodes import children
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.names.declarations import (
     GENERIC_TYPES,
@@ -435,10 +435,6 @@ def _decorator(decorator: ast.Decorator, function: ast.Function, resolver: Resol
         resolver.value_name(decorator.fallback, place, "function")
 
 
-def _body(node: ast.Workflow | ast.Activity, resolver: Resolver) -> None:
-    resolver.function(node.params, node.return_type, node.body)
-
-
 def _actor(node: ast.Actor, resolver: Resolver) -> None:
     seen: set[str] = set()
     for handler in node.handlers:
@@ -568,8 +564,10 @@ def _handlers(node: ast.BackButton | ast.DeepLink | ast.Push, resolver: Resolver
 
 _DECLARATIONS: Final[dict[type, Callable[[Any, Resolver], None]]] = {
     ast.Function: _function,
-    ast.Workflow: _body,
-    ast.Activity: _body,
+    **dict.fromkeys(
+        (ast.Workflow, ast.Activity),
+        lambda node, resolver: resolver.function(node.params, node.return_type, node.body),
+    ),
     ast.Actor: _actor,
     ast.Const: _const,
     ast.TypeDef: _type,
@@ -583,8 +581,6 @@ _DECLARATIONS: Final[dict[type, Callable[[Any, Resolver], None]]] = {
     ast.Routes: _routes,
     ast.StateMachine: _state_machine,
     ast.Form: _form,
-    ast.BackButton: _handlers,
-    ast.DeepLink: _handlers,
-    ast.Push: _handlers,
+    **dict.fromkeys((ast.BackButton, ast.DeepLink, ast.Push), _handlers),
 }
 """Declarations that contain names; a script, a token or an import does not."""

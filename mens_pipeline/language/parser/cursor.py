@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Never, TypeVar
 
-from mens_pipeline.language.ast.expressions import Expr, Statement
+from mens_pipeline.language.ast.nodes import Expr, Statement
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.lexer import TokenStream
 from mens_pipeline.language.vocabulary import ANY_STRING, ID_KINDS, NAME_KINDS, TokenKind

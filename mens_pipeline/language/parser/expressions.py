@@ -116,13 +116,9 @@ class StatementParser(OperandParser):
         body = self.block()
         return ast.Loop(start, self.end(), body)
 
-    def _break(self) -> ast.Break:
-        self.pos += 1
-        return ast.Break(self.starts[self.pos - 1], self.end())
-
-    def _continue(self) -> ast.Continue:
-        self.pos += 1
-        return ast.Continue(self.starts[self.pos - 1], self.end())
+    def _jump(self, kind: type[ast.Break | ast.Continue]) -> ast.Break | ast.Continue:
+        start = self.begin()
+        return kind(start, self.end())
 
     def expression(self) -> ast.Expr:
         """`Expr = ~ Infix(0)` (G33)."""
@@ -375,8 +371,8 @@ _STATEMENTS: Final[dict[TokenKind, Callable[[StatementParser], ast.Statement]]] 
     "return": StatementParser._return,
     "while": StatementParser._while,
     "loop": StatementParser._loop,
-    "break": StatementParser._break,
-    "continue": StatementParser._continue,
+    "break": lambda parser: parser._jump(ast.Break),
+    "continue": lambda parser: parser._jump(ast.Continue),
 }
 """First token of a statement other than an expression -> its production (G30)."""
 

@@ -17,7 +17,7 @@ from mens_pipeline.language.ast.declarations import (
     TypeDef,
     Url,
 )
-from mens_pipeline.language.ast.expressions import Statement
+from mens_pipeline.language.ast.nodes import Statement
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.lexer import TokenStream
 from mens_pipeline.language.parser.cursor import Finding, ParseError, unescape

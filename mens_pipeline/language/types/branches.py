@@ -18,16 +18,8 @@ from mens_pipeline.language.types.terms import (
     Nominal,
     Type,
     format_type,
-    list_of,
-    option_of,
-    result_of,
     settle,
 )
-
-
-def block(checker: Checker, node: ast.Block, wanted: Wanted) -> Type:
-    """Type a block as an expression."""
-    return checker.block(node.statements, wanted)
 
 
 def side_effect(checker: Checker, node: ast.SideEffect, _expected: Type) -> Type:
@@ -62,7 +54,7 @@ def for_(checker: Checker, node: ast.For, _expected: Type) -> Type:
     if node.key is not None:
         checker.infer(node.key)
     body = checker.infer(node.body)
-    return list_of(settle(body))
+    return Nominal("List", (settle(body),))
 
 
 def lambda_(checker: Checker, node: ast.Lambda, expected: Type) -> Type:
@@ -111,8 +103,8 @@ def match(checker: Checker, node: ast.Match, wanted: Wanted) -> Type:
 def _table_type(node: ast.Match, subject: Nominal) -> Type:
     """Return the type of a query: only in the reference it is a Result, so the arms decide."""
     names = {arm.pattern.name for arm in node.arms if isinstance(arm.pattern, ast.ConstructorPattern)}
-    inner = subject if subject.name == "Rows" else option_of(subject.arguments[0])
-    return result_of(inner) if names & {"Ok", "Error", "Err"} else inner
+    inner = subject if subject.name == "Rows" else Nominal("Option", (subject.arguments[0],))
+    return Nominal("Result", (inner,)) if names & {"Ok", "Error", "Err"} else inner
 
 
 def _type_with_arms(checker: Checker, node: ast.Match) -> Type:

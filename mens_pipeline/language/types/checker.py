@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from mens_pipeline.errors import did_you_mean
-from mens_pipeline.language.ast.base import Node
-from mens_pipeline.language.ast.expressions import Argument, Attribute, Expr, For, Lambda, Statement
+from mens_pipeline.language.ast.nodes import Argument, Attribute, Expr, For, Lambda, Node, Statement
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.names.declarations import Binding, Findings, Span
 from mens_pipeline.language.names.resolver import Resolution

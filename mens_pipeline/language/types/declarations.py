@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
 from mens_pipeline.language import ast
-from mens_pipeline.language.ast.base import children
+from mens_pipeline.language.ast.nodes import children
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.names.declarations import Findings, ModuleNames
 from mens_pipeline.language.names.resolver import Resolution
@@ -12,7 +12,7 @@ from mens_pipeline.language.types import branches, expressions
 from mens_pipeline.language.types.branches import parameter, pattern
 from mens_pipeline.language.types.checker import ANYTHING, Checker, TypeRules, Wanted
 from mens_pipeline.language.types.declared import DeclaredTypes, is_definite
-from mens_pipeline.language.types.expressions import element, operation
+from mens_pipeline.language.types.expressions import LITERALS, element, operation
 from mens_pipeline.language.types.terms import BOOL, NEVER, UNIT, UNKNOWN, Record, Type
 from mens_pipeline.language.vocabulary import LLM_DECORATORS
 
@@ -73,11 +73,6 @@ def return_(checker: Checker, node: ast.Return, _wanted: Wanted) -> Type:
     return NEVER
 
 
-def jump(_checker: Checker, _node: ast.Break | ast.Continue, _wanted: Wanted) -> Type:
-    """`break` and `continue`."""
-    return NEVER
-
-
 def while_(checker: Checker, node: ast.While, wanted: Wanted) -> Type:
     """`while`; code after an endless loop is unreachable."""
     checker.expect(node.condition, Wanted(BOOL, "the condition of `while`"))
@@ -103,11 +98,6 @@ def _has_break(statements: Iterable[ast.Node]) -> bool:
     return False
 
 
-def expression_statement(checker: Checker, node: ast.ExprStatement, wanted: Wanted) -> Type:
-    """Type an expression as a statement."""
-    return checker.expect(node.expression, wanted)
-
-
 def _binary(checker: Checker, node: Any, expected: Type) -> Type:
     form = expressions.pipe if node.op == "Pipe" else expressions.binary
     return form(checker, node, expected)
@@ -115,12 +105,7 @@ def _binary(checker: Checker, node: Any, expected: Type) -> Type:
 
 _RULES: Final = TypeRules(
     plain={
-        ast.IntLit: expressions.literal,
-        ast.FloatLit: expressions.literal,
-        ast.StringLit: expressions.literal,
-        ast.BoolLit: expressions.literal,
-        ast.DecimalLit: expressions.literal,
-        ast.WorkflowVersion: expressions.literal,
+        **dict.fromkeys(LITERALS, lambda _checker, node, _expected: LITERALS[type(node)]),
         ast.Ident: expressions.name,
         ast.ObjectLit: expressions.object_literal,
         ast.ListLit: expressions.list_literal,
@@ -132,7 +117,7 @@ _RULES: Final = TypeRules(
         ast.Call: expressions.call,
         ast.MethodCall: expressions.method_call,
         ast.FieldAccess: expressions.field_access,
-        ast.IndexAccess: expressions.index_access,
+        ast.IndexAccess: lambda checker, node, _expected: element(checker, node, checker.infer(node.object)),
         ast.For: branches.for_,
         ast.Lambda: branches.lambda_,
         ast.Spawn: expressions.spawn,
@@ -140,16 +125,19 @@ _RULES: Final = TypeRules(
         ast.View: expressions.view,
         ast.SelfClosingView: expressions.view,
     },
-    nested={ast.Block: branches.block, ast.If: branches.if_, ast.Match: branches.match},
+    nested={
+        ast.Block: lambda checker, node, wanted: checker.block(node.statements, wanted),
+        ast.If: branches.if_,
+        ast.Match: branches.match,
+    },
     statements={
         ast.Let: let,
         ast.Assign: assign,
         ast.Return: return_,
         ast.While: while_,
         ast.Loop: loop,
-        ast.Break: jump,
-        ast.Continue: jump,
-        ast.ExprStatement: expression_statement,
+        **dict.fromkeys((ast.Break, ast.Continue), lambda _checker, _node, _wanted: NEVER),
+        ast.ExprStatement: lambda checker, node, wanted: checker.expect(node.expression, wanted),
     },
 )
 
@@ -208,10 +196,6 @@ def _body(
             checker.compare(node, UNIT, ending)
 
 
-def _work(checker: Checker, node: ast.Workflow | ast.Activity) -> None:
-    _body(checker, node, node.name)
-
-
 def _actor(checker: Checker, node: ast.Actor) -> None:
     for handler in node.handlers:
         _body(checker, handler, handler.event)
@@ -264,8 +248,7 @@ def _form(checker: Checker, node: ast.Form) -> None:
 
 _FORMS: Final[dict[type, Callable[[Checker, Any], None]]] = {
     ast.Function: _function,
-    ast.Workflow: _work,
-    ast.Activity: _work,
+    **dict.fromkeys((ast.Workflow, ast.Activity), lambda checker, node: _body(checker, node, node.name)),
     ast.Actor: _actor,
     ast.Const: _const,
     ast.ReactiveComponent: _component,

@@ -23,7 +23,6 @@ from mens_pipeline.language.types.terms import (
     Record,
     Type,
     Variable,
-    option_of,
 )
 
 _PLAIN: Final = frozenset(("int", "float", "str", "bool", "Unit", "Json", "Element"))
@@ -157,10 +156,6 @@ class DeclaredTypes:
         """Return whether a type is the record of a table."""
         return isinstance(type_, Nominal) and type_.name in self.names.tables
 
-    def is_struct(self, type_: Type) -> bool:
-        """Return whether a type is a declared type with fields."""
-        return self.fields(type_) is not None
-
     def is_sum(self, type_: Type) -> bool:
         """Return whether a type is a declared type with variants."""
         return isinstance(type_, Nominal) and type_.name in self.names.types and self.variants(type_) is not None
@@ -205,7 +200,7 @@ def _named_fit(expected: Nominal, found: Nominal, declared: DeclaredTypes) -> bo
     if found.name == "Rows" and expected.name == "Result" and expected.arguments:
         return fits(expected.arguments[0], found, declared)
     if found.name == "Found":
-        return expected.name == "Result" or fits(expected, option_of(found.arguments[0]), declared)
+        return expected.name == "Result" or fits(expected, Nominal("Option", (found.arguments[0],)), declared)
     is_same = expected.name == found.name or (expected.name in _LISTS and found.name in _LISTS)
     return is_same and all(
         fits(part, argument, declared) for part, argument in zip(expected.arguments, found.arguments, strict=False)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from mens_pipeline.language import ast
-from mens_pipeline.language.ast.expressions import Argument, FieldAccess, IndexAccess, MethodCall, ObjectLit, StringLit
+from mens_pipeline.language.ast.nodes import Argument, FieldAccess, IndexAccess, MethodCall, ObjectLit, StringLit
 from mens_pipeline.language.diagnostics import Code
 from mens_pipeline.language.interpreter.library.collections import TABLE_METHODS
 from mens_pipeline.language.names.declarations import METHOD_NAMES, Binding, NameKind
@@ -27,9 +27,6 @@ from mens_pipeline.language.types.terms import (
     Record,
     Type,
     format_type,
-    list_of,
-    option_of,
-    result_of,
     settle,
 )
 
@@ -47,7 +44,7 @@ _SIGNS: Final = {
     "Or": "or",
 }
 _ORDERINGS: Final = frozenset(("Lt", "Gt", "Lte", "Gte"))
-_LITERALS: Final[dict[type, Type]] = {
+LITERALS: Final[dict[type, Type]] = {
     ast.IntLit: INT,
     ast.FloatLit: FLOAT,
     ast.DecimalLit: DEC,
@@ -55,11 +52,6 @@ _LITERALS: Final[dict[type, Type]] = {
     ast.BoolLit: BOOL,
     ast.WorkflowVersion: INT,
 }
-
-
-def literal(_checker: Checker, node: ast.Expr, _expected: Type) -> Type:
-    """Type a literal."""
-    return _LITERALS[type(node)]
 
 
 def name(checker: Checker, node: ast.Ident, _expected: Type) -> Type:
@@ -80,7 +72,7 @@ def list_literal(checker: Checker, node: ast.ListLit, expected: Type) -> Type:
     found: Type = NEVER
     for part in node.elements:
         found = join_types(found, checker.infer(part), checker.declared)
-    return list_of(found)
+    return Nominal("List", (found,))
 
 
 def tuple_literal(checker: Checker, node: ast.TupleLit, _expected: Type) -> Type:
@@ -274,7 +266,7 @@ def _of_found(checker: Checker, node: ast.MethodCall, receiver: Nominal) -> Type
 
 def _find_kind(checker: Checker, receiver: Type) -> str:
     """Return the key of a type in `METHOD_TYPES`; sum types, functions and Unit have none."""
-    if isinstance(receiver, Record) or checker.declared.is_struct(receiver):
+    if isinstance(receiver, Record) or checker.declared.fields(receiver) is not None:
         return "Record"
     if isinstance(receiver, Nominal):
         return {"Map": "Record"}.get(receiver.name, receiver.name)
@@ -423,13 +415,8 @@ def _instead(checker: Checker, owner: Type) -> str | None:
     return "Look inside with `match`." if checker.declared.is_sum(owner) else None
 
 
-def index_access(checker: Checker, node: IndexAccess, _expected: Type) -> Type:
-    """`xs[k]`, `record["key"]` (O9)."""
-    return element(checker, node, checker.infer(node.object))
-
-
 def element(checker: Checker, node: IndexAccess, owner: Type) -> Type:
-    """Return the type of an element."""
+    """Type an element of a list or record, `xs[k]` or `record["key"]` (O9)."""
     key = checker.infer(node.index)
     if not is_definite(owner):
         return UNKNOWN
@@ -515,10 +502,10 @@ def _type_rows(method: str, record: Type) -> Type:
     if method in _CHAIN or method == "unwrap":
         return Nominal("Rows", (record,))
     return {
-        "insert": result_of(UNKNOWN),
-        "delete": result_of(UNIT),
-        "update": result_of(UNIT),
+        "insert": Nominal("Result", (UNKNOWN,)),
+        "delete": Nominal("Result", (UNIT,)),
+        "update": Nominal("Result", (UNIT,)),
         "get": Nominal("Found", (record,)),
         "find": Nominal("Found", (record,)),
-        "first": option_of(record),
+        "first": Nominal("Option", (record,)),
     }.get(method, UNKNOWN)

@@ -3,9 +3,9 @@
 from functools import cache
 from typing import Final
 
-from mens_pipeline.language.ast.base import FunctionType, GenericType, NamedType
-from mens_pipeline.language.ast.base import Type as Syntax
 from mens_pipeline.language.ast.declarations import Const
+from mens_pipeline.language.ast.nodes import FunctionType, GenericType, NamedType
+from mens_pipeline.language.ast.nodes import Type as Syntax
 from mens_pipeline.language.front_end import analyze
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, METHODS
 from mens_pipeline.language.interpreter.library.formats import MatchValue, Regex

@@ -68,21 +68,6 @@ _MOST_FIELDS: Final = 4
 """Fields of a record shown in a message."""
 
 
-def list_of(element: Type) -> Nominal:
-    """`List[element]`."""
-    return Nominal("List", (element,))
-
-
-def option_of(value: Type) -> Nominal:
-    """`Option[value]`."""
-    return Nominal("Option", (value,))
-
-
-def result_of(value: Type) -> Nominal:
-    """`Result[value]`."""
-    return Nominal("Result", (value,))
-
-
 def format_type(type_: Type) -> str:
     """Format a type as programs write it."""
     if type_ == NEVER:

@@ -8,8 +8,8 @@ import pytest
 
 from mens_pipeline.language import analyze
 from mens_pipeline.language.interpreter import ErrorKind, Features, LimitKind, Limits, Outcome, Refusal
-from mens_pipeline.language.interpreter.case import CallableProgram, CallResult
 from mens_pipeline.language.interpreter.results import VoxError
+from mens_pipeline.language.interpreter.running import CallableProgram, CallResult
 from mens_pipeline.language.interpreter.values import Native, Value, ok
 
 _PROGRAM = """let scale = 3

@@ -5,10 +5,9 @@ import re
 from mens_pipeline.language.diagnostics import SourceText
 from mens_pipeline.language.front_end import analyze
 from mens_pipeline.language.interpreter import ErrorClass, ErrorKind, Features, Limits, Outcome, TextName
-from mens_pipeline.language.interpreter.case import CaseRunner
 from mens_pipeline.language.interpreter.machine import Machine
 from mens_pipeline.language.interpreter.program import Program
-from mens_pipeline.language.interpreter.running import run_all
+from mens_pipeline.language.interpreter.running import CaseRunner, run_all
 from mens_pipeline.language.interpreter.sandbox import read_report, report_record
 from mens_pipeline.language.interpreter.values import Native, Value
 

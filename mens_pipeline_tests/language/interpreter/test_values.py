@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from mens_pipeline.language import analyze
 from mens_pipeline.language.interpreter import Features, Limits
-from mens_pipeline.language.interpreter.case import CallableProgram
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS
 from mens_pipeline.language.interpreter.machine import Machine
+from mens_pipeline.language.interpreter.running import CallableProgram
 from mens_pipeline.language.interpreter.values import (
     NONE,
     UNIT,

@@ -7,31 +7,29 @@ from random import Random
 from typing import Final
 
 from mens_pipeline.language import Mode, analyze
-from mens_pipeline.language.ast.base import (
-    ConstructorPattern,
-    GenericType,
-    IdentPattern,
-    LiteralPattern,
-    NamedType,
-    Node,
-    WildcardPattern,
-    walk,
-)
 from mens_pipeline.language.ast.declarations import Field, Function, ImportPath, Module, Table, TypeDef, Url, Variant
-from mens_pipeline.language.ast.expressions import (
+from mens_pipeline.language.ast.nodes import (
     Assign,
     Call,
+    ConstructorPattern,
     Expr,
     FieldAccess,
+    GenericType,
     Ident,
+    IdentPattern,
     IndexAccess,
     Let,
+    LiteralPattern,
     Match,
     MatchArm,
     MethodCall,
+    NamedType,
+    Node,
     ObjectLit,
     Return,
     Try,
+    WildcardPattern,
+    walk,
 )
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS, METHODS
 from mens_pipeline.language.interpreter.values import Native

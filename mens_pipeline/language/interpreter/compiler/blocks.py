@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from mens_pipeline.language import ast
 from mens_pipeline.language.interpreter.arithmetic import truth
@@ -16,14 +15,19 @@ Matcher = Callable[[Value, Frame], bool]
 
 def matcher(pattern: ast.Pattern, scope: Scope, *, mutable: bool = False) -> Matcher:
     """Compile a pattern and declare its names."""
-    return _FORMS[type(pattern)](pattern, scope, mutable)
-
-
-def _wildcard(_pattern: ast.WildcardPattern, _scope: Scope, _mutable: bool) -> Matcher:  # noqa: FBT001 - one shape for all
+    if isinstance(pattern, ast.IdentPattern):
+        return _name(pattern, scope, mutable=mutable)
+    if isinstance(pattern, ast.ConstructorPattern):
+        return _constructor(pattern, scope, mutable=mutable)
+    if isinstance(pattern, ast.TuplePattern):
+        return _tuple(pattern, scope, mutable=mutable)
+    if isinstance(pattern, ast.LiteralPattern):
+        kind, literal = type(pattern.value), pattern.value
+        return lambda value, _frame: type(value) is kind and value == literal
     return lambda _value, _frame: True
 
 
-def _name(pattern: ast.IdentPattern, scope: Scope, mutable: bool) -> Matcher:  # noqa: FBT001 - one shape for all
+def _name(pattern: ast.IdentPattern, scope: Scope, *, mutable: bool) -> Matcher:
     """Test for a known variant without payload; bind every other name (K2)."""
     name = _canonical(pattern.name)
     num_fields = scope.module.variants.get(name)
@@ -40,12 +44,7 @@ def _name(pattern: ast.IdentPattern, scope: Scope, mutable: bool) -> Matcher:  #
     return bind
 
 
-def _literal(pattern: ast.LiteralPattern, _scope: Scope, _mutable: bool) -> Matcher:  # noqa: FBT001 - one shape for all
-    kind, literal = type(pattern.value), pattern.value
-    return lambda value, _frame: type(value) is kind and value == literal
-
-
-def _constructor(pattern: ast.ConstructorPattern, scope: Scope, mutable: bool) -> Matcher:  # noqa: FBT001 - see above
+def _constructor(pattern: ast.ConstructorPattern, scope: Scope, *, mutable: bool) -> Matcher:
     name = _canonical(pattern.name)
     num_fields = scope.module.variants.get(name)
     # Declare its names even if it can never match: the body of the arm must still compile.
@@ -64,7 +63,7 @@ def _constructor(pattern: ast.ConstructorPattern, scope: Scope, mutable: bool) -
     return match
 
 
-def _tuple(pattern: ast.TuplePattern, scope: Scope, mutable: bool) -> Matcher:  # noqa: FBT001 - one shape for all
+def _tuple(pattern: ast.TuplePattern, scope: Scope, *, mutable: bool) -> Matcher:
     inner = [matcher(element, scope, mutable=mutable) for element in pattern.elements]
 
     def match(value: Value, frame: Frame) -> bool:
@@ -92,15 +91,6 @@ def _failing(error: VoxError, pattern: ast.Pattern, scope: Scope) -> Matcher:
         raise scope.add_place(VoxError(reason, message), pattern)
 
     return match
-
-
-_FORMS: dict[type, Callable[[Any, Scope, bool], Matcher]] = {
-    ast.WildcardPattern: _wildcard,
-    ast.IdentPattern: _name,
-    ast.LiteralPattern: _literal,
-    ast.ConstructorPattern: _constructor,
-    ast.TuplePattern: _tuple,
-}
 
 
 def unit(_frame: Frame) -> Value:

@@ -29,11 +29,6 @@ def constant(value: Value) -> Code:
     return lambda _frame: value
 
 
-def literal(node: ast.IntLit | ast.FloatLit | ast.StringLit | ast.BoolLit, _scope: Scope) -> Code:
-    """Compile a literal (O14)."""
-    return constant(node.value)
-
-
 def decimal_literal(node: ast.DecimalLit, scope: Scope) -> Code:
     """Compile a decimal literal; one that does not fit raises when it is reached."""
     try:

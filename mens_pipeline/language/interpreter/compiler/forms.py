@@ -192,10 +192,10 @@ def _binary(node: Any, scope: Scope) -> Code:
 
 FORMS: Final = Compilers(
     expressions={
-        ast.IntLit: expressions.literal,
-        ast.FloatLit: expressions.literal,
-        ast.StringLit: expressions.literal,
-        ast.BoolLit: expressions.literal,
+        **dict.fromkeys(
+            (ast.IntLit, ast.FloatLit, ast.StringLit, ast.BoolLit),
+            lambda node, _scope: expressions.constant(node.value),
+        ),
         ast.DecimalLit: expressions.decimal_literal,
         ast.Ident: expressions.name,
         ast.ObjectLit: expressions.object_literal,
