@@ -58,7 +58,8 @@ def explain(finding: Finding, stream: TokenStream, text: SourceText) -> tuple[Di
         return _explain_unclosed(error, unclosed, text), unclosed.start
     cause = _dropped_before(start, stream)
     if cause is not None and error.advice is None:
-        return replace(error, advice=_advise_on_dropped(cause)), cause.start
+        advice = f"`{_quote(cause.text)}` before it is ignored by Vox. {_CHARACTER_ADVICE.get(cause.text, '')}".rstrip()
+        return replace(error, advice=advice), cause.start
     return error, None
 
 
@@ -163,7 +164,3 @@ def _dropped_before(start: int, stream: TokenStream) -> Token | None:
         if piece.end <= start:
             return None
     return None
-
-
-def _advise_on_dropped(piece: Token) -> str:
-    return f"`{_quote(piece.text)}` before it is ignored by Vox. {_CHARACTER_ADVICE.get(piece.text, '')}".rstrip()

@@ -431,6 +431,8 @@ def _pieces(text: _Growing, before: str) -> Iterator[str]:
     last = pieces[-1].text if pieces and goes_on(pieces[-1]) else ""
     if last and last[0] in "\"'":
         return text.alive((last[0], "n" + last[0], "\\\n"))
+    number = _find_longer_number(pieces[-2].text, last) if len(pieces) > 1 and last else None
+    rest = () if number is None else (number[1][1 + len(last) :],)
     asked = _find_asked_token(to_tokens(pieces), text.mode)
     first = () if asked is None else (asked,)
     closers = _CLOSERS if asked is not None and asked == before else ()
@@ -438,7 +440,7 @@ def _pieces(text: _Growing, before: str) -> Iterator[str]:
         text.alive(("\n",) if last and pieces[-1].kind == "COMMENT" else ()),
         text.alive(f"{blank}{word} " for word in (*closers, *first) for blank in _BLANKS),
         text.next_words(),
-        text.alive((*_longer(last), *_rest_of_number(pieces), "/\n")),
+        text.alive((*_longer(last), *rest, "/\n")),
     )
 
 
@@ -448,12 +450,6 @@ def _longer(last: str) -> Iterable[str]:
     if last[0].isdecimal():
         return ".5", "dec"  # an integer above 2^63 is dropped (L5), a longer number is not
     return (longer[len(last) :] for _, longer in longer_tokens(last))
-
-
-def _rest_of_number(pieces: tuple[Piece, ...]) -> Iterable[str]:
-    """Return the rest of a number whose beginning is read as two pieces."""
-    found = _find_longer_number(pieces[-2].text, pieces[-1].text) if len(pieces) > 1 else None
-    return () if found is None else (found[1][1 + len(pieces[-1].text) :],)
 
 
 def _find_asked_token(tokens: list[Token], mode: Mode) -> str | None:

@@ -124,7 +124,8 @@ class Program:
             )
 
     def _declared_function(self, syntax: ast.Function) -> FunctionValue:
-        if not (self._scope.features.check_contracts and has_contract(syntax)):
+        has_contract = any(decorator.name in _CONTRACTS for decorator in syntax.decorators)
+        if not (self._scope.features.check_contracts and has_contract):
             return self._function(syntax.name, syntax.params, syntax.body)
 
         def compile_body(scope: Scope) -> Code:
@@ -161,11 +162,6 @@ def _import(path: ast.ImportPath) -> tuple[str, Value]:
 
 
 _CONTRACTS = frozenset(("@require", "@ensure", "@invariant"))
-
-
-def has_contract(function: ast.Function) -> bool:
-    """Return whether a function has a condition."""
-    return any(decorator.name in _CONTRACTS for decorator in function.decorators)
 
 
 def guard(function: ast.Function, scope: Scope, compile_body: Callable[[Scope], Code]) -> Code:

@@ -214,14 +214,19 @@ class ModuleNames:
         return name in self.variants or name in VARIANTS
 
 
-def declared_in(module: ast.Module, assumed: frozenset[str] = frozenset()) -> ModuleNames:
+def collect_names(module: ast.Module, assumed: frozenset[str] = frozenset()) -> ModuleNames:
     """Collect the names that a program declares."""
     names = ModuleNames({name: Binding(name, NameKind.BUILT_IN, None) for name in VALUES}, assumed=assumed)
     for declaration in module.declarations:
         for path in declaration.paths if isinstance(declaration, ast.Import) else ():
             _import(path, names)
     for declaration in module.declarations:
-        _declare_type(declaration, names)
+        if isinstance(declaration, ast.Table):
+            names.types[declaration.name] = names.tables[declaration.name] = declaration
+        elif isinstance(declaration, ast.TypeDef | ast.Url):
+            names.types[declaration.name] = declaration
+            for variant in declaration.variants:
+                names.variants.setdefault(variant.name, []).append((declaration, variant))
     for declaration in module.declarations:
         for binding in value_bindings(declaration):
             before = names.values.get(binding.name)
@@ -242,15 +247,6 @@ def _import(path: ast.ImportPath, names: ModuleNames) -> None:
         names.is_open = names.is_open or path.root == "symbol"
     if path.alias is not None or local not in VALUES:
         names.values[local] = Binding(local, NameKind.IMPORT, path)
-
-
-def _declare_type(declaration: ast.Declaration, names: ModuleNames) -> None:
-    if isinstance(declaration, ast.Table):
-        names.types[declaration.name] = names.tables[declaration.name] = declaration
-    elif isinstance(declaration, ast.TypeDef | ast.Url):
-        names.types[declaration.name] = declaration
-        for variant in declaration.variants:
-            names.variants.setdefault(variant.name, []).append((declaration, variant))
 
 
 def value_bindings(declaration: ast.Declaration) -> Iterator[Binding]:

@@ -18,7 +18,7 @@ from mens_pipeline.language.names.declarations import (
     NameKind,
     Scopes,
     Span,
-    declared_in,
+    collect_names,
     is_page_and_place,
     reactive_bindings,
     value_bindings,
@@ -362,7 +362,7 @@ def resolve(
     module: ast.Module, findings: Findings, assumed: frozenset[str] = frozenset()
 ) -> tuple[ModuleNames, Resolution]:
     """Collect the names of a program, and resolve each use; `assumed` names need no declaration."""
-    names = declared_in(module, assumed)
+    names = collect_names(module, assumed)
     _refuse_duplicates(module, findings)
     resolver = Resolver(names, findings)
     for declaration in module.declarations:

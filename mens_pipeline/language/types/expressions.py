@@ -350,7 +350,9 @@ def object_literal(checker: Checker, node: ObjectLit, expected: Type) -> Type:
     optional = {name for name, type_ in fields.items() if isinstance(type_, Nominal) and type_.name == "Option"}
     missing = [name for name in fields if name not in given and name not in optional]
     if missing:
-        message = f"`{format_type(expected)}` needs {_list_names(missing)}, which this record lacks"
+        *others, last = (f"`{name}`" for name in missing)
+        listed = f"{', '.join(others)} and {last}" if others else last
+        message = f"`{format_type(expected)}` needs {listed}, which this record lacks"
         checker.report(Code.MISSING_FIELD, node, message)
     return expected
 
@@ -364,11 +366,6 @@ def check_fields(checker: Checker, node: ObjectLit, owner: Type, fields: dict[st
             message = f"`{format_type(owner)}` has no field `{entry.key}`"
             checker.report_unknown(Code.UNKNOWN_FIELD, place, message, entry.key, fields)
         checker.expect(entry.value, Wanted(expected or UNKNOWN, f"the field `{entry.key}` of `{format_type(owner)}`"))
-
-
-def _list_names(names: list[str]) -> str:
-    quoted = [f"`{name}`" for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
 def field_access(checker: Checker, node: FieldAccess, _expected: Type) -> Type:

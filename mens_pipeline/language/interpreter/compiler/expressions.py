@@ -241,7 +241,8 @@ def assertion(node: ast.Call, scope: Scope) -> Code:
     fewest, most, make = ASSERTIONS[name]
     named = next((argument.name for argument in node.arguments if argument.name is not None), None)
     num_arguments = len(node.arguments)
-    check = make(node, scope) if fewest <= num_arguments <= most else _wrong_arity(name, num_arguments)
+    check = make(node, scope) if fewest <= num_arguments <= most else None
+    expected = str(most) if fewest == most else f"{fewest} to {most}"
     machine = scope.module.machine
 
     def run(frame: Frame) -> Value:
@@ -250,18 +251,12 @@ def assertion(node: ast.Call, scope: Scope) -> Code:
             if named is not None:
                 message = f"the arguments of assertions have no names, found `{named}`"
                 raise VoxError(ErrorKind.NAMED_ARGUMENT, message)  # noqa: TRY301 - its place is added below
+            if check is None:
+                raise arity_error(name, expected, num_arguments)
             check(frame)
         except VoxError as error:
             raise scope.add_place(error, node) from None
         return UNIT
-
-    return run
-
-
-def _wrong_arity(name: str, found: int) -> Code:
-    def run(_frame: Frame) -> Value:
-        fewest, most, _make = ASSERTIONS[name]
-        raise arity_error(name, str(most) if fewest == most else f"{fewest} to {most}", found)
 
     return run
 

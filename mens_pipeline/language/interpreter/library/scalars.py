@@ -93,10 +93,6 @@ def _to_whole(name: str, nearest: Callable[[float], int]) -> Native:
     return Native(name, convert, 0, 0)
 
 
-def _root(_machine: Machine, value: float) -> float:
-    return math.sqrt(value) if value >= 0 else math.nan
-
-
 def by_name(*natives: Native) -> dict[str, Native]:
     """Return methods by name."""
     return {native.name: native for native in natives}
@@ -125,7 +121,7 @@ FLOAT_METHODS: Final[dict[str, Native]] = TEXTS | by_name(
     _to_whole("floor", math.floor),
     _to_whole("ceil", math.ceil),
     Native("round", lambda _machine, value: _round(value), 0, 0),
-    Native("sqrt", _root, 0, 0),
+    Native("sqrt", lambda _machine, value: math.sqrt(value) if value >= 0 else math.nan, 0, 0),
 )
 
 
