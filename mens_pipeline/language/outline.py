@@ -211,7 +211,7 @@ class _Mark:
 
 def _parts(node: ast.Node) -> list[object]:
     parts: list[object] = [_Mark(type(node).__name__)]
-    for name in field_names(type(node)):
+    for name in field_names(node):
         if name in {"start", "end"}:
             continue
         value = getattr(node, name)
@@ -230,7 +230,7 @@ def _declared_names(root: ast.Node) -> frozenset[str]:
     for node in walk(root):
         if isinstance(node, _USES):
             continue
-        for field in _DECLARING.intersection(field_names(type(node))):
+        for field in _DECLARING.intersection(field_names(node)):
             value = getattr(node, field)
             values = value if isinstance(value, tuple) else (value,)
             names.update(name for name in values if isinstance(name, str))

@@ -291,11 +291,11 @@ def test_what_makes_a_longer_token_is_found_without_trying_all_others(
     parses: list[object] = []
     begin = ProbeParser.__init__
 
-    def counted(self: ProbeParser, tokens: list[Token], mode: Mode) -> None:
+    def count(self: ProbeParser, tokens: list[Token], mode: Mode) -> None:
         parses.append(self)
         begin(self, tokens, mode)
 
-    monkeypatch.setattr(ProbeParser, "__init__", counted)
+    monkeypatch.setattr(ProbeParser, "__init__", count)
 
     assert complete(text, is_strict=True) is not None
     assert len(parses) < 150
@@ -303,6 +303,7 @@ def test_what_makes_a_longer_token_is_found_without_trying_all_others(
 
 def test_a_deep_text_is_completed() -> None:
     """Deeper than the recursion limit of Python is at first; a model may write nothing but parentheses."""
+    assert _viable("let a = " + "(" * 1_500) is Viability.OPEN
     assert complete("let a = " + "(" * 900, max_length=10) is None
     assert complete("let a = " + "(" * 90) == " q " + " ) " * 90
 
@@ -345,11 +346,6 @@ def test_a_program_without_anything_dropped_is_completed_to(text: str) -> None:
 
     assert rest is not None
     assert (analyze(text + rest).ok, analyze(text + rest).warnings) == (True, ())
-
-
-def test_deep_texts_are_looked_at_as_well() -> None:
-    """Deeper than the recursion limit of Python is at first."""
-    assert _viable("let a = " + "(" * 1_500) is Viability.OPEN
 
 
 def test_texts_at_the_same_place_of_the_parser_end_the_same_way() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,16 +20,15 @@ class Node:
     end: int
 
 
-@cache
-def field_names(kind: type[Any]) -> tuple[str, ...]:
-    """Return the names of the fields of a class of nodes, in order."""
-    return tuple(field.name for field in fields(kind))
+def field_names(node: Node) -> tuple[str, ...]:
+    """Return the names of the fields of a node, in order."""
+    return node.__match_args__
 
 
 def children(node: Node) -> list[Node]:
     """Return the nodes directly below a node, in field order."""
     below: list[Node] = []
-    for name in field_names(type(node)):
+    for name in field_names(node):
         value = getattr(node, name)
         if isinstance(value, Node):
             below.append(value)

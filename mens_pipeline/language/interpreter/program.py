@@ -1,4 +1,4 @@
-"""Prepare a text to run: its names first, then constants, anew for every test (C1, C9, T4); contracts (T7)."""
+"""Prepare a text to run: its names first, then constants, again for every test (C1, C9, T4); contracts (T7)."""
 
 from collections.abc import Callable, Sequence
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mens_pipeline.language import analyze
 from mens_pipeline.language.interpreter import Features, Limits
 from mens_pipeline.language.interpreter.library.builtins import BUILT_INS
 from mens_pipeline.language.interpreter.machine import Machine
@@ -24,22 +23,16 @@ from mens_pipeline.language.interpreter.values import (
     ok,
     some,
 )
+from mens_pipeline_tests.language.examples import parse
 
 _TYPES = "type Shape = | Dot | Rect(w: int, h: int)\n"
 
 
-def _evaluated(literal: str) -> Value:
-    module = analyze(f"{_TYPES}fn value() to int {{ return {literal} }}").module
-    assert module is not None, literal
+def _evaluate(literal: str) -> Value:
+    module = parse(f"{_TYPES}fn value() to int {{ return {literal} }}")
     program = CallableProgram(module, Limits(), Features())
     with program.running(5.0):
         return program.call("value", ()).value
-
-
-def _is_asserted(literal: str) -> bool:
-    """Whether the literal can stand where hidden tests write it."""
-    module = analyze(f"{_TYPES}fn same(v: int) to bool {{ return same_as(v) is {literal} }}").module
-    return module is not None
 
 
 _INTS = st.integers(-(2**63), 2**63 - 1)
@@ -73,8 +66,8 @@ def test_a_literal_evaluates_to_an_equal_value(value: Value) -> None:
     literal = literal_of(value)
 
     assert literal is not None
-    assert _is_asserted(literal)
-    assert equal(Machine(Limits()), _evaluated(literal), value)
+    parse(f"{_TYPES}fn same(v: int) to bool {{ return same_as(v) is {literal} }}")  # as hidden tests write it
+    assert equal(Machine(Limits()), _evaluate(literal), value)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ class Compilers:
 class ModuleScope:
     """State shared by all functions of one text.
 
-    `names` is filled anew for each test; `variants` maps a variant to the number of its fields, for patterns (K2).
+    `names` is filled again for each test; `variants` maps a variant to the number of its fields, for patterns (K2).
     """
 
     text: TextName
