@@ -8,7 +8,7 @@ from random import Random
 from typing import Final
 
 from mens_pipeline.language import ast
-from mens_pipeline.language.interpreter import NONE, SmallestDraws, Value, Variant, error, ok, some
+from mens_pipeline.language.interpreter import NONE, SmallestDraws, Value, VariantValue, error, ok, some
 
 _INTS: Final = (0, 1, 2, 3, 4, 5, 7, 10, 12, -1, -2, -5)
 _FLOATS: Final = (0.0, 1.0, -1.0, 0.5, 2.5, 10.0, -0.25, 99.5)
@@ -112,7 +112,7 @@ class Drawing:
             variants = [variant for variant in variants if _variant_height(variant, self._heights) == least]
         drawable = [variant for variant in variants if _variant_height(variant, self._heights) < math.inf]
         variant = random.choice(drawable)
-        return Variant(variant.name, tuple(self._draw(field.type, random, level + 1) for field in variant.fields))
+        return VariantValue(variant.name, tuple(self._draw(field.type, random, level + 1) for field in variant.fields))
 
     def _ends(self, inner: ast.Type, level: int) -> bool:
         """Return whether a list or option is empty: nothing can be drawn for it, or a deep type would not end."""
@@ -226,7 +226,7 @@ def _leaves(value: Value) -> Iterator[Value]:
         parts: Iterable[Value] = value
     elif type(value) is dict:
         parts = value.values()
-    elif type(value) is Variant:
+    elif type(value) is VariantValue:
         parts = value.fields
     else:
         yield value

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mens_pipeline.language import analyze, tokenize
-from mens_pipeline.language.interpreter import Value, Variant
+from mens_pipeline.language.interpreter import Value, VariantValue
 
 Goal = tuple[str, object]
 """A goal that a hidden test can cover: a branch, a mutant or another simple function refused, a result shown, or as
@@ -70,7 +70,7 @@ def _oddity(value: Value) -> int:
         return sum(map(_oddity, value)) + max(0, 2 - len(value))
     if kind is dict:
         return sum(map(_oddity, value.values()))
-    return sum(map(_oddity, value.fields)) if kind is Variant else 0
+    return sum(map(_oddity, value.fields)) if kind is VariantValue else 0
 
 
 def alternatives(arguments: Sequence[Value]) -> dict[str, Value]:

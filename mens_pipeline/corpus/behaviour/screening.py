@@ -17,7 +17,7 @@ from mens_pipeline.language.interpreter import (
     Program,
     TextName,
     Value,
-    error_of,
+    catch_error,
     literal_of,
     put_below,
     without_tests,
@@ -76,7 +76,7 @@ class Screening:
             self._machine.limits = LIMITS
             self._machine.begin()
             candidate = Program(without_tests(module), TextName.PROGRAM, self._machine, FEATURES)
-            if error_of(candidate.begin) is not None:
+            if catch_error(candidate.begin) is not None:
                 return None
             value = candidate.names.get(function)
             if type(value) not in CALLABLE:
@@ -105,7 +105,7 @@ class _Task:
         self._program.define(self._name, value)
         self._machine.limits = self._limits
         tests = self._program.tests.values()
-        return all(self._runner.result_of(test, LIMITS.test_seconds).passed for test in tests)
+        return all(self._runner.run_case(test, LIMITS.test_seconds).passed for test in tests)
 
     @cached_property
     def status(self) -> TaskStatus:
@@ -113,7 +113,7 @@ class _Task:
         most_arguments = most_steps = 0
         self._machine.limits = LIMITS
         self._machine.begin()
-        if error_of(self._reference.begin) is not None:
+        if catch_error(self._reference.begin) is not None:
             return TaskStatus.FAILS
         reference = self._reference.names[self._name]
 
@@ -127,7 +127,7 @@ class _Task:
 
         self._program.define(self._name, Native(self._name, record, 0, 100))
         for test in self._program.tests.values():
-            result = self._runner.result_of(test, LIMITS.test_seconds)
+            result = self._runner.run_case(test, LIMITS.test_seconds)
             if not result.passed:
                 return TaskStatus.FAILS
             most_steps = max(most_steps, result.num_steps)

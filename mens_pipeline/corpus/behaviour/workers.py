@@ -26,7 +26,7 @@ from mens_pipeline.language.interpreter import (
     CallableProgram,
     Limits,
     Value,
-    Variant,
+    VariantValue,
     WorkerPool,
     WorkerProcess,
     WorkerStoppedError,
@@ -175,8 +175,8 @@ def _order_fields(value: Value, level: int = 0) -> Value:
         return {key: _order_fields(value[key], level + 1) for key in sorted(value)}
     if kind is list or kind is tuple:
         return kind(_order_fields(part, level + 1) for part in value)
-    if kind is Variant:
-        return Variant(value.name, tuple(_order_fields(part, level + 1) for part in value.fields))
+    if kind is VariantValue:
+        return VariantValue(value.name, tuple(_order_fields(part, level + 1) for part in value.fields))
     return value
 
 

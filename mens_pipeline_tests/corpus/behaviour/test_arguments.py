@@ -7,7 +7,7 @@ import pytest
 from mens_pipeline.corpus.behaviour.arguments import Drawing, UndrawableError, type_key
 from mens_pipeline.language import analyze
 from mens_pipeline.language.ast import Function, Module
-from mens_pipeline.language.interpreter import Value, Variant, literal_of
+from mens_pipeline.language.interpreter import Value, VariantValue, literal_of
 
 _TYPES = """type Person { name: str, age: int }
 type Shape = | Dot | Circle(r: int) | Labelled(shape: Shape, tag: str)
@@ -54,10 +54,10 @@ def _firsts(type_text: str, body: str = "return 1") -> list[Value]:
         ("map[str, int]", dict),
         ("Person", dict),
         ("Note", dict),
-        ("Shape", Variant),
-        ("Path", Variant),
-        ("Option[int]", Variant),
-        ("Result[int]", Variant),
+        ("Shape", VariantValue),
+        ("Path", VariantValue),
+        ("Option[int]", VariantValue),
+        ("Result[int]", VariantValue),
     ],
 )
 def test_values_are_of_the_type(type_text: str, kind: type) -> None:

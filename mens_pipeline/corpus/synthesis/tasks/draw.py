@@ -31,7 +31,7 @@ from mens_pipeline.language.ast import (
     TypeDef,
     walk,
 )
-from mens_pipeline.language.interpreter import Value, Variant
+from mens_pipeline.language.interpreter import Value, VariantValue
 
 _RATING: Final = 4
 _LEVELS: Final = (0, 2, 1, 3, 0, 2, 1, 4, 0, 2, 3, 1, 0, 2, 5, 0, 3, 2, 1, 4)
@@ -282,9 +282,9 @@ class _Fit:
             return items + [self.random.randint(-9, 60) for _ in range(fewest - len(items))]
         if isinstance(value, dict):
             return {key: self.value(field, key) for key, field in value.items()}
-        if isinstance(value, Variant):
+        if isinstance(value, VariantValue):
             names = self.fields.get(value.name, (name,) * len(value.fields))
-            return Variant(value.name, tuple(map(self.value, value.fields, names)))
+            return VariantValue(value.name, tuple(map(self.value, value.fields, names)))
         if wanted is None or isinstance(value, bool):
             return value
         if isinstance(value, int):

@@ -25,7 +25,7 @@ from mens_pipeline.corpus.synthesis.tasks.templates import Atom, load_tasks
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze, structure_of
 from mens_pipeline.language.ast import Function
-from mens_pipeline.language.interpreter import Value, Variant
+from mens_pipeline.language.interpreter import Value, VariantValue
 from mens_pipeline_tests.every import every
 
 _NUM_TASKS = 120
@@ -226,7 +226,7 @@ def test_fields_of_variants_go_by_their_names() -> None:
     """And what Some, Ok and Error hold by the name of the parameter."""
     head = "type S = | A(left: int, right: int) | B\nfn f(s: S, o: Option[int]) to int"
     for shape, option in _draw(head, "left=0..3, right=50..60, o=7..8"):
-        assert isinstance(shape, Variant)
+        assert isinstance(shape, VariantValue)
         assert shape.name == "B" or (0 <= shape.fields[0] <= 3 and 50 <= shape.fields[1] <= 60)
         assert option.fields == () or option.fields[0] in {7, 8}
 
