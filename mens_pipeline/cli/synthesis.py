@@ -18,8 +18,7 @@ from mens_pipeline.settings import PIPELINE_CONFIG, Settings, load_settings
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl
 
 if TYPE_CHECKING:
-    from mens_pipeline.corpus.evolution.evolve import EvolutionAccount
-    from mens_pipeline.corpus.evolution.examine import Seeds
+    from mens_pipeline.corpus.evolution.evolve import EvolutionAccount, Seeds
     from mens_pipeline.language import Mode
     from mens_pipeline.language.interpreter import ProgramReport
 
@@ -153,8 +152,7 @@ def evol(options: EvolOptions) -> None:
 def _evolve(options: EvolOptions, settings: Settings) -> "tuple[Seeds, EvolutionAccount, int]":
     """Evolve the seeds of a file with a model at an endpoint, and count its new replies; tests can reach nothing."""
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-    from mens_pipeline.corpus.evolution.evolve import Budget, Plan, Session, evolve
-    from mens_pipeline.corpus.evolution.examine import Neighbours, Reading, sort_seeds
+    from mens_pipeline.corpus.evolution.evolve import Budget, Neighbours, Plan, Reading, Session, evolve, sort_seeds
     from mens_pipeline.evaluation.benchmark import protected_pairs
     from mens_pipeline.evaluation.judge import FEATURES
     from mens_pipeline.inference.endpoint import Endpoint, Ledger

@@ -9,8 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.overlap import trained_heldout
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT, trained_heldout
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import Device, refuse_missing_devices
@@ -220,7 +219,7 @@ def _with_quantization(
 
 def _trained_heldout(heldout: Path, train_path: Path, rows_path: Path) -> str | None:
     """Return what `trained_heldout` finds; it reads all rows, so it is kept beside them for these two files."""
-    code = code_version("mens_pipeline.corpus.curate.overlap:trained_heldout")
+    code = code_version("mens_pipeline.corpus.curate.heldout_split:trained_heldout")
     files = {"heldout": digest_of(heldout), "paths": [str(heldout), str(train_path)]}
     kept = rows_path / f"heldout-{key_of({**files, 'code': code})}.json"
     if not kept.is_file():

@@ -11,9 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app, main
-from mens_pipeline.corpus.curate.validate import parsed_code
 from mens_pipeline.corpus.evolution.operators import REWRITER, Request
-from mens_pipeline.corpus.schema.records import SourceKind, read_pairs
+from mens_pipeline.corpus.schema.records import SourceKind, parsed_code, read_pairs
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze
 from mens_pipeline.storage.jsonl import write_jsonl

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from mens_pipeline.corpus.curate.overlap import HeldoutTasks
+from mens_pipeline.corpus.curate.heldout_split import HeldoutTasks
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.validated_pairs import STAGE as VALIDATION
 from mens_pipeline.corpus.curate.validated_pairs import ValidationParams

@@ -1,4 +1,4 @@
-"""A workspace to records, with an account of everything that was seen."""
+"""Extract the records of a workspace, and account for everything that was seen."""
 
 import hashlib
 import json
@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from mens_pipeline.corpus.curate.redacted_row import redact_row
 from mens_pipeline.corpus.extract.batches import ONE_PROCESS, Pool, in_batches
 from mens_pipeline.corpus.extract.extractors import PageExtraction, RefuseInclude, extract_docs, extract_vox
 from mens_pipeline.corpus.extract.licences import LicencePolicy, Licences
@@ -28,19 +27,18 @@ from mens_pipeline.corpus.extract.sources import (
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit, most_frequent
 from mens_pipeline.corpus.schema.reasons import DropReason, LeaveReason
 from mens_pipeline.corpus.schema.records import ExtractedRecord, SourceFile, SourceKind, read_record_lines
-from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind, redact
+from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind, redact, redact_row
 from mens_pipeline.errors import SourceNotFoundError
 from mens_pipeline.storage.files import is_out_of_place, read_regular
 
 
 @dataclass(frozen=True, slots=True)
 class FileOutcome:
-    """What one file of a workspace gave: its records as JSON, one a line, and what trains and does not.
+    """The result for one file of a workspace: its records as JSON lines, and its drops.
 
-    `blob` is the SHA-256 of its content, hexadecimal, None when it was not read; the file itself is a unit that is kept
-    or dropped. `stands_alone`: nothing but its own content decided this; false for a page that includes other files.
-    `redacted`: what was found in its records. `licence`: an SPDX expression, or `unknown`;
-    None when it was not read.
+    `blob` is the SHA-256 of its content, hexadecimal, None when it was not read. The file itself is a unit that is kept
+    or dropped. `stands_alone` is false for a page that includes other files, which decide its result too. `redacted`
+    counts the findings in its records. `licence` is an SPDX expression or `unknown`; None when it was not read.
     """
 
     path: str
@@ -53,7 +51,7 @@ class FileOutcome:
     licence: str | None = None
 
     def count(self, accounts: dict[Unit, Account[DropReason]]) -> None:
-        """Add what was kept and what was dropped to the account of each unit."""
+        """Add its kept and dropped units to the accounts."""
         for unit, number in self.kept.items():
             accounts[unit].seen += number
             accounts[unit].kept += number
@@ -62,7 +60,7 @@ class FileOutcome:
             accounts[drop.unit].dropped[drop.reason] += 1
 
     def account(self) -> dict[str, Any]:
-        """Return all but the lines, in JSON types."""
+        """Return everything but the lines, in JSON types."""
         account: dict[str, Any] = _OUTCOMES.dump_python(
             self, mode="json", exclude={"lines": True, "drops": {"__all__": {"path"}}}
         )
@@ -96,7 +94,7 @@ def with_commit(line: str, old: str | None, new: str | None) -> str:
 
 
 MAX_FILE_BYTES: Final = 1_048_576
-"""A program or page above this size is no example."""
+"""Larger programs and pages are not examples."""
 
 _UNIT_OF: Final = {SourceKind.DOC_BLOCK: Unit.BLOCK, SourceKind.DOC_SECTION: Unit.SECTION}
 
@@ -112,13 +110,12 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
 ) -> Iterator[FileOutcome]:
     """Extract all programs and pages below a folder, in the order of their paths.
 
-    `known` gives what a file gave before, if it is known to give the same again; the outcomes do not depend on the
-    pool. Paths are relative to `workspace`, which includes are resolved in; None for `root` itself. What
-    holds a secret or names a person is masked or dropped, as `redaction` says; what has a licence that `policy` denies
-    is dropped.
+    `known` returns the earlier outcome of a file if it is known to be the same; outcomes do not depend on the pool.
+    Paths are relative to `workspace`, inside which includes are resolved; None means `root` itself. `redaction` decides
+    whether rows with secrets or personal data are masked or dropped; `policy` denies licences.
 
     Raises:
-        SourceNotFoundError: `root` is no folder.
+        SourceNotFoundError: `root` is not a folder.
     """
     if not root.is_dir():
         raise SourceNotFoundError(f"{root}: no such folder. Name a Vox workspace.")
@@ -145,7 +142,7 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
 
 @dataclass(frozen=True, slots=True)
 class _IncludeRule:
-    """The files that no page may include: those below a negative root, or of a licence that is denied."""
+    """Refuses includes of files below a negative root, and of files with a denied licence."""
 
     roots: SourceRoots
     licences: Licences
@@ -173,8 +170,8 @@ def _outcome(
         return FileOutcome(file.path, file.blob, (), {}, (found,), stands_alone)
     records, drops = (found.records, found.drops) if isinstance(found, PageExtraction) else (found, ())
     redacted: Counter[SensitiveKind] = Counter()
-    # Records repeat what others of the file hold, so that it is looked through first, once. What the header of a page
-    # says counts as a comment only behind its name, record by record.
+    # Look through the file once before its records, which repeat each other. A value in a page's header counts as a
+    # comment only after its key, so such pages are redacted record by record.
     is_looked_into = not stands_alone or any(record.metadata for record in records)
     if redaction is not RedactionPolicy.OFF and (is_looked_into or redact(file.data.decode()).counts):
         records, lost, redacted = redact_records(records, redaction)
@@ -190,10 +187,7 @@ def _outcome(
 def redact_records(
     records: Iterable[ExtractedRecord], policy: RedactionPolicy
 ) -> tuple[tuple[ExtractedRecord, ...], tuple[Drop, ...], Counter[SensitiveKind]]:
-    """Mask or drop records; return those that are left, a drop for each other, and what was found in all of them.
-
-    A program is kept or dropped as a whole, by the first of its records that is dropped.
-    """
+    """Mask or drop records; return those that are left, a drop for each other, and counts of all findings."""
     left: list[ExtractedRecord] = []
     drops: list[Drop] = []
     counts: Counter[SensitiveKind] = Counter()
@@ -211,7 +205,7 @@ def redact_records(
 def read_source(  # noqa: PLR0913, PLR0917 - a file, and what decides whether it trains
     path: Path, root: Path, unit: Unit, roots: SourceRoots, licences: Licences, commit: str | None
 ) -> SourceFile | Drop:
-    """Read a file, or return a drop with the reason why it is not read, or must not train."""
+    """Read a file, or return a drop where it cannot be read or must not train."""
     name = shown_name(path, root)
     if is_out_of_place(path):
         return Drop(unit, name, 1, DropReason.LINK, "a symbolic link, a pipe or a device")
@@ -240,13 +234,13 @@ def page_records(
     redaction: RedactionPolicy = RedactionPolicy.MASK,
     policy: LicencePolicy | None = None,
 ) -> list[ExtractedRecord]:
-    """Extract the records of all eligible pages below some folders; each page counts once, `known_blobs` not at all.
+    """Extract the records of all eligible pages below folders; each page counts once, `known_blobs` not at all.
 
     Includes are resolved inside the workspace that governs a folder: that of its `examples.ssot.v1.yaml`, or the folder
     itself.
 
     Raises:
-        SourceNotFoundError: One of them is no folder.
+        SourceNotFoundError: One of them is not a folder.
     """
     seen = set(known_blobs)
     records: list[ExtractedRecord] = []
@@ -281,13 +275,12 @@ class CarriedRecords(Account[LeaveReason]):
 def carried_records(
     records: Path, folder: Path, workspace: Path, roots: SourceRoots, policy: LicencePolicy | None = None
 ) -> CarriedRecords:
-    """Read the records of other folders of the workspace; those of files that are gone, changed or denied are left out.
+    """Read earlier records of other folders; drop those of files that are gone, changed or denied.
 
-    `records`, what earlier extractions wrote, need not be there; those of `folder` are made again, and are neither kept
-    nor counted.
+    `records` need not exist. Records of `folder` are made again, so they are neither kept nor counted.
 
     Raises:
-        RefusedError: A line of it is no record, and would be lost.
+        RefusedError: A line is not a record, and would be lost.
     """
     folder, workspace = folder.resolve(), workspace.resolve()
     licences = Licences(workspace, policy or LicencePolicy())

@@ -1,4 +1,4 @@
-"""Prompts for a declaration: its construct, its name and its shape in plain words."""
+"""Describe a declaration in a prompt: its construct, its name and its shape in plain words."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from typing import Any, Final
 from mens_pipeline.language import ast
 
 SYSTEM_PROMPT: Final = "You write Vox. Answer with code alone."
-"""What a model is told before every request, when it trains, is evaluated and serves."""
+"""The system prompt of every request in training, evaluation and serving."""
 
 _NOUNS: Final[dict[str, str]] = {
     "import": "an import",
@@ -43,17 +43,16 @@ _NOUNS: Final[dict[str, str]] = {
 }
 """Construct -> the noun that a person would use for it."""
 
-
 _IN_BACKTICKS: Final = re.compile(r"`[^`]*`")
 _WORD: Final = re.compile(r"[^\W\d]\w*")
 
 
 def mentioned_names(prompt: str) -> set[str]:
-    """Return the words of a request that may be names of code that exists.
+    """Return the words of a request that may be names of existing code.
 
     Returns:
-        The words in backticks, all behind the first blank line, where code is shown, and any that prose does not have:
-        with capitals, digits or underscores.
+        Words in backticks, all words after the first blank line, where code is shown, and words with capitals,
+            digits or underscores.
     """
     sentence, _, shown = prompt.partition("\n\n")
     code = " ".join([*_IN_BACKTICKS.findall(prompt), shown])
@@ -62,7 +61,7 @@ def mentioned_names(prompt: str) -> set[str]:
 
 
 def collapse_spaces(text: str) -> str:
-    """Return a text on one line, its words one space apart."""
+    """Join the words of a text with single spaces."""
     return " ".join(text.split())
 
 
@@ -72,7 +71,7 @@ def text_of(node: ast.Node, source: str) -> str:
 
 
 def words_of_code(text: str) -> set[str]:
-    """Return the words of a text that names may be made of, keywords and words of comments among them."""
+    """Return all words of a text that could be names, keywords and words of comments included."""
     return set(_WORD.findall(text))
 
 
@@ -82,7 +81,7 @@ def noun_of(construct: str) -> str:
 
 
 def shape_of(declaration: ast.Declaration, source: str) -> str:
-    """Describe what a declaration consists of, as the end of a sentence; empty where there is nothing to add.
+    """Describe the parts of a declaration, as the end of a sentence; empty where there is nothing to add.
 
     Returns:
         Such as ``with the signature `(a: int) to str` `` or ``with the fields `id: int`, `name: str` ``.
@@ -137,4 +136,4 @@ _SHAPES: Final[tuple[tuple[type, Callable[[Any, str], str]], ...]] = (
     (ast.McpTool, lambda d, _: f"described as {d.description!r}" if d.description else ""),
     (ast.McpResource, lambda d, _: f"at `{d.uri}`, described as {d.description!r}"),
 )
-"""Kind -> what there is to say of it, in the order in which it is said."""
+"""Kind of declaration -> a description of a part, in order."""

@@ -1,4 +1,4 @@
-"""The synthetic pairs: exactly as many as wanted, all different, each kind with its share, the scarce first."""
+"""The synthetic pairs: exactly as many as asked for, all different, with a share for each kind, scarce ones first."""
 
 import json
 from collections import Counter
@@ -23,8 +23,8 @@ from mens_pipeline.corpus.schema.records import (
     read_records,
 )
 from mens_pipeline.corpus.synthesis.families.templates import Family, Sample, load_families
-from mens_pipeline.corpus.synthesis.tasks.drafts import TASK
 from mens_pipeline.corpus.synthesis.tasks.draw import draw_tasks
+from mens_pipeline.corpus.synthesis.tasks.templates import TASK
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import CONSTRUCTS, Mode, analyze, difficulty
 from mens_pipeline.language.ast import Forall, Test
@@ -38,7 +38,7 @@ KINDS: Final = ("task", "template", "combination")
 
 _COMBINATION: Final = "combination/"
 _FEATURES: Final = Features(check_contracts=True, database=True)
-"""As the hidden tests of the benchmark run: what is taught must hold there."""
+"""As in the hidden tests of the benchmark, where the taught programs must pass."""
 
 _RATING: Final = 4
 _MOST_TRIES: Final = 100
@@ -59,19 +59,20 @@ def generate(  # noqa: PLR0913 - what a generation depends on
     dropped: Callable[[SynthesisDrop, str], None] = lambda _reason, _template: None,
     pool: Pool = ONE_PROCESS,
 ) -> Iterator[TrainingPair]:
-    """Yield synthetic pairs; the same arguments, whatever the pool, give the same pairs on every machine.
+    """Yield synthetic pairs; the same arguments give the same pairs on every machine, with any pool.
 
-    `shares` are those of each kind, together 1; a kind that has nothing new gives way to templates. `coverage` counts
-    the examples of each construct that are there already; of templates, those of the scarcest construct come first.
-    `dropped` takes each program that is not kept: why, and what made it.
+    `shares` are those of each kind, together 1; a kind with nothing new gives way to templates. `coverage` counts the
+    existing examples of each construct; templates of the scarcest construct come first. `dropped` takes the reason and
+    the template of each program that is not kept.
 
     Returns:
-        Exactly `limit` pairs, no two with the same prompt and response, all accepted by the front end; the tests of
-        those that have any pass, and tasks have hidden tests.
+        Exactly `limit` pairs, no two with the same prompt and response, all accepted by the front end. Their own
+            tests pass, and tasks have hidden tests.
 
     Raises:
-        RefusedError: There are not as many different ones.
-        ConfigurationError: A template does not fit, or the front end rejects what it made; the message says where.
+        RefusedError: There are fewer different ones.
+        ConfigurationError: A template does not fit, or the front end rejects its program; the message names the
+            place.
     """
     maker = _Maker(seed, coverage, dropped)
     tasks = draw_tasks(seed, pool=pool, dropped=lambda name: maker.dropped(SynthesisDrop.SEMANTIC_ERROR, name))
@@ -83,7 +84,7 @@ def generate(  # noqa: PLR0913 - what a generation depends on
 
 
 class _Maker:
-    """The state of a generation: what was made, and what is still scarce."""
+    """State of a generation: the pairs made, and the scarce constructs."""
 
     def __init__(self, seed: int, coverage: Mapping[str, int], dropped: Callable[[SynthesisDrop, str], None]) -> None:
         self.random = Random(seed)  # noqa: S311 - a reproducible draw, no secret
@@ -94,7 +95,7 @@ class _Maker:
         self.families = {kind: _families_of(kind) for kind in ("template", "combination")}
 
     def next_pair(self, kind: str, limit: int) -> TrainingPair:
-        """Make a pair that was not there before: of this kind, or from a template when the kind has nothing new."""
+        """Make a new pair of this kind, or from a template when the kind has nothing new."""
         for attempted in (kind, "template"):
             for _ in range(_MOST_TRIES):
                 pair = self._pair_of(attempted, self._scarcest(attempted).make(self.random))
@@ -113,7 +114,7 @@ class _Maker:
         return families[construct][(self.turns[kind, construct] - 1) % len(families[construct])]
 
     def _pair_of(self, kind: str, sample: Sample) -> TrainingPair | None:
-        """Return the sample as a pair; None when it was there before, or does not pass its own tests."""
+        """Return the sample as a pair; None if it is not new, or fails its own tests."""
         key = pair_digest(sample.prompt, sample.response)
         if key in self.seen:
             return None
@@ -149,7 +150,6 @@ def _families_of(kind: str) -> dict[str, tuple[Family, ...]]:
 
 
 def _rejection_of(sample: Sample) -> ConfigurationError:
-    """Return what to tell the author of a template whose program is none."""
     (place,) = (family.place for family in load_families() if family.name == sample.template)
     errors = analyze(sample.response, sample.mode).errors
     found = "; ".join(f"line {error.start.line}: {error.message}" for error in errors) or "it declares nothing"
@@ -166,9 +166,9 @@ def _template_source(sample: Sample) -> Source:
 
 @dataclass(kw_only=True)
 class SynthesisAccount(Account[SynthesisDrop]):
-    """Counts over synthetic programs; those that are kept are pairs.
+    """Counts of synthetic programs; kept ones are pairs.
 
-    `failures` counts the others by why they were not kept, and what made them.
+    `failures` counts the others by reason and template.
     """
 
     kinds: Counter[str] = field(default_factory=Counter)
@@ -177,7 +177,7 @@ class SynthesisAccount(Account[SynthesisDrop]):
     failures: Counter[tuple[SynthesisDrop, str]] = field(default_factory=Counter)
 
     def add(self, pair: TrainingPair) -> TrainingPair:
-        """Count a pair and pass it on."""
+        """Count a pair and return it."""
         self.seen += 1
         self.kept += 1
         self.kinds[pair.task_family] += 1
@@ -192,13 +192,13 @@ class SynthesisAccount(Account[SynthesisDrop]):
         self.failures[reason, template] += 1
 
     def dropped_for(self, reason: SynthesisDrop) -> dict[str, int]:
-        """Return what made the programs that were not kept for a reason, with their number."""
+        """Return the templates of the programs dropped for a reason, with counts."""
         return {template: count for (why, template), count in sorted(self.failures.items()) if why is reason}
 
     def as_json(self, coverage: Mapping[str, int]) -> dict[str, Any]:
         """Return the counts and shares in JSON types.
 
-        `coverage` counts the examples of each construct that were there before.
+        `coverage` counts the examples of each construct before the synthesis.
         """
         return {
             "num_pairs": self.kept,
@@ -231,7 +231,7 @@ REPORT: Final = "report.json"
 
 
 class SynthesisParams(Params):
-    """A corpus, and the synthetic pairs that are made for it."""
+    """A corpus, and the policy of its synthetic pairs."""
 
     corpus: Parent
     policy: SynthesizePolicy
@@ -244,7 +244,7 @@ def write_synthetic_corpus(folder: Path, params: SynthesisParams) -> dict[str, A
     The folder gets `synthetic.jsonl` and `report.json`; the manifest gets the report without the single templates.
 
     Raises:
-        RefusedError: There are not as many different pairs.
+        RefusedError: There are fewer different pairs.
     """
     path = params.corpus.path / RECORDS
     with open_rows(path) as lines:
@@ -267,10 +267,10 @@ def write_synthetic(
 ) -> dict[str, Any]:
     """Generate pairs into a file, and return counts and shares by kind, template and construct.
 
-    There may be no records; `progress` takes the number of pairs made so far, after each.
+    `records` may be empty; `progress` takes the number of pairs after each one.
 
     Raises:
-        RefusedError: There are not as many different pairs; nothing is written.
+        RefusedError: There are fewer different pairs; nothing is written.
         ConfigurationError: The folder cannot be written.
     """
     coverage = coverage_of(record.constructs for record in records)

@@ -17,7 +17,7 @@ from mens_pipeline.corpus.extract.extracted_corpus import (
     CorpusDetails,
     SnapshotDetails,
     SnapshotParams,
-    SourceReport,
+    WorkspaceReport,
     build_extracted_corpus,
     source_report_in,
 )
@@ -64,7 +64,7 @@ def workspace_snapshot(
         context.log.warning(problem)
     query = telemetry.query()
     snapshot, reused = SNAPSHOT_STAGE.build(
-        store.open(), SnapshotParams.of(workspace.folder(), query, contents=workspace.contents)
+        store.open(), SnapshotParams.pin(workspace.folder(), query, contents=workspace.contents)
     )
     report = source_report_in(snapshot)
     metadata: dict[str, Any] = {
@@ -89,13 +89,13 @@ def source_parse_rate(workspace_snapshot: ArtifactRef, store: ArtifactStoreResou
     )
 
 
-def is_accepted(report: SourceReport) -> bool:
+def is_accepted(report: WorkspaceReport) -> bool:
     """Whether enough golden programs of a workspace parse."""
     rate = report.parse_rate
     return rate is not None and rate >= load_gate_policy(GATE_POLICY).min_source_parse_rate
 
 
-def _metadata(report: SourceReport, required: float) -> dict[str, dg.MetadataValue]:
+def _metadata(report: WorkspaceReport, required: float) -> dict[str, dg.MetadataValue]:
     rejected = [
         {"file": file.path, "line": file.line, "code": file.code, "message": file.message}
         for file in report.rejected[:_MOST_ROWS]

@@ -6,9 +6,8 @@ from itertools import count
 import pytest
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
-from mens_pipeline.corpus.curate.heldout_split import Split, group_of, is_held_out, split_pairs
+from mens_pipeline.corpus.curate.heldout_split import NGRAM, Split, group_of, is_held_out, split_pairs
 from mens_pipeline.corpus.curate.near_duplicates import ngrams_of, words_of
-from mens_pipeline.corpus.curate.overlap import NGRAM
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy, ValidatePolicy
 from mens_pipeline.corpus.curate.validate import Repetition
 from mens_pipeline.corpus.curate.validated_pairs import make_pairs

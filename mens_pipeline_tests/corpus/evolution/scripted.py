@@ -9,8 +9,16 @@ from typing import Any
 
 from mens_pipeline.corpus.curate.heldout_split import is_held_out
 from mens_pipeline.corpus.curate.pipeline_config import SplitPolicy
-from mens_pipeline.corpus.evolution.evolve import Budget, EvolutionAccount, Plan, Session, evolve
-from mens_pipeline.corpus.evolution.examine import Neighbours, Reading, sort_seeds
+from mens_pipeline.corpus.evolution.evolve import (
+    Budget,
+    EvolutionAccount,
+    Neighbours,
+    Plan,
+    Reading,
+    Session,
+    evolve,
+    sort_seeds,
+)
 from mens_pipeline.corpus.evolution.operators import REWRITER, Reply, Request
 from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.inference.endpoint import Ledger

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.corpus.curate.heldout_split import group_of
-from mens_pipeline.corpus.curate.validate import parsed_code
 from mens_pipeline.corpus.evolution.operators import Request
 from mens_pipeline.corpus.schema.reasons import EvolutionDrop
-from mens_pipeline.corpus.schema.records import SourceKind, TrainingPair
+from mens_pipeline.corpus.schema.records import SourceKind, TrainingPair, parsed_code
 from mens_pipeline.language import analyze
 from mens_pipeline_tests.corpus.evolution.scripted import (
     BUDGET,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline.corpus.synthesis import families
-from mens_pipeline.corpus.synthesis.families.vocabulary import load_banks
+from mens_pipeline.corpus.synthesis.families.templates import load_banks
 from mens_pipeline.corpus.synthesis.words import (
     Entity,
     Field,

@@ -7,8 +7,7 @@ from random import Random
 import pytest
 
 from mens_pipeline.corpus.synthesis import synthetic_corpus as module
-from mens_pipeline.corpus.synthesis.families.templates import Sample, load_families
-from mens_pipeline.corpus.synthesis.families.vocabulary import fold_record, load_banks
+from mens_pipeline.corpus.synthesis.families.templates import Sample, fold_record, load_banks, load_families
 from mens_pipeline.corpus.synthesis.synthetic_corpus import generate
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.language import Mode, analyze

@@ -11,7 +11,6 @@ from mens_pipeline.corpus.behaviour.observe import Behaviour, behaviour_of, pass
 from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.corpus.synthesis.tasks import draw
-from mens_pipeline.corpus.synthesis.tasks.drafts import TASK, draft_task, indent
 from mens_pipeline.corpus.synthesis.tasks.draw import (
     Side,
     arguments_for,
@@ -21,7 +20,7 @@ from mens_pipeline.corpus.synthesis.tasks.draw import (
     is_heldout_family,
     parse_inputs,
 )
-from mens_pipeline.corpus.synthesis.tasks.templates import Atom, load_tasks
+from mens_pipeline.corpus.synthesis.tasks.templates import TASK, Atom, draft_task, indent, load_tasks
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze, structure_of
 from mens_pipeline.language.ast import Function

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.corpus.curate.overlap import HeldoutTasks, refuse_trained_heldout, structures_in
+from mens_pipeline.corpus.curate.heldout_split import HeldoutTasks, refuse_trained_heldout, structures_in
 from mens_pipeline.corpus.schema.reasons import SplitReason
 from mens_pipeline.errors import RefusedError
 from mens_pipeline_tests.corpus.rows import pair_at

@@ -5,7 +5,6 @@ from collections import Counter
 
 import pytest
 
-from mens_pipeline.corpus.curate.redacted_row import redact_row
 from mens_pipeline.corpus.extract.extractors import extract_vox
 from mens_pipeline.corpus.schema.records import (
     MAX_TEXT,
@@ -16,7 +15,7 @@ from mens_pipeline.corpus.schema.records import (
     SourceFile,
     TrainingPair,
 )
-from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind
+from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind, redact_row
 from mens_pipeline.language import analyze
 
 _KEY = "ghp_" + "aB3dE6gH9jK2mN5pQ8sT" * 2

@@ -2,8 +2,7 @@
 
 import pytest
 
-from mens_pipeline.corpus.evolution.evolve import make_row
-from mens_pipeline.corpus.evolution.examine import (
+from mens_pipeline.corpus.evolution.evolve import (
     MAX_INSTRUCTION,
     Attempt,
     Reading,
@@ -11,6 +10,7 @@ from mens_pipeline.corpus.evolution.examine import (
     form_refusal,
     instruction_in,
     instruction_refusal,
+    make_row,
     names_in,
     refusal_of_tests,
 )

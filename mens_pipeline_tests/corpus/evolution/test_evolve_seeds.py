@@ -1,7 +1,7 @@
 """Which rows are evolved."""
 
 from mens_pipeline.corpus.curate.heldout_split import is_held_out
-from mens_pipeline.corpus.evolution.examine import Neighbours, sort_seeds
+from mens_pipeline.corpus.evolution.evolve import Neighbours, sort_seeds
 from mens_pipeline.corpus.schema.reasons import EvolutionDrop, NoSeed, SplitReason
 from mens_pipeline.corpus.schema.records import Lane, SourceKind, TrainingPair
 from mens_pipeline.language import analyze
