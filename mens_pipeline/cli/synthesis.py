@@ -152,7 +152,15 @@ def evol(options: EvolOptions) -> None:
 def _evolve(options: EvolOptions, settings: Settings) -> "tuple[Seeds, EvolutionAccount, int]":
     """Evolve the seeds of a file with a model at an endpoint, and count its new replies; tests can reach nothing."""
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-    from mens_pipeline.corpus.evolution.evolve import Budget, Neighbours, Plan, Reading, Session, evolve, sort_seeds
+    from mens_pipeline.corpus.evolution.evolve import (
+        Budget,
+        EvolutionPlan,
+        Neighbours,
+        Reading,
+        Session,
+        evolve,
+        sort_seeds,
+    )
     from mens_pipeline.evaluation.benchmark import protected_pairs
     from mens_pipeline.evaluation.judge import FEATURES
     from mens_pipeline.inference.endpoint import Endpoint, Ledger
@@ -170,7 +178,7 @@ def _evolve(options: EvolOptions, settings: Settings) -> "tuple[Seeds, Evolution
     protected = [*protected_pairs(settings.benchmark_dir), *(read_pairs(options.heldout) if options.heldout else ())]
     neighbours = Neighbours(seeds, protected, policy.validate_.near_duplicate_threshold, policy.split)
     budget = Budget.model_validate(options.model_dump(include=set(Budget.model_fields)))
-    plan = Plan(seed=options.seed, generations=options.generations, budget=budget)
+    plan = EvolutionPlan(seed=options.seed, generations=options.generations, budget=budget)
 
     def read_reply(text: str) -> Reading:
         program = program_in(text)

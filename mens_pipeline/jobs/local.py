@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.environment import ray_environment, training_environment
-from mens_pipeline.jobs.protocol import FAILURE, LOG, RESULT, ExitCode, result_of
+from mens_pipeline.jobs.protocol import FAILURE, LOG, RESULT, ExitCode, read_result
 
 _ENTRY: Final = f"{__package__}"
 _PR_SET_PDEATHSIG: Final = 1
@@ -127,7 +127,7 @@ def result_after(run_dir: Path, code: int) -> dict[str, Any]:
         RefusedError: It is not done; the message contains the reason.
     """
     refuse_failure(run_dir, code, "training")
-    result = result_of(run_dir)
+    result = read_result(run_dir)
     if result is None:
         raise RefusedError(f"{run_dir}: the training process left no {RESULT}. Run the same again.")
     return result

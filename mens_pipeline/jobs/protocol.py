@@ -62,7 +62,7 @@ def write_document(path: Path, values: dict[str, Any]) -> None:
         os.fsync(target.fileno())
 
 
-def result_of(run_dir: Path) -> dict[str, Any] | None:
+def read_result(run_dir: Path) -> dict[str, Any] | None:
     """Read the result of a job; None if it is missing or truncated."""
     try:
         result = json.loads((run_dir / RESULT).read_text(encoding="utf-8"))
@@ -77,9 +77,9 @@ def fail(job: Job, reason: str) -> ExitCode:
     return ExitCode.REFUSED
 
 
-def exit_code_of(run_dir: Path) -> ExitCode:
+def find_exit_code(run_dir: Path) -> ExitCode:
     """Return how a training ended, by the files that it left."""
-    if result_of(run_dir) is not None:
+    if read_result(run_dir) is not None:
         return ExitCode.DONE
     left = {FAILURE: ExitCode.REFUSED, STOP: ExitCode.INTERRUPTED}
     return next((code for name, code in left.items() if (run_dir / name).exists()), ExitCode.CRASHED)

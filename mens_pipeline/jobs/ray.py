@@ -15,8 +15,8 @@ from dagster_pipes import PipesEnvVarParamsLoader, open_dagster_pipes
 from mens_pipeline.errors import MensError, RefusedError
 from mens_pipeline.jobs.agent import ON_RAY
 from mens_pipeline.jobs.environment import own_environment
-from mens_pipeline.jobs.protocol import FAILURE, STOP, ExitCode, exit_code_of, fail
-from mens_pipeline.jobs.run import function_of, read_job
+from mens_pipeline.jobs.protocol import FAILURE, STOP, ExitCode, fail, find_exit_code
+from mens_pipeline.jobs.run import load_function, read_job
 
 _RAY: Final = "ray"
 """Ray's files, in the folder of a run."""
@@ -40,7 +40,7 @@ def run_workers(job: Any, job_path: Path) -> ExitCode:
     # Dagster's client warns of a job that reports nothing.
     with open_dagster_pipes() if PipesEnvVarParamsLoader().is_dagster_pipes_process() else nullcontext():  # type: ignore[no-untyped-call]
         _fit(job, job_path)
-    return exit_code_of(job.run_dir)
+    return find_exit_code(job.run_dir)
 
 
 def _fit(job: Any, job_path: Path) -> None:
@@ -85,7 +85,7 @@ def _work(config: dict[str, str]) -> None:
     try:
         for path in (job.base_path, job.train_path, job.rows_path):
             _refuse_missing(path)
-        function_of(job)(job)
+        load_function(job)(job)
     except MensError as error:
         fail(job, str(error))
         raise

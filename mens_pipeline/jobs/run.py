@@ -23,7 +23,7 @@ from mens_pipeline.storage.files import is_full
 from mens_pipeline.storage.validation import Strict, errors_in
 
 
-class Kind(NamedTuple):
+class JobKind(NamedTuple):
     """Parameters, a subclass of `Job`, and function of a kind of job, each as `module:name`.
 
     The function takes the parameters, and returns False if it was asked to stop before its end.
@@ -33,12 +33,14 @@ class Kind(NamedTuple):
     function: str
 
 
-KINDS: Final[Mapping[str, Kind]] = {
-    "train": Kind("mens_pipeline.training.recipe:TrainingJob", "mens_pipeline.training.train:train"),
-    "scratch": Kind("mens_pipeline.scratch.run:ScratchJob", "mens_pipeline.scratch.train:train"),
-    "generate": Kind("mens_pipeline.inference.generation:GenerationJob", "mens_pipeline.inference.generate:generate"),
-    "merge": Kind("mens_pipeline.delivery.merge_job:MergeJob", "mens_pipeline.delivery.merge:merge"),
-    "gguf": Kind("mens_pipeline.delivery.merge_job:GgufJob", "mens_pipeline.delivery.gguf_file:export"),
+KINDS: Final[Mapping[str, JobKind]] = {
+    "train": JobKind("mens_pipeline.training.recipe:TrainingJob", "mens_pipeline.training.train:train"),
+    "scratch": JobKind("mens_pipeline.scratch.run:ScratchJob", "mens_pipeline.scratch.train:train"),
+    "generate": JobKind(
+        "mens_pipeline.inference.generation:GenerationJob", "mens_pipeline.inference.generate:generate"
+    ),
+    "merge": JobKind("mens_pipeline.delivery.merge_job:MergeJob", "mens_pipeline.delivery.merge:merge"),
+    "gguf": JobKind("mens_pipeline.delivery.merge_job:GgufJob", "mens_pipeline.delivery.gguf_file:export"),
 }
 
 
@@ -68,7 +70,7 @@ def read_job(path: Path) -> Job:
     return job
 
 
-def function_of(job: Job) -> Callable[[Job], bool | None]:
+def load_function(job: Job) -> Callable[[Job], bool | None]:
     """Return the function of a job; this loads the deep learning stack."""
     function: Callable[[Job], bool | None] = _load(KINDS[job.kind].function)
     return function
@@ -119,7 +121,7 @@ def _do(job: Job) -> ExitCode:
     is_alone = own_team(own_environment()).size == 1
     with _holding(job) if is_alone else nullcontext():
         try:
-            return ExitCode.INTERRUPTED if function_of(job)(job) is False else ExitCode.DONE
+            return ExitCode.INTERRUPTED if load_function(job)(job) is False else ExitCode.DONE
         except MensError:
             raise
         except Exception as error:

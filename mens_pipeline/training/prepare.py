@@ -13,7 +13,7 @@ from mens_pipeline.corpus.curate.heldout_split import HELDOUT, trained_heldout
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import Device, refuse_missing_devices
-from mens_pipeline.jobs.protocol import JOB, Job, as_document, result_of
+from mens_pipeline.jobs.protocol import JOB, Job, as_document, read_result
 from mens_pipeline.models.adapter import refuse_links
 from mens_pipeline.models.base import Base, FileTokenizer, configuration_of
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, find_base_model
@@ -275,4 +275,4 @@ def lay_out(run_dir: Path, job: Job, contract: dict[str, Any], preflight: dict[s
     write_text(run_dir / CONTRACT, as_document(contract))
     write_text(run_dir / PREFLIGHT, as_document(preflight))
     write_text(run_dir / JOB, job.model_dump_json(indent=2) + "\n")
-    return result_of(run_dir) is not None
+    return read_result(run_dir) is not None

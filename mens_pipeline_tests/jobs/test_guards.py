@@ -59,7 +59,7 @@ def _python(program: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
             process.kill()
 
 
-def _said(process: "subprocess.Popen[str]") -> str:
+def _read_lines(process: "subprocess.Popen[str]") -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
@@ -68,9 +68,9 @@ def _said(process: "subprocess.Popen[str]") -> str:
 def test_a_child_dies_with_a_parent_that_is_killed() -> None:
     """SIGKILL leaves the parent no time to tell anyone."""
     with _python(_PARENT) as parent:
-        child = int(_said(parent))
+        child = int(_read_lines(parent))
         try:
-            assert _said(parent) == "ready"
+            assert _read_lines(parent) == "ready"
             parent.kill()
             parent.wait()
 
@@ -98,7 +98,7 @@ def test_a_second_holder_is_refused_with_advice(tmp_path: Path) -> None:
     """While another process holds the lock."""
     lock = tmp_path / "locks" / "cpu.lock"
     with _python(_HOLDER, str(lock), "600") as holder:
-        assert _said(holder) == "held"
+        assert _read_lines(holder) == "held"
         with (
             pytest.raises(
                 RefusedError, match=r"cpu\.lock: process \d+ \(.*\) holds this device\. Wait for it to end, or stop it"
@@ -112,7 +112,7 @@ def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
     """Nothing has to be cleaned up by hand."""
     lock = tmp_path / "cpu.lock"
     with _python(_HOLDER, str(lock), "600") as holder:
-        assert _said(holder) == "held"
+        assert _read_lines(holder) == "held"
         holder.kill()
         holder.wait()
         with exclusive(lock, 0):
@@ -123,7 +123,7 @@ def test_whoever_waits_gets_the_lock_when_it_is_free(tmp_path: Path) -> None:
     """A run that is about to end does not make the next one fail."""
     lock = tmp_path / "cpu.lock"
     with _python(_HOLDER, str(lock), "0.3") as holder:
-        assert _said(holder) == "held"
+        assert _read_lines(holder) == "held"
         with exclusive(lock, 20):
             assert holder.wait() == 0
 

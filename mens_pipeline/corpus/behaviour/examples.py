@@ -96,7 +96,7 @@ def alternatives(arguments: Sequence[Value]) -> dict[str, Value]:
     return found
 
 
-def goals_of(calls: Iterable[SeenCall]) -> set[Goal]:
+def collect_goals(calls: Iterable[SeenCall]) -> set[Goal]:
     """Return the goals that any of the calls covers."""
     return {goal for call in calls for goal in call.goals}
 
@@ -131,7 +131,7 @@ def _spare(calls: Sequence[SeenCall], left: Mapping[Goal, int]) -> list[SeenCall
 def chosen_tests(calls: Iterable[SeenCall]) -> list[SeenCall]:
     """Choose the fewest calls that cover every goal, but eight if there are; prefer earlier ones."""
     left, chosen = list(calls), list[SeenCall]()
-    missing = goals_of(left)
+    missing = collect_goals(left)
     results: set[str] = set()
 
     def gain(call: SeenCall) -> tuple[int, int]:

@@ -47,7 +47,7 @@ _Path = tuple[Any, ast.Node, str, int | None] | None
 """A position in the tree: the parent's path, the parent, its field, and the index in that field."""
 
 
-def mutants_of(declaration: ast.Declaration, most: int, seed: str) -> tuple[ast.Declaration, ...]:
+def build_mutants(declaration: ast.Declaration, most: int, seed: str) -> tuple[ast.Declaration, ...]:
     """Return copies of a function with one change each, spread over the kinds of change.
 
     The syntax tree is changed, not the text, so nothing has to be parsed again.

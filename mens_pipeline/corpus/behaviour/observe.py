@@ -23,9 +23,9 @@ from mens_pipeline.corpus.behaviour.examples import (
     alternatives,
     chosen_examples,
     chosen_tests,
-    goals_of,
+    collect_goals,
 )
-from mens_pipeline.corpus.behaviour.mutants import PROBE, mutants_of, with_probes
+from mens_pipeline.corpus.behaviour.mutants import PROBE, build_mutants, with_probes
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import analyze, name_of
@@ -95,7 +95,7 @@ class Behaviour:
         return self.num_killed == self.num_mutants
 
 
-def behaviour_of(
+def observe_behaviour(
     source: str, function: str, *, seed: str, arguments: Iterable[tuple[Value, ...]] | None = None
 ) -> Behaviour | NoBehaviour:
     """Observe a function; the same arguments give the same behaviour, or the same reason why there is none.
@@ -108,13 +108,13 @@ def behaviour_of(
     module = analyze(source).module
     if module is None:
         raise RefusedError("a program to observe is rejected by the front end. Check it first with `mens check`.")
-    return behaviour_in(module, function, seed=seed, arguments=arguments)
+    return observe_function(module, function, seed=seed, arguments=arguments)
 
 
-def behaviour_in(
+def observe_function(
     module: Module, function: str, *, seed: str, arguments: Iterable[tuple[Value, ...]] | None = None
 ) -> Behaviour | NoBehaviour:
-    """Observe a function of a parsed program, like `behaviour_of`."""
+    """Observe a function of a parsed program, like `observe_behaviour`."""
     declaration = function_in(module, function)
     syntax: Any = getattr(declaration, "function", declaration)
     if not syntax.body:
@@ -190,7 +190,7 @@ class _Observing:
         reason = self._refusal() or self._triviality()
         if reason is not None:
             return reason
-        mutants = dict(enumerate(mutants_of(self.declaration, _NUM_MUTANTS, f"{seed}:{self.function}")))
+        mutants = dict(enumerate(build_mutants(self.declaration, _NUM_MUTANTS, f"{seed}:{self.function}")))
         survivors = self._survivors(mutants, self.calls)
         if survivors:
             num_calls = len(self.calls)
@@ -203,7 +203,9 @@ class _Observing:
         examples = chosen_examples(self.calls)
         hidden = chosen_tests(call for call in self.calls if call not in examples)
         observations = _observations(hidden)
-        num_mutants, num_killed = (sum(goal[0] == _MUTANT for goal in goals_of(seen)) for seen in (self.calls, hidden))
+        num_mutants, num_killed = (
+            sum(goal[0] == _MUTANT for goal in collect_goals(seen)) for seen in (self.calls, hidden)
+        )
         tests = _tests(self.module, observations)
         return Behaviour(_observations(examples), observations, tests, num_mutants, num_killed)
 

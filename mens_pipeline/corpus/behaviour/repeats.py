@@ -31,7 +31,7 @@ class TaskFunctions:
         self.counts: Counter[str] = Counter()
         found: dict[TaskFunction, tuple[_Signature, str]] = {}
         for pair in tasks:
-            program = _program_of(pair)
+            program = _read_program(pair)
             module = analyze(program).module if program is not None and pair.tests is not None else None
             if module is None or program is None or pair.tests is None:
                 self.counts["without_tests"] += 1
@@ -55,7 +55,7 @@ class TaskFunctions:
         functions: list[list[tuple[str, str, int]]] = []
         for row in rows:
             functions.append([])
-            program = _program_of(row) if self._entries else None
+            program = _read_program(row) if self._entries else None
             module = analyze(program).module if program is not None else None
             if program is None or module is None:
                 continue
@@ -88,7 +88,7 @@ def _names_in(node: Node) -> set[str]:
     return {inner.name for inner in walk(node) if isinstance(inner, Ident)}
 
 
-def _program_of(pair: TrainingPair) -> str | None:
+def _read_program(pair: TrainingPair) -> str | None:
     """Return a completion's code with the code that its prompt gives; None for prose, scripts and UI modules."""
     code = parsed_code(pair)
     if code is None or code[1] is not Mode.SOURCE:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 from pydantic import TypeAdapter
 
 from mens_pipeline.corpus.behaviour.arguments import Drawing, UndrawableError
-from mens_pipeline.corpus.behaviour.observe import FEATURES, LIMITS, Behaviour, behaviour_of, function_in, passes
+from mens_pipeline.corpus.behaviour.observe import FEATURES, LIMITS, Behaviour, function_in, observe_behaviour, passes
 from mens_pipeline.corpus.behaviour.screening import Screening, TaskFunction, TaskStatus
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
 from mens_pipeline.errors import RefusedError
@@ -48,7 +48,7 @@ _AT_ONCE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ObservationJob:
     """A function to observe.
 
     `source` is its declaration, as in a completion; `given` holds declarations that it needs and a completion need not
@@ -79,7 +79,7 @@ class BehaviourWorkers(WorkerPool):
         super().__init__(num_workers, command, _LIMITS, launch)
         self._seconds = seconds
 
-    def observe(self, jobs: Iterable[Job]) -> Iterator[Behaviour | NoBehaviour]:
+    def observe(self, jobs: Iterable[ObservationJob]) -> Iterator[Behaviour | NoBehaviour]:
         """Yield the behaviour of functions, in order; `STOPPED` where the worker had to be replaced."""
         requests = ({"kind": "observe", **asdict(job)} for job in jobs)
         for reply in self._replies(requests):
@@ -103,7 +103,7 @@ class BehaviourWorkers(WorkerPool):
         yield from self._replies(requests)
 
     def outputs(self, programs: Sequence[str], function: str, seed: str) -> Iterator[list[str | None] | None]:
-        """Yield `outputs_of` for each program; None where the program stops its worker."""
+        """Yield `compute_outputs` for each program; None where the program stops its worker."""
         common = {"kind": "outputs", "programs": list(programs), "function": function, "seed": seed}
         yield from self._replies({**common, "number": number} for number in range(len(programs)))
 
@@ -112,14 +112,11 @@ class BehaviourWorkers(WorkerPool):
         waiting = iter(requests)
         with ThreadPoolExecutor(self.num_workers) as threads:
             while batch := list(islice(waiting, _AT_ONCE)):
-                yield from threads.map(self._send_reply, batch)
+                yield from threads.map(self._exchange, batch)
 
-    def _send_reply(self, request: dict[str, Any]) -> Any:
-        with self.worker() as worker:
-            try:
-                return worker.exchange(request, self._seconds)
-            except WorkerStoppedError:
-                return None
+    def _exchange(self, request: dict[str, Any]) -> Any:
+        with self.worker() as worker, suppress(WorkerStoppedError):
+            return worker.exchange(request, self._seconds)
 
 
 _NUM_CALLS: Final = 24
@@ -129,7 +126,7 @@ _LONGEST: Final = 1_000
 """Characters of a compared result."""
 
 
-def outputs_of(programs: Sequence[str], number: int, function: str, seed: str) -> list[str | None]:
+def compute_outputs(programs: Sequence[str], number: int, function: str, seed: str) -> list[str | None]:
     """Call the function of the program at index `number`.
 
     The arguments are drawn from all accepted programs, about as many from each, and are the same for every `number`.
@@ -195,7 +192,7 @@ class Responder:
         if request["kind"] == "observe":
             return _observe(request)
         if request["kind"] == "outputs":
-            return outputs_of(request["programs"], request["number"], request["function"], request["seed"])
+            return compute_outputs(request["programs"], request["number"], request["function"], request["seed"])
         tasks = [TaskFunction(*task) for task in request["tasks"]]
         if request["kind"] == "status":
             return [self._screening.status(task) for task in tasks]
@@ -217,7 +214,7 @@ def main(memory_bytes: int, requests: BinaryIO, replies: BinaryIO, give_up: Call
 def _observe(request: dict[str, Any]) -> Any:
     """Observe a function; its tests include the declarations that it needs and a completion need not repeat."""
     given, alone = request["given"], request["source"]
-    behaviour = behaviour_of(f"{given}\n\n{alone}", request["function"], seed=request["seed"])
+    behaviour = observe_behaviour(f"{given}\n\n{alone}", request["function"], seed=request["seed"])
     if isinstance(behaviour, NoBehaviour):
         return behaviour
     tests = with_given(given, behaviour.tests)

@@ -87,7 +87,7 @@ def _figures(num_parsed: int, num_rows: int, constructs: Counter[str]) -> LaneEv
     )
 
 
-def statistics_of(lines: Iterable[bytes]) -> dict[str, Any]:
+def compute_statistics(lines: Iterable[bytes]) -> dict[str, Any]:
     """Count the records or pairs of a JSONL file by kind and length, in JSON types."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in _COUNTED}
     lengths: dict[str, list[int]] = {"prompt": [], "response": []}

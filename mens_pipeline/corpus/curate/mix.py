@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from mens_pipeline.corpus.infill import ACCEPTED
 from mens_pipeline.corpus.infill.rows import ROWS, InfillPolicy, InfillReport
-from mens_pipeline.corpus.schema.account import Account, counts_of, lost_of
+from mens_pipeline.corpus.schema.account import Account, count_lost, counts_of
 from mens_pipeline.corpus.schema.reasons import MixDrop, SkippedReason
 from mens_pipeline.corpus.schema.records import Lane, TrainingPair
 from mens_pipeline.errors import RefusedError
@@ -129,7 +129,7 @@ class SourceReport(Strict):
     @property
     def num_unaccounted(self) -> int:
         """Rows that were neither used nor dropped with a reason."""
-        return lost_of(self.input_lines, self.distinct_lines, self.dropped)
+        return count_lost(self.input_lines, self.distinct_lines, self.dropped)
 
 
 class MixReport(Details):

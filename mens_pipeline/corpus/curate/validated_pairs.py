@@ -10,12 +10,12 @@ from pydantic import BaseModel
 
 from mens_pipeline.corpus.behaviour.examples import examples_sentence
 from mens_pipeline.corpus.behaviour.observe import Behaviour, callable_syntax
-from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers, Job
+from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers, ObservationJob
 from mens_pipeline.corpus.curate.pipeline_config import ValidatePolicy
 from mens_pipeline.corpus.curate.validate import Quarantined, Repetition, ValidationReport, validate_rows
 from mens_pipeline.corpus.extract.extracted_corpus import RECORDS
 from mens_pipeline.corpus.schema.account import Account
-from mens_pipeline.corpus.schema.prompts import noun_of, shape_of
+from mens_pipeline.corpus.schema.prompts import describe_shape, noun_of
 from mens_pipeline.corpus.schema.reasons import NoBehaviour
 from mens_pipeline.corpus.schema.records import MAX_TEXT, ExtractedRecord, Lane, SourceKind, TrainingPair
 from mens_pipeline.errors import RefusedError
@@ -137,10 +137,10 @@ class _RecordPairs:
         self.functions = [span.name for span in self.wanted if is_source and callable_syntax(span.declaration)]
 
     @property
-    def job(self) -> Job | None:
+    def job(self) -> ObservationJob | None:
         if len(self.functions) != 1 or self.functions[0] is None:
             return None
-        return Job(self.completion, self.functions[0], self.given, self.record.text_sha256)
+        return ObservationJob(self.completion, self.functions[0], self.given, self.record.text_sha256)
 
     def pairs(self, behaviour: Behaviour | None) -> tuple[TrainingPair, ...]:
         record = self.record
@@ -184,7 +184,7 @@ def _pair(record: ExtractedRecord, prompt: str, response: str, tests: str | None
 def _describe(span: DeclarationSpan, text: str) -> str:
     noun = noun_of(span.construct.name)
     named = f"{noun} `{span.name}`" if span.name and len(span.name) <= _LONGEST else noun
-    shape = shape_of(span.declaration, text)
+    shape = describe_shape(span.declaration, text)
     return f"{named} {shape}" if shape and len(shape) <= _LONGEST else named
 
 

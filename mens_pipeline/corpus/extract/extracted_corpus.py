@@ -16,16 +16,16 @@ from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
     ROOTS_FILE,
     VOX_SUFFIXES,
-    commit_of,
     files_below,
+    find_newest_commit,
     find_source_roots,
     tree_fingerprint,
 )
 from mens_pipeline.corpus.extract.workspace import (
     FileOutcome,
+    build_outcome,
     extract_workspace,
     extraction_report,
-    outcome_of,
     with_commit,
 )
 from mens_pipeline.corpus.schema.account import Account, Drop, Unit
@@ -85,7 +85,7 @@ class PreviousExtraction:
         self.records.seek(account["start"])
         text = self.records.read(account["end"] - account["start"]).decode()
         lines = tuple(with_commit(line, self.commit, file.commit) for line in text.split("\n")[:-1])
-        return outcome_of(account, lines)
+        return build_outcome(account, lines)
 
 
 def _read_accounts(corpus: Artifact) -> Iterator[dict[str, Any]]:
@@ -151,7 +151,7 @@ class WorkspaceParams(Params):
         return cls(
             sources=tree_fingerprint(root, (*files_below(root, _READ), *licence_files_above(root))),
             roots=find_source_roots(root).fingerprint(),
-            commit=commit_of(root),
+            commit=find_newest_commit(root),
             telemetry=None if query is None else telemetry_fingerprint(query),
             root=root,
             query=query,

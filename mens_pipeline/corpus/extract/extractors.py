@@ -14,17 +14,17 @@ from mens_pipeline.corpus.extract.metadata import (
     has_skip_marker,
     is_directive,
     jsonable,
+    read_weight,
     strip_metadata,
     training_prompt,
-    weight_of,
 )
 from mens_pipeline.corpus.extract.page import (
     MAX_INCLUDED_BYTES,
     Allowance,
-    Block,
     IncludeError,
     Page,
-    Section,
+    PageBlock,
+    PageSection,
     parse_page,
     refuse_lost_header,
     resolve_includes,
@@ -76,7 +76,7 @@ def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
         source = file.data.decode("utf-8")
         header = comment_header(source).values
         refusal = find_reason(header, must_opt_in=False)
-        weight = weight_of(header)
+        weight = read_weight(header)
     except UnicodeDecodeError as error:
         return drop(DropReason.NOT_TEXT, f"byte {error.start} is not UTF-8")
     except FrontmatterError as error:
@@ -199,7 +199,7 @@ class Dependencies:
         return tuple(sorted(needed)) if size <= most else None
 
 
-Piece = TypeVar("Piece", Block, Section)
+Piece = TypeVar("Piece", PageBlock, PageSection)
 
 
 RefuseInclude = Callable[[Path, bytes], tuple[DropReason, str] | None]
@@ -231,7 +231,7 @@ def extract_docs(file: SourceFile, root: Path, refuse: RefuseInclude = lambda *_
         if not page.header:
             refuse_lost_header(text)
         refusal = find_reason(page.header, must_opt_in=True)
-        weight = weight_of(page.header)
+        weight = read_weight(page.header)
     except FrontmatterError as error:
         return Drop(Unit.PAGE, file.path, 1, DropReason.BAD_FRONTMATTER, str(error))
     if refusal is not None:
@@ -274,7 +274,7 @@ class _PageRecords:
             return Drop(unit, self.file.path, piece.first_line + 1, DropReason.TOO_LARGE, detail)
         return result
 
-    def _block(self, block: Block) -> ExtractedRecord | Drop:
+    def _block(self, block: PageBlock) -> ExtractedRecord | Drop:
         def drop(reason: DropReason, detail: str, line: int = 0) -> Drop:
             return Drop(Unit.BLOCK, self.file.path, block.first_line + 1 + line, reason, detail)
 
@@ -316,7 +316,7 @@ class _PageRecords:
                 return refusal
         return None
 
-    def _section(self, section: Section) -> ExtractedRecord | Drop:
+    def _section(self, section: PageSection) -> ExtractedRecord | Drop:
         if not MIN_PROSE <= len(section.prose) <= MAX_TEXT:
             is_short = len(section.prose) < MIN_PROSE
             bound = f"fewer than {MIN_PROSE}" if is_short else f"more than {MAX_TEXT}"

@@ -107,9 +107,9 @@ class Licences:
     _seen: dict[Path, str | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._top = checkout_of(self.root)
+        self._top = find_checkout(self.root)
 
-    def licence_of(self, path: Path, data: bytes) -> str:
+    def find_licence(self, path: Path, data: bytes) -> str:
         """Return the licence of a file with this content, as an SPDX expression; `unknown` without one."""
         stated = _find_stated(data[:_NUM_HEAD_BYTES].decode("utf-8", "replace"))
         if stated is not None:
@@ -127,7 +127,7 @@ class Licences:
         return (DropReason.LICENCE, f"licence {licence}") if self.policy.denies(licence) else None
 
 
-def checkout_of(root: Path) -> Path:
+def find_checkout(root: Path) -> Path:
     """Return the root of the git checkout around a workspace; the workspace itself outside one."""
     root = root.resolve()
     return next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
@@ -135,7 +135,7 @@ def checkout_of(root: Path) -> Path:
 
 def licence_files_above(root: Path) -> Iterator[Path]:
     """Yield the licence files above a workspace that may apply to it, the nearest first."""
-    top, folder = checkout_of(root), root.resolve()
+    top, folder = find_checkout(root), root.resolve()
     while folder != top:
         folder = folder.parent
         yield from _licence_files(folder)
@@ -169,18 +169,16 @@ def _read_licence(path: Path) -> str:
 
 def _find_stated(text: str) -> str | None:
     """Join the SPDX lines of a text, all of which apply; None without one."""
-    stated = list(dict.fromkeys(_normalise(line) for line in _find_lines(text)))
+    lines: list[str] = []
+    for line in text.split("\n"):
+        opener, tag, rest = line.partition(_TAG)
+        expression = rest.strip().removesuffix("-->").removesuffix("*/").rstrip()
+        if tag and opener.strip() in _OPENERS and _EXPRESSION.fullmatch(expression):
+            lines.append(expression)
+    stated = list(dict.fromkeys(map(_normalise, lines)))
     if len(stated) < 2:  # noqa: PLR2004 - one line says it all
         return next(iter(stated), None)
     return UNKNOWN if UNKNOWN in stated else " AND ".join(f"({line})" if " OR " in line else line for line in stated)
-
-
-def _find_lines(text: str) -> Iterator[str]:
-    for line in text.split("\n"):
-        opener, tag, rest = line.partition(_TAG)
-        stated = rest.strip().removesuffix("-->").removesuffix("*/").rstrip()
-        if tag and opener.strip() in _OPENERS and _EXPRESSION.fullmatch(stated):
-            yield stated
 
 
 def _normalise(expression: str) -> str:

@@ -95,7 +95,7 @@ def find_reason(values: dict[str, Any], *, must_opt_in: bool) -> tuple[DropReaso
     return None
 
 
-def weight_of(values: dict[str, Any]) -> float:
+def read_weight(values: dict[str, Any]) -> float:
     """Return `training_weight`, 1 by default; anything but a positive number is a FrontmatterError."""
     weight = values.get("training_weight", 1.0)
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < float("inf"):

@@ -21,7 +21,7 @@ _SKIPPING: Final = frozenset(("skip", "ignore"))
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PageBlock:
     """A fenced block of Vox.
 
     Lines count from 0; `last_line` is the line after the block. Heading and paragraph are those directly above it.
@@ -36,7 +36,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """A heading of level 2 or deeper with its paragraphs and lists up to the next heading, without fenced blocks.
 
     Lines count from 0: `first_line` is the heading, `last_line` the line after the section.
@@ -54,8 +54,8 @@ class Page:
 
     header: dict[str, Any]
     title: str
-    blocks: tuple[Block, ...]
-    sections: tuple[Section, ...]
+    blocks: tuple[PageBlock, ...]
+    sections: tuple[PageSection, ...]
 
 
 def parse_page(text: str) -> Page:
@@ -91,7 +91,7 @@ def _parser() -> MarkdownIt:
     return MarkdownIt("commonmark").use(front_matter_plugin).disable(["inline", "text_join"])
 
 
-def _blocks(tokens: list[Token]) -> tuple[Block, ...]:
+def _blocks(tokens: list[Token]) -> tuple[PageBlock, ...]:
     blocks = []
     heading = paragraph = ""
     for index, token in enumerate(tokens):
@@ -105,16 +105,16 @@ def _blocks(tokens: list[Token]) -> tuple[Block, ...]:
                 first = token.map[0] + 1
                 last = first + token.content.count("\n")
                 is_skipped = not _SKIPPING.isdisjoint(words)
-                blocks.append(Block(token.content, first, last, is_skipped, heading, paragraph))
+                blocks.append(PageBlock(token.content, first, last, is_skipped, heading, paragraph))
     return tuple(blocks)
 
 
-def _section(tokens: list[Token], lines: list[str]) -> Section:
+def _section(tokens: list[Token], lines: list[str]) -> PageSection:
     placed = [token for token in tokens if token.map is not None and token.level == 0]
     ranges = [token.map for token in placed[1:] if token.map is not None and token.type not in {"fence", "html_block"}]
     prose = "\n\n".join("\n".join(lines[first:last]).strip() for first, last in ranges)
     maps = [token.map for token in placed if token.map is not None]
-    return Section(tokens[1].content, prose, maps[0][0], maps[-1][1])
+    return PageSection(tokens[1].content, prose, maps[0][0], maps[-1][1])
 
 
 _DIRECTIVE: Final = re.compile(r"^\s*\{\{#include\s+(?P<path>[^\s:}]+)(?::(?P<anchor>[A-Za-z0-9_-]+))?\s*\}\}\s*$")

@@ -166,7 +166,7 @@ _MOST_SECONDS: Final = 30
 """A checkout may contain a pipe where git expects a file, which would block it forever."""
 
 
-def commit_of(root: Path) -> str | None:
+def find_newest_commit(root: Path) -> str | None:
     """Return the newest git commit that changed a program or a page; None outside a checkout or without git.
 
     Other commits do not change it, so they make no new corpus.

@@ -19,8 +19,8 @@ from mens_pipeline.corpus.extract.sources import (
     PAGE_SUFFIXES,
     VOX_SUFFIXES,
     SourceRoots,
-    commit_of,
     files_below,
+    find_newest_commit,
     find_source_roots,
     shown_name,
 )
@@ -81,7 +81,7 @@ def extraction_report(
     return {"num_records": num_records, "units": units, "redactions": most_frequent(redacted)}
 
 
-def outcome_of(account: dict[str, Any], lines: tuple[str, ...]) -> FileOutcome:
+def build_outcome(account: dict[str, Any], lines: tuple[str, ...]) -> FileOutcome:
     """Build an outcome from its account and its lines."""
     drops = [{**drop, "path": account["path"]} for drop in account["drops"]]
     return _OUTCOMES.validate_python({**account, "lines": lines, "drops": drops})
@@ -137,7 +137,7 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
                 yield (unit, file) if outcome is None else None, outcome, len(file.data)
 
     refuse = _IncludeRule(roots, licences)
-    return in_batches(items(), partial(_extract_files, root=place, refuse=refuse, redaction=redaction), pool)
+    return in_batches(items(), partial(_extract_batch, root=place, refuse=refuse, redaction=redaction), pool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +150,17 @@ class _IncludeRule:
     def __call__(self, path: Path, data: bytes) -> tuple[DropReason, str] | None:
         if self.roots.is_negative(path):
             return DropReason.NEGATIVE_ROOT, f"{path.name} lies below a negative root"
-        reason = self.licences.find_reason(self.licences.licence_of(path, data))
+        reason = self.licences.find_reason(self.licences.find_licence(path, data))
         return reason and (reason[0], f"{path.name}: {reason[1]}")
 
 
-def _extract_files(
+def _extract_batch(
     jobs: list[tuple[Unit, SourceFile]], root: Path, refuse: RefuseInclude, redaction: RedactionPolicy
 ) -> list[FileOutcome]:
-    return [replace(_outcome(unit, file, root, refuse, redaction), licence=file.licence) for unit, file in jobs]
+    return [replace(_extract(unit, file, root, refuse, redaction), licence=file.licence) for unit, file in jobs]
 
 
-def _outcome(
+def _extract(
     unit: Unit, file: SourceFile, root: Path, refuse: RefuseInclude, redaction: RedactionPolicy
 ) -> FileOutcome:
     is_page = unit is Unit.PAGE
@@ -222,7 +222,7 @@ def read_source(  # noqa: PLR0913, PLR0917 - a file, and what decides whether it
         return Drop(unit, name, 1, DropReason.UNREADABLE, error.strerror or type(error).__name__)
     if b"\0" in data:
         return Drop(unit, name, 1, DropReason.NOT_TEXT, "a NUL byte")
-    licence = licences.licence_of(path, data)
+    licence = licences.find_licence(path, data)
     if (refusal := licences.find_reason(licence)) is not None:
         return Drop(unit, name, 1, *refusal)
     return SourceFile(name, data, commit, roots.is_golden(path), licence)
@@ -249,7 +249,7 @@ def page_records(
             raise SourceNotFoundError(f"{folder}: no such folder. Name a folder of pages.")
         roots = find_source_roots(folder)
         workspace = roots.workspace or folder.resolve()
-        commit, licences = commit_of(workspace), Licences(workspace, policy or LicencePolicy())
+        commit, licences = find_newest_commit(workspace), Licences(workspace, policy or LicencePolicy())
         for path in files_below(folder.resolve(), PAGE_SUFFIXES):
             page = read_source(path, workspace, Unit.PAGE, roots, licences, commit)
             if isinstance(page, Drop) or page.blob in seen:
@@ -293,7 +293,7 @@ def carried_records(
         if not path.is_file():
             return LeaveReason.GONE
         data = path.read_bytes()
-        is_denied = licences.find_reason(licences.licence_of(path, data)) is not None
+        is_denied = licences.find_reason(licences.find_licence(path, data)) is not None
         return LeaveReason.LICENCE if is_denied else hashlib.sha256(data).hexdigest()
 
     carried = CarriedRecords()

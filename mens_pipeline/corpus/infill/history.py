@@ -139,7 +139,7 @@ def read_history(workspace: Path, since: str, number: int) -> History:
     with _run(workspace, (*_LOG, *chosen, *_PROGRAMS)) as git, _watch(git) as printed:
         commits = [commit for commit in _commits(_beginnings_of_lines(printed)) if _is_written(commit, history)]
     changed = [(c, file) for c in reversed(commits) for file in c.files if _is_changed(file, history)]
-    found = [*_holes_of(workspace, changed, history)]
+    found = [*_read_holes(workspace, changed, history)]
     by_digest = {hole.digest: hole for hole in reversed(found)}
     history.drop(ReplayDrop.DUPLICATE, len(found) - len(by_digest))
     drawn = [by_digest[digest] for digest in sorted(by_digest)[:number]]
@@ -282,7 +282,7 @@ def _is_changed(file: _File, history: History) -> bool:
     return False
 
 
-def _holes_of(workspace: Path, changed: Iterable[tuple[_Commit, _File]], history: History) -> Iterator[HistoryHole]:
+def _read_holes(workspace: Path, changed: Iterable[tuple[_Commit, _File]], history: History) -> Iterator[HistoryHole]:
     with TemporaryFile() as asked:
         asked.writelines(blob + b"\n" for _, file in changed for blob in file.blobs)
         asked.seek(0)
@@ -315,7 +315,7 @@ def _read_blob(printed: IO[bytes]) -> str | None:
 
 
 def _cut(commit: _Commit, file: _File, before: str, after: str, history: History) -> Iterator[HistoryHole]:
-    old, new, mode = _lines_of(before), _lines_of(after), mode_of(file.path)
+    old, new, mode = _split_lines(before), _split_lines(after), mode_of(file.path)
     for start, removed, then, added in file.hunks:
         # Where no line is removed or none is added, git names the line before.
         first = start - 1 if removed else start
@@ -337,7 +337,7 @@ def _cut(commit: _Commit, file: _File, before: str, after: str, history: History
             yield HistoryHole(commit.id, commit.time, file.path, prefix, middle, suffix, mode)
 
 
-def _lines_of(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     """Split a text into lines as git counts them, with their ends."""
     return StringIO(text.replace("\r\n", "\n"), newline="\n").readlines()
 

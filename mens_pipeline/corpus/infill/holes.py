@@ -88,11 +88,13 @@ class _Spans:
     def usable(self, found: Iterator[tuple[int, int]]) -> list[tuple[int, int]]:
         """Return ranges of up to `MAX_LINES` lines that contain a word or number and do not start the program."""
         trimmed = {(start, start + len(self._source[start:end].rstrip())) for start, end in found}
-        return sorted((start, end) for start, end in trimmed if self._is_usable(start, end))
-
-    def _is_usable(self, start: int, end: int) -> bool:
-        words = range(bisect_left(self._words, start), bisect_left(self._words, end))
-        return start > 0 and len(words) > 0 and self._source.count("\n", start, end) < MAX_LINES
+        return sorted(
+            (start, end)
+            for start, end in trimmed
+            if start > 0
+            and bisect_left(self._words, start) < bisect_left(self._words, end)
+            and self._source.count("\n", start, end) < MAX_LINES
+        )
 
     def within_token(self, start: int, end: int, random: Random) -> int:
         """Return a place within the first token of a hole; its start where hardly anything would be left."""
@@ -123,7 +125,7 @@ def _decorators(_source: str, module: ast.Module, tokens: tuple[Token, ...]) -> 
     yield from line_end.items()
 
 
-def _nodes_of(kinds: object) -> Callable[[str, ast.Module, tuple[Token, ...]], Iterator[tuple[int, int]]]:
+def _build_finder(kinds: object) -> Callable[[str, ast.Module, tuple[Token, ...]], Iterator[tuple[int, int]]]:
     def find(_source: str, module: ast.Module, _tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
         return ((node.start, node.end) for node in ast.walk(module) if isinstance(node, kinds))  # type: ignore[arg-type]
 
@@ -152,17 +154,15 @@ def _runs(_source: str, module: ast.Module, _tokens: tuple[Token, ...]) -> Itera
                     yield statements[first].start, statements[last].end
 
 
-def _bodies(_source: str, module: ast.Module, _tokens: tuple[Token, ...]) -> Iterator[tuple[int, int]]:
-    return ((statements[0].start, statements[-1].end) for statements in _statement_lists(module))
-
-
 _FINDERS: Final[dict[HoleKind, Callable[[str, ast.Module, tuple[Token, ...]], Iterator[tuple[int, int]]]]] = {
     HoleKind.LINE: _lines,
-    HoleKind.EXPRESSION: _nodes_of(ast.Expr),
+    HoleKind.EXPRESSION: _build_finder(ast.Expr),
     HoleKind.ARGUMENTS: _arguments,
-    HoleKind.STATEMENT: _nodes_of(ast.Statement),
+    HoleKind.STATEMENT: _build_finder(ast.Statement),
     HoleKind.STATEMENTS: _runs,
-    HoleKind.BODY: _bodies,
-    HoleKind.FIELD: _nodes_of(_FIELDS),
+    HoleKind.BODY: lambda _source, module, _tokens: (
+        (statements[0].start, statements[-1].end) for statements in _statement_lists(module)
+    ),
+    HoleKind.FIELD: _build_finder(_FIELDS),
     HoleKind.DECORATOR: _decorators,
 }

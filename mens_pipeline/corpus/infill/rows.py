@@ -110,7 +110,7 @@ def _cut(
     pairs: Iterable[TrainingPair], policy: InfillPolicy, rows: InfillRows
 ) -> Iterator[tuple[TrainingPair, str, Hole]]:
     for pair in _programs(pairs, policy, rows):
-        for hole in _holes_of(pair, policy, rows):
+        for hole in _draw_holes(pair, policy, rows):
             yield make_row(pair, hole), pair.response, hole
 
 
@@ -134,9 +134,8 @@ class HeldoutLines:
 
     def __init__(self, heldout: Iterable[TrainingPair]) -> None:
         """Collect the lines of all programs."""
-        self._lines = {
-            line for pair in heldout for line in map(collapse_spaces, pair.response.splitlines()) if _is_rare(line)
-        }
+        lines = (collapse_spaces(line) for pair in heldout for line in pair.response.splitlines())
+        self._lines = {line for line in lines if len(line.replace(" ", "")) >= _COMMON_CHARACTERS}
 
     def holds(self, source: str, hole: Hole) -> bool:
         """Return whether a held-out program contains the piece itself or a whole line that a hole touches."""
@@ -144,10 +143,6 @@ class HeldoutLines:
         end = source.find("\n", hole.end)
         whole = source[start : end if end >= 0 else len(source)].splitlines()
         return any(collapse_spaces(line) in self._lines for line in (*whole, source[hole.start : hole.end]))
-
-
-def _is_rare(line: str) -> bool:
-    return len(line.replace(" ", "")) >= _COMMON_CHARACTERS
 
 
 def _programs(pairs: Iterable[TrainingPair], policy: InfillPolicy, rows: InfillRows) -> Iterator[TrainingPair]:
@@ -172,7 +167,7 @@ def _programs(pairs: Iterable[TrainingPair], policy: InfillPolicy, rows: InfillR
                 yield pair
 
 
-def _holes_of(pair: TrainingPair, policy: InfillPolicy, rows: InfillRows) -> Sequence[Hole]:
+def _draw_holes(pair: TrainingPair, policy: InfillPolicy, rows: InfillRows) -> Sequence[Hole]:
     """Draw the holes of a program; count one without any."""
     code = parsed_code(pair)
     module = analyze(*code).module if code is not None else None

@@ -25,7 +25,7 @@ class Account(Generic[Reason]):
     @property
     def num_lost(self) -> int:
         """Items that were neither kept nor dropped; anything but 0 is a defect."""
-        return lost_of(self.seen, self.kept, self.dropped)
+        return count_lost(self.seen, self.kept, self.dropped)
 
     def check(self) -> None:
         """Check that nothing disappeared."""
@@ -41,7 +41,7 @@ def at_least_one(rows: Iterable[Row], account: Account[Reason], where: object, a
         raise RefusedError(f"{where}: none of {account.seen} rows is kept ({dropped or 'there are none'}). {advice}")
 
 
-def lost_of(seen: int, kept: int, dropped: Mapping[Name, int]) -> int:
+def count_lost(seen: int, kept: int, dropped: Mapping[Name, int]) -> int:
     """Return how many items were neither kept nor dropped for a reason."""
     return seen - kept - sum(dropped.values())
 

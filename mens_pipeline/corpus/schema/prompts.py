@@ -80,7 +80,7 @@ def noun_of(construct: str) -> str:
     return _NOUNS[construct]
 
 
-def shape_of(declaration: ast.Declaration, source: str) -> str:
+def describe_shape(declaration: ast.Declaration, source: str) -> str:
     """Describe the parts of a declaration, as the end of a sentence; empty where there is nothing to add.
 
     Returns:
@@ -89,11 +89,11 @@ def shape_of(declaration: ast.Declaration, source: str) -> str:
     wrapped = getattr(declaration, "function", declaration)
     parts = [form(declaration, source) for kind, form in _SHAPES if isinstance(declaration, kind)]
     if isinstance(wrapped, ast.Function | ast.Workflow | ast.Activity) and not isinstance(declaration, ast.Test):
-        parts.append(f"with the signature `{signature_of(wrapped, source)}`")
+        parts.append(f"with the signature `{format_signature(wrapped, source)}`")
     return ", ".join(part for part in parts if part)
 
 
-def signature_of(declaration: ast.Function | ast.Workflow | ast.Activity, source: str) -> str:
+def format_signature(declaration: ast.Function | ast.Workflow | ast.Activity, source: str) -> str:
     """Return parameters, effects and return type as written."""
     params = ", ".join(source[param.start : param.end] for param in declaration.params)
     named = declaration.effects if isinstance(declaration, ast.Function) else ()
@@ -107,24 +107,24 @@ def _list(what: str, items: Sequence[str]) -> str:
     return f"with the {what} {', '.join(f'`{item}`' for item in items)}" if items else ""
 
 
-def _texts_of(nodes: Sequence[ast.Node], source: str) -> list[str]:
+def _format_all(nodes: Sequence[ast.Node], source: str) -> list[str]:
     return [text_of(node, source) for node in nodes]
 
 
 _SHAPES: Final[tuple[tuple[type, Callable[[Any, str], str]], ...]] = (
     (ast.Import, lambda d, _: _list("paths", [".".join(path.segments) for path in d.paths])),
     (ast.Const, lambda d, s: f"of the type `{s[d.type.start : d.type.end]}`" if d.type else ""),
-    (ast.TypeDef, lambda d, s: _list("fields", _texts_of(d.fields, s))),
-    (ast.TypeDef, lambda d, s: "" if d.fields else _list("variants", _texts_of(d.variants, s))),
-    (ast.Table, lambda d, s: _list("fields", _texts_of(d.fields, s))),
+    (ast.TypeDef, lambda d, s: _list("fields", _format_all(d.fields, s))),
+    (ast.TypeDef, lambda d, s: "" if d.fields else _list("variants", _format_all(d.variants, s))),
+    (ast.Table, lambda d, s: _list("fields", _format_all(d.fields, s))),
     (ast.Index, lambda d, _: _list("columns", d.columns)),
-    (ast.ReactiveComponent, lambda d, s: _list("parameters", _texts_of(d.params, s))),
+    (ast.ReactiveComponent, lambda d, s: _list("parameters", _format_all(d.params, s))),
     (ast.ReactiveComponent, lambda d, _: _list("state", [m.name for m in d.members if m.role == "state"])),
     (ast.ReactiveModule, lambda d, _: _list("members", [m.name or m.role for m in d.members])),
-    (ast.Fragment, lambda d, s: _list("parameters", _texts_of(d.params, s))),
-    (ast.V0Component, lambda d, s: _list("properties", _texts_of(d.props, s))),
+    (ast.Fragment, lambda d, s: _list("parameters", _format_all(d.params, s))),
+    (ast.V0Component, lambda d, s: _list("properties", _format_all(d.props, s))),
     (ast.Routes, lambda d, _: _list("paths", [route.path for route in d.entries])),
-    (ast.Url, lambda d, s: _list("variants", _texts_of(d.variants, s))),
+    (ast.Url, lambda d, s: _list("variants", _format_all(d.variants, s))),
     (ast.StateMachine, lambda d, _: _list("states", [state.name for state in d.states])),
     (ast.StateMachine, lambda d, _: _list("events", list(dict.fromkeys(t.event for t in d.transitions)))),
     (ast.Actor, lambda d, _: _list("handlers", [handler.event for handler in d.handlers])),

@@ -95,7 +95,8 @@ def _conversation(fields: dict[str, Any]) -> dict[str, str]:
     if not found:
         return {}
     turns = found[0] if isinstance(found[0], list) else [found[0]]
-    if not all(isinstance(turn, Mapping) and _has_texts(turn) for turn in turns):
+    keys = ("role", "content")
+    if not all(isinstance(turn, Mapping) and all(isinstance(turn.get(key), str) for key in keys) for turn in turns):
         raise ValueError("messages: expected a list of turns, each with the texts `role` and `content`")
     said = [(turn["role"], turn["content"]) for turn in turns]
     if said[-1][0] != "assistant":
@@ -106,7 +107,3 @@ def _conversation(fields: dict[str, Any]) -> dict[str, str]:
         raise ValueError("messages: expected a turn of the user, and a completion of the assistant after it")
     texts = [text for _, text in before] if len(before) == 1 else [f"{role}: {text}" for role, text in before]
     return {"prompt": "\n\n".join(texts), "response": response}
-
-
-def _has_texts(turn: Mapping[str, Any]) -> bool:
-    return isinstance(turn.get("role"), str) and isinstance(turn.get("content"), str)

@@ -92,13 +92,13 @@ class _Maker:
         self.dropped = dropped
         self.seen: set[bytes] = set()
         self.turns: Counter[tuple[str, str]] = Counter()
-        self.families = {kind: _families_of(kind) for kind in ("template", "combination")}
+        self.families = {kind: _group_families(kind) for kind in ("template", "combination")}
 
     def next_pair(self, kind: str, limit: int) -> TrainingPair:
         """Make a new pair of this kind, or from a template when the kind has nothing new."""
         for attempted in (kind, "template"):
             for _ in range(_MOST_TRIES):
-                pair = self._pair_of(attempted, self._scarcest(attempted).make(self.random))
+                pair = self._build_pair(attempted, self._scarcest(attempted).make(self.random))
                 if pair is not None:
                     return pair
         message = f"only {len(self.seen)} different pairs could be made, {limit} were wanted. Ask for fewer."
@@ -113,7 +113,7 @@ class _Maker:
         self.turns[kind, construct] += 1
         return families[construct][(self.turns[kind, construct] - 1) % len(families[construct])]
 
-    def _pair_of(self, kind: str, sample: Sample) -> TrainingPair | None:
+    def _build_pair(self, kind: str, sample: Sample) -> TrainingPair | None:
         """Return the sample as a pair; None if it is not new, or fails its own tests."""
         key = pair_digest(sample.prompt, sample.response)
         if key in self.seen:
@@ -121,11 +121,12 @@ class _Maker:
         self.seen.add(key)
         module = analyze(sample.response, sample.mode).module
         if module is None or not module.declarations:
-            raise _rejection_of(sample)
+            raise _explain_rejection(sample)
         has_tests = any(isinstance(declaration, Test | Forall) for declaration in module.declarations)
         if has_tests and not run_tests(sample.response, features=_FEATURES, mode=sample.mode).passed:
             self.dropped(SynthesisDrop.FAILING_TESTS, sample.template)
             return None
+        suffix = ".vox.ui" if sample.mode is Mode.UI else ".vox"
         pair = TrainingPair(
             prompt=sample.prompt,
             response=sample.response,
@@ -134,7 +135,7 @@ class _Maker:
             task_family=kind,
             difficulty=difficulty(module),
             template=sample.template,
-            source=_template_source(sample),
+            source=Source.of_text(f"synthetic/{sample.template}{suffix}", sample.response, SourceKind.SYNTHETIC),
         )
         if semantic_problem(pair, pair.response, module) is not None:
             self.dropped(SynthesisDrop.SEMANTIC_ERROR, sample.template)
@@ -142,14 +143,14 @@ class _Maker:
         return pair
 
 
-def _families_of(kind: str) -> dict[str, tuple[Family, ...]]:
+def _group_families(kind: str) -> dict[str, tuple[Family, ...]]:
     """Construct -> its families of a kind, in the order of CONSTRUCTS."""
     of_kind = [family for family in load_families() if family.name.startswith(_COMBINATION) == (kind == "combination")]
     grouped = {name: tuple(family for family in of_kind if family.construct == name) for name in CONSTRUCTS}
     return {name: families for name, families in grouped.items() if families}
 
 
-def _rejection_of(sample: Sample) -> ConfigurationError:
+def _explain_rejection(sample: Sample) -> ConfigurationError:
     (place,) = (family.place for family in load_families() if family.name == sample.template)
     errors = analyze(sample.response, sample.mode).errors
     found = "; ".join(f"line {error.start.line}: {error.message}" for error in errors) or "it declares nothing"
@@ -157,11 +158,6 @@ def _rejection_of(sample: Sample) -> ConfigurationError:
         f"{place}: {sample.template}: the front end rejects a program of it ({found}). Correct the template. "
         f"The program is:\n{sample.response}"
     )
-
-
-def _template_source(sample: Sample) -> Source:
-    suffix = ".vox.ui" if sample.mode is Mode.UI else ".vox"
-    return Source.of_text(f"synthetic/{sample.template}{suffix}", sample.response, SourceKind.SYNTHETIC)
 
 
 @dataclass(kw_only=True)
@@ -203,21 +199,18 @@ class SynthesisAccount(Account[SynthesisDrop]):
         return {
             "num_pairs": self.kept,
             **{str(reason): self.dropped_for(reason) for reason in SynthesisDrop},
-            "kinds": self._shares(sorted(self.kinds), self.kinds),
-            "templates": self._shares(sorted(self.templates), self.templates),
+            "kinds": {name: self._share(count) for name, count in sorted(self.kinds.items())},
+            "templates": {name: self._share(count) for name, count in sorted(self.templates.items())},
             "constructs": {
                 name: {"before": coverage.get(name, 0), **self._share(self.constructs[name])} for name in CONSTRUCTS
             },
         }
 
-    def _shares(self, names: Iterable[str], counts: Counter[str]) -> dict[str, Any]:
-        return {name: self._share(counts[name]) for name in names}
-
     def _share(self, count: int) -> dict[str, Any]:
         return {"count": count, "share": count / self.kept if self.kept else None}
 
 
-def coverage_of(constructs: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def count_constructs(constructs: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Construct -> texts that show it."""
     counts: Counter[str] = Counter()
     for shown in constructs:
@@ -273,7 +266,7 @@ def write_synthetic(
         RefusedError: There are fewer different pairs; nothing is written.
         ConfigurationError: The folder cannot be written.
     """
-    coverage = coverage_of(record.constructs for record in records)
+    coverage = count_constructs(record.constructs for record in records)
     account = SynthesisAccount()
     shares = policy.shares.model_dump()
     made = generate(policy.limit, policy.seed, shares, coverage, dropped=account.drop, pool=pool)

@@ -256,16 +256,16 @@ def is_plural(what: str) -> bool:
 
 def list_items(items: Sequence[str]) -> str:
     """Join items, or the lines of a text, as in a sentence: `a`, `a and b`, `a, b and c`."""
-    *front, last = map(str, lines_of(items))
+    *front, last = map(str, split_lines(items))
     return f"{', '.join(front)} and {last}" if front else last
 
 
 def quote_items(items: Sequence[str]) -> str:
     """Join items, or the lines of a text, as code in a sentence."""
-    return list_items([f"`{item}`" for item in lines_of(items)])
+    return list_items([f"`{item}`" for item in split_lines(items)])
 
 
-def lines_of(items: Sequence[str]) -> Sequence[str]:
+def split_lines(items: Sequence[str]) -> Sequence[str]:
     """Return items unchanged, or the non-blank lines of a text."""
     return [line for line in items.split("\n") if line.strip()] if isinstance(items, str) else items
 

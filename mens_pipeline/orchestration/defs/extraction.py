@@ -21,7 +21,7 @@ from mens_pipeline.corpus.extract.extracted_corpus import (
     build_extracted_corpus,
     source_report_in,
 )
-from mens_pipeline.corpus.schema.account import lost_of, share_text
+from mens_pipeline.corpus.schema.account import count_lost, share_text
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.language import CONSTRUCTS, grammar_fingerprint
@@ -173,7 +173,7 @@ def extracted_corpus(  # noqa: PLR0913, PLR0917 - what Dagster injects
 def everything_accounted_for(extracted_corpus: ArtifactRef, store: ArtifactStoreResource) -> dg.AssetCheckResult:
     """Check that what was seen is what was kept plus what was dropped, for programs, pages, sections and blocks."""
     units = CorpusDetails.of(store.artifact(extracted_corpus)).units
-    missing = {unit: lost_of(c.seen, c.kept, c.dropped) for unit, c in units.items()}
+    missing = {unit: count_lost(c.seen, c.kept, c.dropped) for unit, c in units.items()}
     return dg.AssetCheckResult(
         passed=not any(missing.values()), metadata={f"unaccounted_{unit}": count for unit, count in missing.items()}
     )

@@ -41,12 +41,12 @@ from mens_pipeline.corpus.synthesis.words import (
     count_things,
     describe_fields,
     has_fields,
-    lines_of,
     list_items,
     load_words,
     one_in,
     pick,
     quote_items,
+    split_lines,
     with_article,
 )
 from mens_pipeline.errors import ConfigurationError
@@ -271,7 +271,7 @@ def _family(section: _Section, header: _Family, templates: Mapping[str, jinja2.T
         try:
             prompt, program = _draw(section.name, templates, random)
         except _OWN_ERRORS as error:
-            place = _place_of(error) or section.place
+            place = _find_place(error) or section.place
             raise ConfigurationError(f"{place}: {section.name}: {error}. Correct it.") from error
         return Sample(section.name, header.teaches, prompt, program, header.mode)
 
@@ -310,7 +310,7 @@ def _prompt(random: Random, text: str) -> str:
     return ask(random, *sentences, domain=domain or "")
 
 
-def _place_of(error: BaseException) -> str:
+def _find_place(error: BaseException) -> str:
     """Return the file and line of the template expression that raised an error; empty when there is none."""
     frames = reversed(traceback.extract_tb(error.__traceback__))
     places = (f"{frame.filename}:{frame.lineno}" for frame in frames if Path(frame.filename).match(_FILES))
@@ -386,7 +386,7 @@ def lines(items: Sequence[str | EntityField], width: int = 4) -> str:
 
     A text has one item a line; `width` blanks precede all but the first.
     """
-    texts = items if not isinstance(items, str) else lines_of(items)
+    texts = items if not isinstance(items, str) else split_lines(items)
     return ("\n" + " " * width).join(item.declaration if isinstance(item, EntityField) else item for item in texts)
 
 
@@ -431,7 +431,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
 _Value = StrictStr | StrictBool | StrictInt | StrictFloat | list[Any]
 
 
-def _record_of(columns: Sequence[str]) -> Callable[..., Any]:
+def _build_record(columns: Sequence[str]) -> Callable[..., Any]:
     """Return the class of a row; a repeated or invalid column name is a ValueError."""
     return namedtuple("record", columns)  # noqa: PYI024 - the file names them
 
@@ -445,7 +445,7 @@ class _Bank(Strict):
     @field_validator("columns")
     @classmethod
     def _are_attributes(cls, columns: list[str]) -> list[str]:
-        _record_of(columns)
+        _build_record(columns)
         return columns
 
     @property
@@ -453,7 +453,7 @@ class _Bank(Strict):
         """The values to draw from, or the rows as named tuples."""
         if not self.columns:
             return self.rows
-        make = _record_of(self.columns)
+        make = _build_record(self.columns)
         return [make(*values) for values in self.rows if isinstance(values, list)]
 
     @model_validator(mode="before")

@@ -12,7 +12,7 @@ from typing import Final
 
 from mens_pipeline.corpus.behaviour.arguments import Drawing
 from mens_pipeline.corpus.behaviour.examples import Observation
-from mens_pipeline.corpus.behaviour.observe import Behaviour, behaviour_in
+from mens_pipeline.corpus.behaviour.observe import Behaviour, observe_function
 from mens_pipeline.corpus.curate.validate import semantic_problem
 from mens_pipeline.corpus.extract.batches import ONE_PROCESS, Pool, in_batches
 from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
@@ -164,7 +164,9 @@ class _Drawing:
         level = self.levels[number % len(self.levels)]
         most = _SAME_SKELETON * (1 + number // _WINDOW)
         for attempt in range(_MOST_TRIES):
-            atom = self._next_atom(level)
+            if not self.turns[level]:
+                self.turns[level] = self.random.sample(self.atoms[level], len(self.atoms[level]))
+            atom = self.turns[level].pop()
             draft = draft_task(atom, self.banks, self.random, f"{self.seed} {self.side} {number}")
             key = hashlib.sha256(draft.program.encode()).digest()
             if key in self.seen:
@@ -183,11 +185,6 @@ class _Drawing:
             return draft
         message = f"only {len(self.seen)} different tasks could be drawn. Ask for fewer."
         raise RefusedError(message)
-
-    def _next_atom(self, level: int) -> Atom:
-        if not self.turns[level]:
-            self.turns[level] = self.random.sample(self.atoms[level], len(self.atoms[level]))
-        return self.turns[level].pop()
 
 
 def _side(skeleton: str, module: Module) -> Side:
@@ -236,7 +233,7 @@ def _observe(draft: TaskDraft, module: Module) -> Behaviour | None:
     function = module.declarations[-1]
     assert isinstance(function, Function)  # noqa: S101 - as `draft_task` writes it
     arguments = arguments_for(module, function, parse_inputs(draft.inputs), draft.seed)
-    behaviour = behaviour_in(module, function.name, seed=draft.seed, arguments=arguments)
+    behaviour = observe_function(module, function.name, seed=draft.seed, arguments=arguments)
     return behaviour if isinstance(behaviour, Behaviour) and behaviour.is_sharp else None
 
 
@@ -312,15 +309,11 @@ class _Fit:
             yield self.random.choice((*known, *_WORDS[: self.random.randint(1, len(_WORDS))]))
 
 
-def _numerals(fit: _Fit, _value: str) -> str:
-    return ",".join(str(fit.random.randint(-9, 60)) for _ in range(fit.random.randint(1, 5)))
-
-
 KINDS: Final[Mapping[str, Callable[[_Fit, str], str]]] = {
     "phrase": lambda fit, value: " ".join(fit.words(value)),
     "wordlist": lambda fit, value: ",".join(fit.words(value)),
     "padded": lambda fit, value: fit.random.choice(("", " ", "  ")) + value + fit.random.choice(("", " ")),
-    "csv": _numerals,
+    "csv": lambda fit, _value: ",".join(str(fit.random.randint(-9, 60)) for _ in range(fit.random.randint(1, 5))),
     "integer": lambda fit, _value: str(fit.random.choice((fit.random.randint(-20, 150), fit.random.randint(-3, 20)))),
 }
 """Kinds of text that a parameter may take."""

@@ -93,10 +93,8 @@ def _value(found: re.Match[str], scope: Scope) -> str:
             raise KeyError(f"{name}.{attribute or 'code'}")
         return value
     text = value[attribute or ("name" if argument is None else "code")]
-    return text if argument is None else _apply(text, argument)
-
-
-def _apply(text: str, argument: str) -> str:
+    if argument is None:
+        return text
     tight = argument if _SIMPLE.fullmatch(argument) else f"({argument})"
     return text.replace("$x", tight).replace("$e", argument)
 
@@ -192,9 +190,9 @@ class _Known:
         for name, hole in holes.items():
             if name in _ARGUMENTS:
                 raise ConfigurationError(f"{self.place}: a hole is called {name}, as arguments are. Rename it.")
-            self.attributes[name] = self._attributes_of(name, hole)
+            self.attributes[name] = self._find_attributes(name, hole)
 
-    def _attributes_of(self, name: str, hole: Hole) -> set[str] | None:
+    def _find_attributes(self, name: str, hole: Hole) -> set[str] | None:
         """Return the attributes that all fragments for a hole have; None when text fills it."""
         if isinstance(hole, list):
             self.check(hole)

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from mens_pipeline.corpus.behaviour.observe import Behaviour, behaviour_of, passes
+from mens_pipeline.corpus.behaviour.observe import Behaviour, observe_behaviour, passes
 from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.corpus.synthesis.tasks import draw
@@ -140,7 +140,7 @@ def test_observed_functions_stand_alone() -> None:
     """With sentences about them and calls that say what they return."""
     for seed in range(30):
         function = draw_function(Random(seed))  # noqa: S311 - a reproducible draw
-        behaviour = behaviour_of(function.code, function.name, seed="any")
+        behaviour = observe_behaviour(function.code, function.name, seed="any")
 
         assert isinstance(behaviour, Behaviour)
         assert function.code.startswith(f"fn {function.name}{function.signature} {{")
