@@ -39,8 +39,8 @@ class ExitCode(IntEnum):
 class Job(Strict):
     """A job, fully decided; each kind adds its own fields."""
 
-    kind: str = Field(description="Which function does it.")
-    run_dir: Path = Field(description="Where everything of it goes.")
+    kind: str = Field(description="Name of its function in `KINDS`.")
+    run_dir: Path = Field(description="Folder of all its files.")
     lock_path: Path = Field(description="Held while the device is in use.")
     lock_seconds: float = Field(default=120.0, ge=0, description="How long another holder may take to end.")
 

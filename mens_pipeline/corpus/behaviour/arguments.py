@@ -15,23 +15,23 @@ _FLOATS: Final = (0.0, 1.0, -1.0, 0.5, 2.5, 10.0, -0.25, 99.5)
 _DECIMALS: Final = tuple(map(Decimal, ("0.00", "1.00", "-1.00", "0.50", "2.75", "10.00", "19.99", "100.00")))
 _WORDS: Final = ("", "a", "b", "abc", "Ann", "hello", "Vox", "level", "x1", "42", "hello world", " pad ", "A-b", "aab")
 _PIECES: Final = ("a", "b", "Ann", "x1", "1", "2", "7", "10", "42")
-"""Words that are joined with separators of the code to inputs for functions that split text."""
+"""Words to join with separators from the code, as inputs of functions that split text."""
 _LONGEST_SEPARATOR: Final = 2
 _MESSAGES: Final = ("bad input", "not found")
 _MOST_ELEMENTS: Final = 5
 _MOST_LITERALS: Final = 24
-"""Literals of a program that are taken up; a table of thousands says no more about its edges."""
+"""Literals of a program that are used; thousands would tell no more about its edges."""
 _MOST_STRING: Final = 24
-"""Characters of a literal that is taken up."""
+"""Characters of a literal that is used."""
 _MOST_INT: Final = 10**9
 _MOST_PAIRED: Final = 4
-"""Ints of the code whose differences and products are drawn: borders of sums, common multiples."""
+"""Ints of the code to combine: differences and products are borders of sums and common multiples."""
 _MOST_PRODUCT: Final = 1_000
 _MOST_LEVELS: Final = 2
-"""Levels of user types at which variants are drawn freely; below, the one that ends soonest."""
+"""Levels of user types with free choice of variants; deeper ones take the smallest variant."""
 _LIST_NAMES: Final = frozenset(("List", "list"))
 _EMPTY_NAMES: Final = _LIST_NAMES | {"Option"}
-"""Types that have a value whatever lies in them."""
+"""Types that have an empty value."""
 _MAP_NAMES: Final = frozenset(("Map", "map"))
 _PLAIN: Final = frozenset(("int", "float", "bool", "str"))
 

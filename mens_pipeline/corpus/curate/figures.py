@@ -21,9 +21,7 @@ class LaneEvaluation(Strict):
     num_code_rows: int = Field(ge=0)
     num_parsed: int = Field(ge=0, description="Rows of code that the front end accepts.")
     vox_parse_rate: float | None = Field(ge=0, le=1, description="Their share; null where there is no code.")
-    constructs: dict[str, int] = Field(
-        description="Construct -> accepted rows that show it; only those that are shown."
-    )
+    constructs: dict[str, int] = Field(description="Construct -> accepted rows that show it; without zeros.")
     construct_coverage: float = Field(ge=0, le=1, description="Share of all constructs that are shown.")
     missing_constructs: tuple[str, ...]
 
@@ -37,8 +35,8 @@ class DataEvaluationDocument(LaneEvaluation):
     lanes: dict[str, LaneEvaluation]
     num_prose_rows: int = Field(ge=0)
     num_unreadable_rows: int = Field(ge=0, description="Rows that are neither records nor pairs.")
-    min_parse_rate: float | None = Field(default=None, ge=0, le=1, description="What is required; null: not compared.")
-    min_coverage: float | None = Field(default=None, ge=0, le=1, description="Likewise.")
+    min_parse_rate: float | None = Field(default=None, ge=0, le=1, description="Required; null if not compared.")
+    min_coverage: float | None = Field(default=None, ge=0, le=1, description="Required; null if not compared.")
     gate_passed: bool | None = Field(default=None, description="Whether both are met.")
 
     def compare(self, min_parse_rate: float, min_coverage: float) -> "DataEvaluationDocument":

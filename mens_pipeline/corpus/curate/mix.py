@@ -49,10 +49,10 @@ class MixSource(Strict):
     """One file of rows."""
 
     path: FilePath = Field(min_length=1, description="JSON lines, relative to the data folder.")
-    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False, description="Its share, beside other weights; 0 out.")
+    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False, description="Relative share; 0 leaves it out.")
     optional: bool = Field(default=False, description="Whether it may be missing or empty.")
-    sample_rate: float = Field(default=1.0, gt=0, le=1, description="Share of its rows that is used at all; seeded.")
-    record_format: RecordFormat | None = Field(default=None, description="What its rows are, if they are no pairs.")
+    sample_rate: float = Field(default=1.0, gt=0, le=1, description="Share of its rows to use, by the seed.")
+    record_format: RecordFormat | None = Field(default=None, description="Format of its rows, if they are not pairs.")
 
 
 class MixConfig(Strict):
@@ -63,11 +63,11 @@ class MixConfig(Strict):
         default="train.jsonl", pattern=r"\.jsonl$", description="The train set, relative to the data folder."
     )
     include_lanes: tuple[Lane, ...] = Field(default=(), description="Lanes that train; none means vox_codegen alone.")
-    exclude_lanes: tuple[Lane, ...] = Field(default=(), description="Lanes that do not, whatever is included.")
-    max_repeats: float = Field(default=2.0, ge=1, le=100, description="How often a row may be used.")
+    exclude_lanes: tuple[Lane, ...] = Field(default=(), description="Lanes that do not train, even if included.")
+    max_repeats: float = Field(default=2.0, ge=1, le=100, description="Most uses of a row.")
     seed: int = Field(default=0, ge=0, description="Decides samples, repeats and order.")
     infill: InfillPolicy = Field(
-        default=InfillPolicy(share=0), description="Rows that complete code at a cursor, cut from what trains."
+        default=InfillPolicy(share=0), description="Rows that complete code at a cursor, cut from training rows."
     )
 
     @model_validator(mode="after")

@@ -122,7 +122,7 @@ def find_fault(instruction: str, parent: TrainingPair, reading: Reading, *, stop
         return f"{len(instruction)} characters"
     module = analyze(instruction).module
     if "```" in instruction or (module is not None and module.declarations):
-        return "holds code"
+        return "contains code"
     if len(_WORD.findall(instruction)) < _FEWEST_WORDS:
         return "hardly a word"
     leak = _LEAK.search(instruction)
@@ -304,7 +304,7 @@ class Budget(Strict):
 
     max_requests: int = Field(ge=0, description="Requests that the generator answers.")
     max_tokens: int = Field(ge=0, description="Tokens of requests and replies; never exceeded.")
-    max_minutes: float = Field(ge=0, description="Of one call; what is on its way then is still taken.")
+    max_minutes: float = Field(ge=0, description="Of one call; requests that are already sent are completed.")
     max_rows: int = Field(ge=0, description="Rows that are kept.")
 
 
@@ -312,7 +312,7 @@ class EvolutionPlan(Strict):
     """Seed, generations and budget of an evolution."""
 
     seed: int = Field(ge=0, description="Decides the order of seeds and the operators.")
-    generations: int = Field(ge=1, le=8, description="How often a row that was kept is evolved again.")
+    generations: int = Field(ge=1, le=8, description="How often a kept row is evolved again.")
     budget: Budget
 
 

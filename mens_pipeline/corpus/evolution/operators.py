@@ -41,15 +41,15 @@ class ModelRequest:
 class Reply(Strict):
     """Reply of a model, as kept in a ledger."""
 
-    key: str = Field(description="Of the request.")
+    key: str = Field(description="Key of the request.")
     text: str
-    stopped: bool = Field(description="The model ended by itself, rather than running into the limit.")
-    num_tokens: int = Field(ge=0, description="Of request and reply, as the generator counts them.")
+    stopped: bool = Field(description="Whether the model ended by itself, before the limit.")
+    num_tokens: int = Field(ge=0, description="Tokens of request and reply, as the model counts them.")
     num_written: int | None = Field(
         default=None,
         ge=0,
         exclude_if=lambda number: number is None,
-        description="Of the reply alone; null where the generator does not count it.",
+        description="Tokens of the reply alone; null where the model does not count them.",
     )
 
 

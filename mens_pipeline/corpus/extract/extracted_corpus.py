@@ -335,7 +335,7 @@ class SnapshotDetails(Details):
 
 
 def report_sources(contents: Iterable[tuple[str, bytes | None]], is_golden: Callable[[str], bool]) -> WorkspaceReport:
-    """Check every file of a workspace, given as relative path and bytes; None stands for an unreadable file."""
+    """Check every file of a workspace, given as relative path and bytes; None means unreadable."""
     num_files = num_golden = num_bytes = 0
     rejected: list[RejectedFile] = []
     counts: Counter[str] = Counter()

@@ -63,8 +63,8 @@ class LicencePolicy(Strict):
 
     deny: tuple[str, ...] = Field(
         default=(),
-        description="SPDX ids, in which `*` stands for any characters; `unknown` for a file without a licence that "
-        "is recognised. An id holds for all its forms: `GPL-3.0` also denies `GPL-3.0-or-later`.",
+        description="SPDX ids, where `*` matches any characters; `unknown` for a file without a known "
+        "licence. An id holds for all its forms: `GPL-3.0` also denies `GPL-3.0-or-later`.",
     )
 
     @field_validator("deny")
@@ -73,7 +73,7 @@ class LicencePolicy(Strict):
         for name in deny:
             if "*" not in name and name != UNKNOWN and _spdx_id(name) is None:
                 advice = did_you_mean(name, [UNKNOWN, *_PASSAGES]) or f"Write an SPDX id, or `{UNKNOWN}`"
-                raise ValueError(f"{name!r} is no SPDX id. {advice}")
+                raise ValueError(f"{name!r} is not an SPDX id. {advice}")
         return deny
 
     def denies(self, licence: str) -> bool:

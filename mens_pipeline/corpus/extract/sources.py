@@ -288,7 +288,7 @@ def _load(path: Path, workspace: Path) -> SourceRoots:
             return (workspace / root).resolve()
         except (OSError, RuntimeError, ValueError) as error:  # a loop of links; a NUL or half a character
             advice = "Name a folder relative to the workspace."
-            raise ConfigurationError(f"{path}: {name}: {root!r} is no path. {advice}") from error
+            raise ConfigurationError(f"{path}: {name}: {root!r} is not a path. {advice}") from error
 
     negative, golden = (tuple(resolve(name, root) for root in getattr(roots, name)) for name in _DECIDES.values())
     return SourceRoots(workspace, negative, golden)

@@ -5,14 +5,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import TypeAdapter
 
 from mens_pipeline.corpus.extract.batches import ONE_PROCESS, Pool, in_batches
-from mens_pipeline.corpus.extract.extractors import PageExtraction, RefuseInclude, extract_docs, extract_vox
+from mens_pipeline.corpus.extract.extractors import PageExtraction, extract_docs, extract_vox
 from mens_pipeline.corpus.extract.licences import LicencePolicy, Licences
 from mens_pipeline.corpus.extract.page import has_include
 from mens_pipeline.corpus.extract.sources import (
@@ -120,14 +120,14 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
     if not root.is_dir():
         raise SourceNotFoundError(f"{root}: no such folder. Name a Vox workspace.")
     root = root.resolve()
-    roots = find_source_roots(root)
     place = workspace.resolve() if workspace is not None else root
     licences = Licences(place, policy or LicencePolicy())
+    reader = _Reader(place, find_source_roots(root), commit, redaction, licences)
 
     def items() -> Iterator[tuple[tuple[Unit, SourceFile] | None, FileOutcome | None, int]]:
         for unit, suffixes in ((Unit.VOX_FILE, VOX_SUFFIXES), (Unit.PAGE, PAGE_SUFFIXES)):
             for path in files_below(root, suffixes):
-                file = read_source(path, place, unit, roots, licences, commit)
+                file = reader.read(path, unit)
                 if isinstance(file, Drop):
                     yield None, FileOutcome(file.path, None, (), {}, (file,)), 0
                     continue
@@ -136,52 +136,68 @@ def extract_workspace(  # noqa: PLR0913, PLR0917 - what, what is known of it, an
                     outcome = replace(outcome, licence=file.licence)
                 yield (unit, file) if outcome is None else None, outcome, len(file.data)
 
-    refuse = _IncludeRule(roots, licences)
-    return in_batches(items(), partial(_extract_batch, root=place, refuse=refuse, redaction=redaction), pool)
+    return in_batches(items(), reader.extract_batch, pool)
 
 
 @dataclass(frozen=True, slots=True)
-class _IncludeRule:
-    """Refuses includes of files below a negative root, and of files with a denied licence."""
-
+class _Reader:
+    workspace: Path
     roots: SourceRoots
+    commit: str | None
+    redaction: RedactionPolicy
     licences: Licences
 
-    def __call__(self, path: Path, data: bytes) -> tuple[DropReason, str] | None:
+    def read(self, path: Path, unit: Unit) -> SourceFile | Drop:
+        name = shown_name(path, self.workspace)
+        if is_out_of_place(path):
+            return Drop(unit, name, 1, DropReason.LINK, "a symbolic link, a pipe or a device")
+        if name != path.relative_to(self.workspace).as_posix():
+            return Drop(unit, name, 1, DropReason.NOT_TEXT, "a name that is not UTF-8")
+        try:
+            if self.roots.is_negative(path):
+                return Drop(unit, name, 1, DropReason.NEGATIVE_ROOT, "below a negative root")
+            size = path.stat().st_size
+            if size > MAX_FILE_BYTES:
+                return Drop(unit, name, 1, DropReason.TOO_LARGE, f"{size} bytes, more than {MAX_FILE_BYTES}")
+            data = read_regular(path, MAX_FILE_BYTES, follow=False)
+        except OSError as error:
+            return Drop(unit, name, 1, DropReason.UNREADABLE, error.strerror or type(error).__name__)
+        if b"\0" in data:
+            return Drop(unit, name, 1, DropReason.NOT_TEXT, "a NUL byte")
+        licence = self.licences.find_licence(path, data)
+        if (refusal := self.licences.find_reason(licence)) is not None:
+            return Drop(unit, name, 1, *refusal)
+        return SourceFile(name, data, self.commit, self.roots.is_golden(path), licence)
+
+    def refuse_include(self, path: Path, data: bytes) -> tuple[DropReason, str] | None:
         if self.roots.is_negative(path):
             return DropReason.NEGATIVE_ROOT, f"{path.name} lies below a negative root"
         reason = self.licences.find_reason(self.licences.find_licence(path, data))
         return reason and (reason[0], f"{path.name}: {reason[1]}")
 
+    def extract_batch(self, files: list[tuple[Unit, SourceFile]]) -> list[FileOutcome]:
+        return [replace(self._extract(unit, file), licence=file.licence) for unit, file in files]
 
-def _extract_batch(
-    jobs: list[tuple[Unit, SourceFile]], root: Path, refuse: RefuseInclude, redaction: RedactionPolicy
-) -> list[FileOutcome]:
-    return [replace(_extract(unit, file, root, refuse, redaction), licence=file.licence) for unit, file in jobs]
-
-
-def _extract(
-    unit: Unit, file: SourceFile, root: Path, refuse: RefuseInclude, redaction: RedactionPolicy
-) -> FileOutcome:
-    is_page = unit is Unit.PAGE
-    stands_alone = not (is_page and has_include(file.data))
-    found = extract_docs(file, root, refuse) if is_page else extract_vox(file)
-    if isinstance(found, Drop):
-        return FileOutcome(file.path, file.blob, (), {}, (found,), stands_alone)
-    records, drops = (found.records, found.drops) if isinstance(found, PageExtraction) else (found, ())
-    redacted: Counter[SensitiveKind] = Counter()
-    # Look through the file once before its records, which repeat each other. A value in a page's header counts as a
-    # comment only after its key, so such pages are redacted record by record.
-    is_looked_into = not stands_alone or any(record.metadata for record in records)
-    if redaction is not RedactionPolicy.OFF and (is_looked_into or redact(file.data.decode()).counts):
-        records, lost, redacted = redact_records(records, redaction)
-        drops += lost
-        if lost and not is_page:
-            return FileOutcome(file.path, file.blob, (), {}, lost[:1], stands_alone, dict(redacted))
-    kept = Counter({unit: 1})
-    kept.update(_UNIT_OF[record.source.kind] for record in records if record.source.kind in _UNIT_OF)
-    lines = tuple(record.model_dump_json() for record in records)
-    return FileOutcome(file.path, file.blob, lines, dict(kept), drops, stands_alone, dict(redacted))
+    def _extract(self, unit: Unit, file: SourceFile) -> FileOutcome:
+        is_page = unit is Unit.PAGE
+        stands_alone = not (is_page and has_include(file.data))
+        found = extract_docs(file, self.workspace, self.refuse_include) if is_page else extract_vox(file)
+        if isinstance(found, Drop):
+            return FileOutcome(file.path, file.blob, (), {}, (found,), stands_alone)
+        records, drops = (found.records, found.drops) if isinstance(found, PageExtraction) else (found, ())
+        redacted: Counter[SensitiveKind] = Counter()
+        # Look through the file once before its records, which repeat each other. A value in a page's header counts as a
+        # comment only after its key, so such pages are redacted record by record.
+        is_looked_into = not stands_alone or any(record.metadata for record in records)
+        if self.redaction is not RedactionPolicy.OFF and (is_looked_into or redact(file.data.decode()).counts):
+            records, lost, redacted = redact_records(records, self.redaction)
+            drops += lost
+            if lost and not is_page:
+                return FileOutcome(file.path, file.blob, (), {}, lost[:1], stands_alone, dict(redacted))
+        kept = Counter({unit: 1})
+        kept.update(_UNIT_OF[record.source.kind] for record in records if record.source.kind in _UNIT_OF)
+        lines = tuple(record.model_dump_json() for record in records)
+        return FileOutcome(file.path, file.blob, lines, dict(kept), drops, stands_alone, dict(redacted))
 
 
 def redact_records(
@@ -200,32 +216,6 @@ def redact_records(
             unit = _UNIT_OF.get(source.kind, Unit.VOX_FILE)
             drops.append(Drop(unit, source.path, source.lines[0], DropReason.SENSITIVE, redacted.detail))
     return tuple(left), tuple(drops), counts
-
-
-def read_source(  # noqa: PLR0913, PLR0917 - a file, and what decides whether it trains
-    path: Path, root: Path, unit: Unit, roots: SourceRoots, licences: Licences, commit: str | None
-) -> SourceFile | Drop:
-    """Read a file, or return a drop where it cannot be read or must not train."""
-    name = shown_name(path, root)
-    if is_out_of_place(path):
-        return Drop(unit, name, 1, DropReason.LINK, "a symbolic link, a pipe or a device")
-    if name != path.relative_to(root).as_posix():
-        return Drop(unit, name, 1, DropReason.NOT_TEXT, "a name that is not UTF-8")
-    try:
-        if roots.is_negative(path):
-            return Drop(unit, name, 1, DropReason.NEGATIVE_ROOT, "below a negative root")
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            return Drop(unit, name, 1, DropReason.TOO_LARGE, f"{size} bytes, more than {MAX_FILE_BYTES}")
-        data = read_regular(path, MAX_FILE_BYTES, follow=False)
-    except OSError as error:
-        return Drop(unit, name, 1, DropReason.UNREADABLE, error.strerror or type(error).__name__)
-    if b"\0" in data:
-        return Drop(unit, name, 1, DropReason.NOT_TEXT, "a NUL byte")
-    licence = licences.find_licence(path, data)
-    if (refusal := licences.find_reason(licence)) is not None:
-        return Drop(unit, name, 1, *refusal)
-    return SourceFile(name, data, commit, roots.is_golden(path), licence)
 
 
 def page_records(
@@ -249,13 +239,14 @@ def page_records(
             raise SourceNotFoundError(f"{folder}: no such folder. Name a folder of pages.")
         roots = find_source_roots(folder)
         workspace = roots.workspace or folder.resolve()
-        commit, licences = find_newest_commit(workspace), Licences(workspace, policy or LicencePolicy())
+        licences = Licences(workspace, policy or LicencePolicy())
+        reader = _Reader(workspace, roots, find_newest_commit(workspace), redaction, licences)
         for path in files_below(folder.resolve(), PAGE_SUFFIXES):
-            page = read_source(path, workspace, Unit.PAGE, roots, licences, commit)
+            page = reader.read(path, Unit.PAGE)
             if isinstance(page, Drop) or page.blob in seen:
                 continue
             seen.add(page.blob)
-            found = extract_docs(page, workspace, _IncludeRule(roots, licences))
+            found = extract_docs(page, workspace, reader.refuse_include)
             if not isinstance(found, Drop):
                 records.extend(redact_records(found.records, redaction)[0])
     return records

@@ -160,7 +160,7 @@ def _beginning(workspace: Path, since: str) -> tuple[int, tuple[str, ...]]:
     if is_shallow == "true":
         raise RefusedError(f"{workspace}: a shallow clone, without its history. Run `git fetch --unshallow` in it.")
     asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{since}^{{commit}}")
-    commit = run_git(workspace, asked) if "\0" not in since else None  # no argument of a process holds one
+    commit = run_git(workspace, asked) if "\0" not in since else None  # not allowed in arguments of a process
     if commit is not None:
         time = run_git(workspace, ("log", "-1", "--format=%ct", commit))
         return int(time or 0), (f"{commit}..HEAD",)

@@ -34,8 +34,8 @@ _WHOLE: Final = frozenset((SourceKind.VOX_FILE, SourceKind.DOC_BLOCK, SourceKind
 class InfillPolicy(Strict):
     """Amount of infill rows."""
 
-    share: float = Field(default=0.3, ge=0, lt=1, description="Share of the rows of the train set at most; 0: none.")
-    per_file: int = Field(default=6, ge=1, le=1_000, description="Holes of one program of the workspace, at most.")
+    share: float = Field(default=0.3, ge=0, lt=1, description="Largest share of the train set; 0 for none.")
+    per_file: int = Field(default=6, ge=1, le=1_000, description="Most holes in one program of the workspace.")
     synthetic_share: float = Field(
         default=0.25, ge=0, le=1, description="Share of the synthetic programs in which one hole is cut."
     )

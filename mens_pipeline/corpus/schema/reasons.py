@@ -257,7 +257,7 @@ class NoSeed(StrEnum):
     PROSE = "prose"
     """Or a lane of its own."""
     OTHER_TASK = "other_task"
-    """Its category is no construct."""
+    """Its category is not a construct."""
     HOLDS_CODE = "holds_code"
     """Its request comes with code, which a rewriting would break."""
     REJECTED = "rejected"

@@ -92,7 +92,7 @@ class Source(Strict):
     golden: bool = Field(
         default=True,
         exclude_if=lambda golden: golden,
-        description="False for a program outside the golden roots of its workspace: it trains, and never judges.",
+        description="False for a program outside the golden roots of its workspace, which never evaluates.",
     )
 
     @classmethod
@@ -110,15 +110,15 @@ class ExtractedRecord(Strict):
     lane: Lane
     text: str = Field(min_length=1, max_length=MAX_TEXT, description="Vox code, or Markdown prose in the docs lane.")
     text_sha256: str = Field(description="SHA-256 of the text, hexadecimal.")
-    verdict: Literal["accepted", "prose"] = Field(description="What the front end said; prose is not judged.")
-    prompt: str | None = Field(description="The request that the source itself states for this text, if it does.")
-    context: str | None = Field(description="Title, heading or doc comment: what the text is about.")
+    verdict: Literal["accepted", "prose"] = Field(description="Verdict of the front end; prose has none.")
+    prompt: str | None = Field(description="The request that the source itself states for this text, if any.")
+    context: str | None = Field(description="Title, heading or doc comment.")
     name: str | None = Field(description="The declared name, for a declaration.")
-    category: str = Field(description="Its construct; of several, the hardest; `documentation` for prose.")
+    category: str = Field(description="Its construct, the hardest of several; `documentation` for prose.")
     constructs: dict[str, int] = Field(description="Construct -> number of declarations in the text.")
     difficulty: int = Field(ge=1, le=10)
     weight: float = Field(gt=0, description="`training_weight` of the source.")
-    metadata: dict[str, JsonValue] = Field(description="The frontmatter of the source, as it stands.")
+    metadata: dict[str, JsonValue] = Field(description="The frontmatter of the source.")
 
     @model_validator(mode="before")
     @classmethod
@@ -234,11 +234,11 @@ class Lineage(BaseModel):
 
     parent: str = Field(description="SHA-256 of the row it was evolved from, hexadecimal.")
     operator: str = Field(description="How the request was changed: `add_constraints`.")
-    generation: int = Field(ge=1, description="1 for a row whose parent nobody evolved.")
+    generation: int = Field(ge=1, description="1 for a row whose parent was not evolved.")
     generator: str = Field(description="The model that wrote it.")
-    generator_digest: str = Field(description="SHA-256 of its weights; of an endpoint, its address.")
+    generator_digest: str = Field(description="SHA-256 of its weights, or the address of an endpoint.")
     seed: int = Field(ge=0, description="Of the run that evolved it.")
-    root_kind: SourceKind | None = Field(description="What the first of its ancestors was made from, if that is known.")
+    root_kind: SourceKind | None = Field(description="Kind of its first ancestor, if known.")
 
 
 class HoleKind(StrEnum):
@@ -265,7 +265,7 @@ class InfillContext(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: HoleKind = Field(description="The piece of the program that was cut out.")
-    suffix: str = Field(max_length=MAX_TEXT, description="What stands behind the hole; empty at the end of a file.")
+    suffix: str = Field(max_length=MAX_TEXT, description="Text after the hole; empty at the end of a file.")
 
 
 class TrainingPair(BaseModel):
@@ -284,23 +284,23 @@ class TrainingPair(BaseModel):
     response_mode: Literal["code_only", "prose_only"] = "code_only"
     task_family: str = Field(default="vox_codegen", min_length=1)
     difficulty: int = Field(default=5, ge=1, le=10, strict=True)
-    template: str | None = Field(default=None, description="What made it, for a synthetic row: `table/catalogue`.")
-    source: Source | None = Field(default=None, description="Where the response stands; None for rows from elsewhere.")
+    template: str | None = Field(default=None, description="Template of a synthetic row: `table/catalogue`.")
+    source: Source | None = Field(default=None, description="Place of the response; None for rows from elsewhere.")
     # Absent fields are left out, so that rows without them have the same bytes whether or not other rows have them.
     tests: str | None = Field(
         default=None,
         min_length=1,
         max_length=MAX_TEXT,
         exclude_if=lambda tests: tests is None,
-        description="Hidden tests that the response passes: `@test` functions, below what the task gives.",
+        description="Hidden tests that the response passes: `@test` functions, after the code that the task gives.",
     )
     infill: InfillContext | None = Field(
         default=None,
         exclude_if=lambda infill: infill is None,
-        description="Of a row that asks for a piece of a program at a cursor.",
+        description="Set for a row that asks for a piece of a program at a cursor.",
     )
     lineage: Lineage | None = Field(
-        default=None, exclude_if=lambda lineage: lineage is None, description="Of a row that a model wrote."
+        default=None, exclude_if=lambda lineage: lineage is None, description="Set for a row that a model wrote."
     )
 
     @model_validator(mode="before")

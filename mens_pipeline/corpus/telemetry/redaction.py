@@ -139,7 +139,7 @@ class _Rule:
 
 _PRIVATE_KEY: Final = re.compile(
     r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    # The body holds no five hyphens, so that many headings without an end are not read again and again.
+    # The body has no five hyphens, so that many headings without an end are not read repeatedly.
     r"(?:(?:(?!-----)[\s\S])*+-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
     r"|(?:\s|\\[nr]|[A-Za-z0-9+/=]{24,}+)*+)"
 )

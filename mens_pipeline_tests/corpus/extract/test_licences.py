@@ -145,7 +145,7 @@ def test_a_policy_denies_licences(deny: tuple[str, ...], denied: tuple[str, ...]
 )
 def test_a_policy_that_denies_nothing_by_mistake_is_refused(name: str, advice: str) -> None:
     """What was meant would train."""
-    with pytest.raises(ValidationError, match=f"'{name}' is no SPDX id. {advice}"):
+    with pytest.raises(ValidationError, match=f"'{name}' is not an SPDX id. {advice}"):
         LicencePolicy(deny=("LicenseRef-House", "mit", name))
 
 

@@ -11,7 +11,7 @@ from mens_pipeline.corpus.synthesis import families
 from mens_pipeline.corpus.synthesis.families.templates import load_banks
 from mens_pipeline.corpus.synthesis.words import (
     Entity,
-    Field,
+    EntityField,
     ask,
     count_things,
     describe_fields,
@@ -58,7 +58,7 @@ def test_entities_are_well_formed(entity: Entity) -> None:
 
 
 @every("field", [field for entity in _WORDS.entities for field in entity.fields])
-def test_fields_have_fitting_examples(field: Field) -> None:
+def test_fields_have_fitting_examples(field: EntityField) -> None:
     """At least two different literals of the type of the field."""
     assert re.fullmatch("[a-z][a-z_]*", field.name)
     assert field.declaration == f"{field.name}: {field.type}"

@@ -1,9 +1,9 @@
 """Families of programs as files: `*.vox.jinja` with programs and requests, `*_banks.yaml` with lists of words.
 
 A file has sections. `=== family: table/single` starts a family (`, construct: query` and `, mode: ui` may follow):
-draws, a line `--- request` (`--- request about DOMAIN`, or `--- request as it stands`), the request, a line `---
-program`, the program. `=== part: guard` starts a part that several families share (`, takes: entity item` names its
-arguments). `${...}` is filled in, `{% ... %}` decides, `{# ... #}` is a comment, as in Jinja.
+draws, a line `--- request` (`--- request about DOMAIN`, or `--- request as it stands`), the request, a line
+`--- program`, the program. `=== part: guard` starts a part that several families share (`, takes: entity item` names
+its arguments). `${...}` is filled in, `{% ... %}` decides, `{# ... #}` is a comment, as in Jinja.
 """
 
 import re
@@ -217,15 +217,15 @@ def _header(path: Path, line: int, text: str) -> _Family | _Part:
         header = kind.model_validate(pairs)
     except ValidationError as error:
         raise ConfigurationError(
-            f"{path}:{line}: `=== {text}` is no header ({errors_in(error)}). Write `=== family: table/single`, with "
-            "`, construct: NAME` or `, mode: ui` behind it where they differ, or `=== part: NAME, takes: NAMES`."
+            f"{path}:{line}: `=== {text}` is not a header ({errors_in(error)}). Write `=== family: table/single`, with "
+            "`, construct: NAME` or `, mode: ui` after it where they differ, or `=== part: NAME, takes: NAMES`."
         ) from error
     if isinstance(header, _Part):
         return header
     construct = header.teaches or header.family.partition("/")[0]
     if construct not in CONSTRUCTS:
         raise ConfigurationError(
-            f"{path}:{line}: {header.family}: there is no construct {construct!r}. Write `, construct: NAME` behind "
+            f"{path}:{line}: {header.family}: there is no construct {construct!r}. Write `, construct: NAME` after "
             f"the name, with one of {', '.join(CONSTRUCTS)}."
         )
     return header.model_copy(update={"teaches": construct})
@@ -250,7 +250,7 @@ def _check(
     for name in names:
         if name.name not in known:
             raise section.error(
-                f"`{name.name}` is no draw of it, no bank and no function. Correct the name, or set it above.",
+                f"`{name.name}` is not a draw, a bank or a function. Correct the name, or set it above.",
                 name.lineno,
             )
     for call in tree.find_all(nodes.Call):

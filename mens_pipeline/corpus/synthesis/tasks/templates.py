@@ -34,7 +34,7 @@ class Atom(Strict):
 
     name: str = Field(pattern=r"[a-z][a-z0-9_]*", description="Its family, unless `family` says more.")
     level: int = Field(ge=0, le=5, description="0 one expression to 5 two declarations.")
-    family: str = Field(default="", description="What joins the name of the family, from the holes.")
+    family: str = Field(default="", description="Addition to the name of the family, from the holes.")
     holes: dict[str, Hole] = Field(default_factory=dict, description="In the order in which they are drawn.")
     fn: Annotated[list[str], Field(min_length=1)] = Field(description="Names of the function.")
     takes: str = Field(description="Its parameters.")
@@ -42,11 +42,11 @@ class Atom(Strict):
     says: Annotated[list[str], Field(min_length=2)] = Field(
         description="What it does: a verb phrase, then whole sentences; before `||` sentences that come first."
     )
-    edges: list[str] = Field(default_factory=list, description="Sentences on empty lists, zero and such, one is said.")
+    edges: list[str] = Field(default_factory=list, description="Sentences on edge cases; a prompt has one.")
     before: str = Field(default="", description="Types and functions that the function needs.")
-    asks: str = Field(default="", description="How the request names what stands before; types name themselves.")
+    asks: str = Field(default="", description="How the request names the code in `before`; types name themselves.")
     code: Annotated[list[str], Field(min_length=1)] = Field(description="Bodies, one for each way to write it.")
-    inputs: str = Field(default="", description="What arguments are: `n=0..40, line=csv`.")
+    inputs: str = Field(default="", description="Values of arguments: `n=0..40, line=csv`.")
 
 
 class Banks(Strict):
@@ -203,8 +203,8 @@ class _Known:
         names = hole[1:].split("+")
         if not hole.startswith("@") or not set(names) <= self.banks.keys():
             raise ConfigurationError(
-                f"{self.place}: hole {name} is {hole!r}, which is no range of ints such as `2..9`, no bank such as "
-                "`@ints` and no list. Correct it."
+                f"{self.place}: hole {name} is {hole!r}, which is not a range of ints such as `2..9`, a bank such as "
+                "`@ints` or a list. Correct it."
             )
         rows = [row for bank in names for row in self.banks[bank]]
         for row in rows:
@@ -218,7 +218,7 @@ class _Known:
         known = {**self.attributes, **dict.fromkeys(more)}
         for text in texts:
             if not _is_readable(text):
-                raise ConfigurationError(f"{self.place}: {text!r} holds a `$` that is no reference. Correct it.")
+                raise ConfigurationError(f"{self.place}: {text!r} has a `$` without a reference. Correct it.")
             for name, attribute in _references(text):
                 attributes = known.get(name)
                 if name not in known or (attribute is not None and attribute not in (attributes or ())):
