@@ -3,9 +3,8 @@
 `python -m mens_pipeline.jobs JOB PARENT` runs the job that a file describes; `run.KINDS` lists the kinds.
 
 - Start: `local.run_job` starts that command on this machine, with several ranks (`--ranks N`, `agent`) or with workers
-of
-  a Ray cluster (`--ray`, `ray`). It gets no secrets, no network, and no imports from the current folder
-      (`environment`).
+  of a Ray cluster (`--ray`, `ray`). It gets no secrets, no network, and no imports from the current folder
+  (`environment`).
 - Device: one job at a time holds it, by a lock that the system frees (`device`).
 - Progress: events as lines of `telemetry.jsonl` next to the job, which the parent follows (`progress`).
 - Stop: SIGTERM, after which a resumable job writes a checkpoint; then SIGKILL for its group. Where no signal arrives,

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import exclusive
 from mens_pipeline.jobs.local import die_with_parent
+from mens_pipeline_tests.jobs.processes import is_gone
 
 _CHILD = """
 import sys, time
@@ -37,16 +37,6 @@ with exclusive(Path(sys.argv[1]), 0):
     time.sleep(float(sys.argv[2]))
 """
 _IS_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's end")
-
-
-def _is_gone(process: int, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        status = Path(f"/proc/{process}/status")
-        if not status.exists() or "State:\tZ" in status.read_text():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 @contextmanager
@@ -74,9 +64,9 @@ def test_a_child_dies_with_a_parent_that_is_killed() -> None:
             parent.kill()
             parent.wait()
 
-            assert _is_gone(child, 5)
+            assert is_gone(child, 5)
         finally:
-            if not _is_gone(child, 0.1):
+            if not is_gone(child, 0.1):
                 os.kill(child, signal.SIGKILL)
 
 

@@ -133,7 +133,7 @@ def compute_outputs(programs: Sequence[str], number: int, function: str, seed: s
 
     Returns:
         The result of each call as Vox text; None where it did not return, or where the result cannot be written.
-            Empty where nothing can be drawn.
+        Empty where nothing can be drawn.
     """
     modules = [analyze(program).module for program in programs]
     arguments: dict[str, tuple[Value, ...]] = {}

@@ -65,8 +65,8 @@ def extract_vox(file: SourceFile) -> tuple[ExtractedRecord, ...] | Drop:
 
     Returns:
         A record for the whole file, then one for each declaration that is less than the file together with all it
-            needs. The front end accepts every text. Texts above `MAX_TEXT` give no record, and records end after
-            `MAX_FILE_RECORDS` characters.
+        needs. The front end accepts every text. Texts above `MAX_TEXT` give no record, and records end after
+        `MAX_FILE_RECORDS` characters.
     """
 
     def drop(reason: DropReason, detail: str, line: int = 1) -> Drop:

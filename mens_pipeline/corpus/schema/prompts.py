@@ -52,7 +52,7 @@ def mentioned_names(prompt: str) -> set[str]:
 
     Returns:
         Words in backticks, all words after the first blank line, where code is shown, and words with capitals,
-            digits or underscores.
+        digits or underscores.
     """
     sentence, _, shown = prompt.partition("\n\n")
     code = " ".join([*_IN_BACKTICKS.findall(prompt), shown])

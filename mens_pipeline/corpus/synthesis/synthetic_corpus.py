@@ -67,7 +67,7 @@ def generate(  # noqa: PLR0913 - what a generation depends on
 
     Returns:
         Exactly `limit` pairs, no two with the same prompt and response, all accepted by the front end. Their own
-            tests pass, and tasks have hidden tests.
+        tests pass, and tasks have hidden tests.
 
     Raises:
         RefusedError: There are fewer different ones.

@@ -50,7 +50,7 @@ class AcceptedPieces:
 
         Returns:
             False if nothing was written: there is no text before the piece, the piece is empty or not valid text,
-                or a secret crosses one of its edges.
+            or a secret crosses one of its edges.
 
         Raises:
             sqlite3.Error: The file cannot be written any more.
