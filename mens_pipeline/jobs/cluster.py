@@ -70,7 +70,6 @@ class ClusterExecutor(Executor):
     """Runs functions as tasks of Ray, spread over its nodes."""
 
     def __init__(self, _: int) -> None:
-        """Start nothing: Ray has its own processes."""
         import ray
 
         options = {"num_cpus": 1, "scheduling_strategy": "SPREAD", "max_retries": _RESTARTS}
@@ -104,7 +103,6 @@ class ClusterWorker(WorkerProcess):
     """A worker process on a node of the cluster."""
 
     def __init__(self, command: Sequence[str], limits: Limits) -> None:
-        """Start it on a node; Ray replaces a lost node, and the request is repeated."""
         import ray
 
         # No CPU: two pools of a stage, each with as many processes as there are CPUs, would wait for each other.

@@ -45,7 +45,6 @@ class Follower:
     """Follows the log of a job that another process writes."""
 
     def __init__(self, path: Path, listen: Callable[[dict[str, Any]], None]) -> None:
-        """Start after the last whole line."""
         self._path = path
         self._listen = listen
         self._position = _end_of_whole_lines(path) if path.is_file() else 0
@@ -92,7 +91,6 @@ def poll_in_thread(poll: Callable[[], None], seconds: float) -> Iterator[None]:
 
 
 def _end_of_whole_lines(path: Path) -> int:
-    """Return the number of bytes in complete lines; only the end of the file is read."""
     with path.open("rb") as log:
         start = log.seek(0, os.SEEK_END)
         while start:

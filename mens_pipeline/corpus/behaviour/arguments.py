@@ -44,7 +44,6 @@ class Drawing:
     """Draws argument lists for functions of one program."""
 
     def __init__(self, module: ast.Module) -> None:
-        """Collect the types and literals of the program."""
         declared = module.declarations
         self._structs = {d.name: d.fields for d in declared if isinstance(d, ast.TypeDef | ast.Table) and d.fields}
         self._sums = {d.name: d.variants for d in declared if isinstance(d, ast.TypeDef | ast.Url) and d.variants}
@@ -233,7 +232,6 @@ def _leaves(value: Value) -> Iterator[Value]:
 
 
 def _literals(module: ast.Module) -> tuple[tuple[int, ...], tuple[float, ...], tuple[Decimal, ...], tuple[str, ...]]:
-    """Collect ints, floats, decimals and strings of a program, numbers with their neighbours."""
     ints: dict[int, None] = {}
     floats: dict[float, None] = {}
     decimals: dict[Decimal, None] = {}

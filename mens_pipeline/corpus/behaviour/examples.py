@@ -55,7 +55,6 @@ class SeenCall:
     oddity: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Measure once: calls are compared often."""
         self.length = len(self.call) + len(self.result)
         self.oddity = sum(map(_oddity, (*self.arguments, self.value))) + max(0, self.length - _GLANCE) // 10
 
@@ -206,7 +205,6 @@ def shown_code(prompt: str) -> str:
 
 
 def _value_in(text: str) -> str:
-    """Return the value at the start of a text; empty without one."""
     tokens = [token for token in tokenize(text) if not token.is_trivia]
     if not tokens or tokens[0].start:
         return ""

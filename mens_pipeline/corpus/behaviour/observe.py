@@ -210,7 +210,6 @@ class _Observing:
         return Behaviour(_observations(examples), observations, tests, num_mutants, num_killed)
 
     def _observe(self, arguments: Iterable[tuple[Value, ...]]) -> None:
-        """Call the function, and keep the calls that return a value that can be written."""
         self.program.redefine(self.probed)
         for values in arguments:
             texts = [literal_of(value) for value in values]

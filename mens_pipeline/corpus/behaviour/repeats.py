@@ -25,7 +25,6 @@ class TaskFunctions:
     """The functions that the hidden tests of tasks call, by signature."""
 
     def __init__(self, tasks: Iterable[TrainingPair], workers: BehaviourWorkers) -> None:
-        """Screen the functions, and leave out those whose tests prove nothing."""
         self._workers = workers
         self._entries: defaultdict[_Signature, list[_Entry]] = defaultdict(list)
         self.counts: Counter[str] = Counter()

@@ -56,7 +56,6 @@ class Screening:
     """Tries functions on hidden tests in this process; caches what it compiles for a task."""
 
     def __init__(self) -> None:
-        """Start without tasks."""
         self._machine = Machine(LIMITS)
         self._tasks: dict[TaskFunction, _Task] = {}
 

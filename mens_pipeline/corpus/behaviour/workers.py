@@ -160,7 +160,6 @@ def compute_outputs(programs: Sequence[str], number: int, function: str, seed: s
 
 
 def _order_fields(value: Value, level: int = 0) -> Value:
-    """Sort the fields of records, as deep as values are written."""
     kind = type(value)
     if level > MOST_LEVELS:
         return value
@@ -180,7 +179,6 @@ class Responder:
     """Replies to the requests of one worker."""
 
     def __init__(self) -> None:
-        """Start without tasks."""
         self._screening = Screening()
 
     def respond(self, request: dict[str, Any]) -> Any:

@@ -45,7 +45,6 @@ class HeldoutTasks:
     """The held-out tasks, indexed to be compared with training rows."""
 
     def __init__(self, tasks: Iterable[TrainingPair], max_overlap: float, min_nodes: int) -> None:
-        """Index the tasks."""
         self._max_overlap = max_overlap
         self._min_nodes = min_nodes
         self._prompts: dict[str, int] = {}

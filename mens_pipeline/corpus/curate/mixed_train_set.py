@@ -112,7 +112,6 @@ def pair_reader(record_format: RecordFormat | None) -> Callable[[dict[str, Any]]
 
 
 def _parse_json(text: str) -> object:
-    """Parse a JSON value; return the text itself if it is not JSON."""
     try:
         return from_json(text)
     except ValueError:

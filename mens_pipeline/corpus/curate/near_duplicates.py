@@ -84,7 +84,6 @@ class NearDuplicates:
 
 
 def _temporary(owner: object) -> BinaryIO:
-    """Open an unbuffered temporary file that is closed with its owner."""
     file: BinaryIO = TemporaryFile(buffering=0)  # noqa: SIM115 - closed with its owner
     weakref.finalize(owner, file.close)
     return file
@@ -146,7 +145,6 @@ def _merge(runs: Sequence[_Run]) -> Iterator[_Run]:
 
 
 def _write_run(pieces: Iterator[_Run] | Sequence[_Run]) -> _Run:
-    """Sort pieces, write them one after the other, and map the files into memory."""
     with TemporaryFile() as values_file, TemporaryFile() as numbers_file:
         for values, numbers in pieces:
             order = np.argsort(values, kind="stable")

@@ -267,7 +267,6 @@ class Neighbours:
     def __init__(
         self, seeds: Seeds, protected: Iterable[TrainingPair], near_duplicate_threshold: float, policy: SplitPolicy
     ) -> None:
-        """Index the seeds and the protected pairs."""
         self._heldout = HeldoutTasks([*seeds.heldout, *protected], policy.max_overlap, policy.min_nodes)
         self._min_nodes = policy.min_nodes
         # Smaller programs are alike by chance.

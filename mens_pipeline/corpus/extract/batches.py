@@ -38,8 +38,6 @@ ONE_PROCESS: Final = Pool(1)
 
 @dataclass
 class _Batch(Generic[Job, Result]):
-    """Items in order: known results, and jobs."""
-
     items: list[Result | None] = field(default_factory=list)
     jobs: list[Job] = field(default_factory=list)
     future: Future[list[Result]] | None = None

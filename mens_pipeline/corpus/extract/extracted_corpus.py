@@ -278,7 +278,6 @@ def _find_latest(store: ArtifactStore, inputs: dict[str, Any]) -> Artifact | Non
 
 
 def _write_telemetry(path: Path, query: TelemetryQuery | None) -> dict[str, Any] | None:
-    """Write the pairs of a telemetry table, and return the counts; None without a database."""
     if query is None:
         path.touch()
         return None

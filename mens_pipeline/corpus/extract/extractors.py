@@ -159,7 +159,6 @@ class Dependencies:
     """
 
     def __init__(self, spans: Sequence[DeclarationSpan], source: str) -> None:
-        """Look up every name once."""
         self._declared: dict[str, list[int]] = {}
         for index, span in enumerate(spans):
             declared = {variant.name for variant in getattr(span.declaration, "variants", ())}
@@ -265,7 +264,6 @@ class _PageRecords:
     def _fitting(
         self, unit: Unit, piece: Piece, made_of: Callable[[Piece], ExtractedRecord | Drop]
     ) -> ExtractedRecord | Drop:
-        """Make the record of a piece, or drop it when the page's room is used up."""
         result = made_of(piece) if self.room > 0 else None
         if isinstance(result, ExtractedRecord):
             self.room -= len(result.text) + len(str(self.metadata))
@@ -345,5 +343,4 @@ class _PageRecords:
 
 
 def _join(*parts: str) -> str:
-    """Join the non-empty parts with `: `, each once."""
     return ": ".join(dict.fromkeys(part for part in parts if part))

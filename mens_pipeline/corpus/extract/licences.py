@@ -155,7 +155,6 @@ def _licence_in(folder: Path) -> str | None:
 
 
 def _read_licence(path: Path) -> str:
-    """Recognise a licence file by its SPDX line or its text."""
     try:
         text = read_regular(path, _LARGEST, follow=False).decode("utf-8", "replace")
     except OSError:  # a link, which may lead anywhere; or larger than any licence
@@ -200,7 +199,6 @@ def _parse(expression: str) -> "Expression":
 
 
 def _spdx_id(name: str) -> str | None:
-    """Return an SPDX id in its standard spelling; None if there is no such id."""
     from cyclonedx.spdx import fixup_id  # noqa: PLC0415 - reads the list of all ids
 
     if name.startswith(_OWN):

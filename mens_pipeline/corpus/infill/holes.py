@@ -77,8 +77,6 @@ def draw_holes(source: str, module: ast.Module, number: int, random: Random) -> 
 
 
 class _Spans:
-    """The tokens of a program by their start."""
-
     def __init__(self, source: str, tokens: tuple[Token, ...]) -> None:
         self._source = source
         self._at = {token.start: token for token in tokens}

@@ -133,7 +133,6 @@ class HeldoutLines:
     """The lines of held-out programs that are too long to occur in several files by chance."""
 
     def __init__(self, heldout: Iterable[TrainingPair]) -> None:
-        """Collect the lines of all programs."""
         lines = (collapse_spaces(line) for pair in heldout for line in pair.response.splitlines())
         self._lines = {line for line in lines if len(line.replace(" ", "")) >= _COMMON_CHARACTERS}
 
@@ -168,7 +167,6 @@ def _programs(pairs: Iterable[TrainingPair], policy: InfillPolicy, rows: InfillR
 
 
 def _draw_holes(pair: TrainingPair, policy: InfillPolicy, rows: InfillRows) -> Sequence[Hole]:
-    """Draw the holes of a program; count one without any."""
     code = parsed_code(pair)
     module = analyze(*code).module if code is not None else None
     if module is None:

@@ -84,8 +84,6 @@ def generate(  # noqa: PLR0913 - what a generation depends on
 
 
 class _Maker:
-    """State of a generation: the pairs made, and the scarce constructs."""
-
     def __init__(self, seed: int, coverage: Mapping[str, int], dropped: Callable[[SynthesisDrop, str], None]) -> None:
         self.random = Random(seed)  # noqa: S311 - a reproducible draw, no secret
         self.counts = Counter({name: coverage.get(name, 0) for name in CONSTRUCTS})
@@ -144,7 +142,6 @@ class _Maker:
 
 
 def _group_families(kind: str) -> dict[str, tuple[Family, ...]]:
-    """Construct -> its families of a kind, in the order of CONSTRUCTS."""
     of_kind = [family for family in load_families() if family.name.startswith(_COMBINATION) == (kind == "combination")]
     grouped = {name: tuple(family for family in of_kind if family.construct == name) for name in CONSTRUCTS}
     return {name: families for name, families in grouped.items() if families}

@@ -104,8 +104,6 @@ class Entity:
 
 
 class _EntityRow(Strict):
-    """An entity in the file: the type of a field is that of its examples."""
-
     name: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Za-z]+$")]
     domain: str
     plural: Annotated[str, StringConstraints(pattern=r"^[a-z]+( [a-z]+)*$")]
@@ -191,7 +189,6 @@ _SMALL_NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "se
 
 
 def _frame(text: str) -> str:
-    """Refuse a frame with unknown holes, or without one for the request."""
     holes = {hole for _, hole, _, _ in Formatter().parse(text) if hole is not None}
     if not holes <= {"what", "do", "context", "opening"} or not holes & {"what", "opening"}:
         raise ValueError(f"{text!r} has the holes {sorted(holes)}; write {{what}}, {{do}}, {{context}} or {{opening}}")

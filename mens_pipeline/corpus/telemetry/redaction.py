@@ -110,7 +110,6 @@ _BEFORE: Final = 160
 
 
 def _find_hint(folded: str, hint: _Hint) -> int:
-    """Return the first place of a hint, or -1."""
     if isinstance(hint, re.Pattern):
         match = hint.search(folded)
         return match.start() if match is not None else -1
@@ -325,7 +324,6 @@ _TYPES: Final = frozenset(("str", "string", "text", "int", "bool", "id", "none",
 
 
 def _comment_before(match: re.Match[str]) -> str | None:
-    """Return the part of a comment before a match; None outside a comment."""
     begin = match.start()
     line = match.string[max(0, begin - _MOST_BEFORE) : begin].rpartition("\n")[2]
     mark = _MARK.search(line)

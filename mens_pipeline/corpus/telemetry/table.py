@@ -205,7 +205,6 @@ def _response(completion: str) -> tuple[str, Module | None]:
 
 
 def _readable_url(url: sa.URL) -> sa.URL:
-    """Add the driver; refuse databases other than SQLite and PostgreSQL."""
     match url.drivername.partition("+")[0]:
         case "sqlite":
             path = Path(url.database or "")
@@ -249,7 +248,6 @@ def _explain_errors(url: sa.URL) -> Iterator[None]:
 
 @contextmanager
 def _connection(url: sa.URL) -> Iterator[sa.Connection]:
-    """Open a read-only connection."""
     is_postgres = url.get_backend_name() == "postgresql"
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     try:

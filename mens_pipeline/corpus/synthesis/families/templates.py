@@ -432,13 +432,10 @@ _Value = StrictStr | StrictBool | StrictInt | StrictFloat | list[Any]
 
 
 def _build_record(columns: Sequence[str]) -> Callable[..., Any]:
-    """Return the class of a row; a repeated or invalid column name is a ValueError."""
     return namedtuple("record", columns)  # noqa: PYI024 - the file names them
 
 
 class _Bank(Strict):
-    """Rows with named columns, or a list of values without columns."""
-
     columns: list[Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]] = Field(default_factory=list)
     rows: Annotated[list[_Value], Field(min_length=1)]
 
@@ -450,7 +447,6 @@ class _Bank(Strict):
 
     @property
     def records(self) -> list[Any]:
-        """The values to draw from, or the rows as named tuples."""
         if not self.columns:
             return self.rows
         make = _build_record(self.columns)

@@ -143,8 +143,6 @@ def _digest(text: str) -> int:
 
 
 class _Drawing:
-    """State of a drawing: the families whose turn is still to come, and the tasks drawn."""
-
     def __init__(self, seed: int, side: Side) -> None:
         atoms, self.banks = load_tasks()
         self.seed = seed
@@ -270,8 +268,6 @@ def arguments_for(
 
 
 class _Fit:
-    """Fits drawn values to the promised inputs."""
-
     def __init__(self, inputs: Mapping[str, str], fields: Mapping[str, tuple[str, ...]], random: Random) -> None:
         self.inputs = inputs
         self.fields = fields
@@ -297,7 +293,6 @@ class _Fit:
         return KINDS[wanted](self, value)
 
     def number(self, value: int, wanted: str) -> int:
-        """Fit an int to a range; one inside it is unchanged."""
         found = _SPAN.fullmatch(wanted)
         assert found is not None, wanted  # noqa: S101 - checked by the test that draws every atom
         low, high = int(found[1]), int(found[2])

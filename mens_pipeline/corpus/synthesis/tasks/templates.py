@@ -178,15 +178,12 @@ def load_tasks(folder: Path = Path(__file__).parent) -> tuple[tuple[Atom, ...], 
 
 
 class _Known:
-    """Variables that the templates of a slot may refer to."""
-
     def __init__(self, place: str, banks: BankRows) -> None:
         self.place = place
         self.banks = banks
         self.attributes: dict[str, set[str] | None] = dict.fromkeys(_ARGUMENTS)
 
     def learn(self, holes: Mapping[str, Hole]) -> None:
-        """Add holes in their order; refuse those that cannot be filled."""
         for name, hole in holes.items():
             if name in _ARGUMENTS:
                 raise ConfigurationError(f"{self.place}: a hole is called {name}, as arguments are. Rename it.")
@@ -229,7 +226,6 @@ class _Known:
 
 
 def _is_readable(text: str) -> bool:
-    """Return whether every `$` starts a reference."""
     while (found := _REFERENCE.search(text)) is not None:
         text = f"{text[: found.start()]}_{text[found.end() :]}"
     return "$" not in text
@@ -373,7 +369,6 @@ def indent(code: str) -> str:
 
 
 def _describe_type(before: str) -> str:
-    """Describe a type on one line, as a prompt names it; empty without one."""
     found = _TYPE.search(before)
     if found is None:
         return ""
