@@ -10,7 +10,7 @@ from mens_pipeline.corpus.curate.mixed_train_set import TRAIN, add_infill_rows, 
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.curate.validate import Repetition
 from mens_pipeline.corpus.curate.validated_pairs import make_pairs
-from mens_pipeline.corpus.extract.sources import commit_of
+from mens_pipeline.corpus.extract.sources import find_newest_commit
 from mens_pipeline.corpus.extract.workspace import extract_workspace
 from mens_pipeline.corpus.schema.records import ExtractedRecord
 from mens_pipeline.evaluation.evaluate import score_completions
@@ -34,7 +34,7 @@ wanted = dict(zip(("model_name_or_path", "max_steps"), sys.argv[3:], strict=Fals
 # one declaration with what it needs. Every other file is dropped with a reason, a denied licence (`policy.licences`)
 # among them.
 policy = load_pipeline_config(PIPELINE_CONFIG)
-outcomes = list(extract_workspace(workspace, commit_of(workspace), policy=policy.licences))
+outcomes = list(extract_workspace(workspace, find_newest_commit(workspace), policy=policy.licences))
 records = [ExtractedRecord.model_validate_json(line) for outcome in outcomes for line in outcome.lines]
 dropped = [drop for outcome in outcomes for drop in outcome.drops]
 print(f"1. {len(outcomes)} files, {len(records)} records, dropped {len(dropped)}")

@@ -19,8 +19,7 @@ from mens_pipeline.settings import PIPELINE_CONFIG, Settings, load_settings
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl
 
 if TYPE_CHECKING:
-    from mens_pipeline.corpus.evolution.evolve import EvolutionAccount
-    from mens_pipeline.corpus.evolution.examine import Seeds
+    from mens_pipeline.corpus.evolution.evolve import EvolutionAccount, Seeds
     from mens_pipeline.language import Mode
     from mens_pipeline.language.interpreter import ProgramReport
 
@@ -154,8 +153,15 @@ def evol(options: EvolOptions) -> None:
 def _evolve(options: EvolOptions, settings: Settings) -> "tuple[Seeds, EvolutionAccount, int]":
     """Evolve the seeds of a file with a model at an endpoint, and count its new replies; tests can reach nothing."""
     from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
-    from mens_pipeline.corpus.evolution.evolve import Budget, Plan, Session, evolve
-    from mens_pipeline.corpus.evolution.examine import Neighbours, Reading, sort_seeds
+    from mens_pipeline.corpus.evolution.evolve import (
+        Budget,
+        EvolutionPlan,
+        Neighbours,
+        Reading,
+        Session,
+        evolve,
+        sort_seeds,
+    )
     from mens_pipeline.evaluation.benchmark import protected_pairs
     from mens_pipeline.evaluation.judge import FEATURES
     from mens_pipeline.inference.endpoint import ChatEndpoint, Ledger
@@ -173,7 +179,7 @@ def _evolve(options: EvolOptions, settings: Settings) -> "tuple[Seeds, Evolution
     protected = [*protected_pairs(settings.benchmark_dir), *(read_pairs(options.heldout) if options.heldout else ())]
     neighbours = Neighbours(seeds, protected, policy.validate_.near_duplicate_threshold, policy.split)
     budget = Budget.model_validate(options.model_dump(include=set(Budget.model_fields)))
-    plan = Plan(seed=options.seed, generations=options.generations, budget=budget)
+    plan = EvolutionPlan(seed=options.seed, generations=options.generations, budget=budget)
 
     def read_reply(text: str) -> Reading:
         program = program_in(text)

@@ -13,9 +13,8 @@ import yaml
 from pydantic import SecretStr
 
 from mens_pipeline.corpus.curate.mixed_train_set import write_parquet
-from mens_pipeline.corpus.curate.redacted_row import redact_row
 from mens_pipeline.corpus.schema.records import TrainingPair, read_pairs
-from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind
+from mens_pipeline.corpus.telemetry.redaction import RedactionPolicy, SensitiveKind, redact_row
 from mens_pipeline.delivery.merge_source import MergeSource, card_of_source, find_weights
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.benchmark import MANIFEST, BenchmarkTask, load_benchmark

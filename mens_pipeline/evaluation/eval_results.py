@@ -7,8 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Final, get_args
 
-from mens_pipeline.corpus.curate.heldout_split import FAMILIES
-from mens_pipeline.corpus.curate.overlap import refuse_trained_heldout
+from mens_pipeline.corpus.curate.heldout_split import FAMILIES, refuse_trained_heldout
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.baselines import FewShot

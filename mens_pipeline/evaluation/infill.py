@@ -14,9 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from mens_pipeline.corpus.curate.validate import parsed_code
 from mens_pipeline.corpus.infill.holes import draw_holes
-from mens_pipeline.corpus.schema.records import HoleKind, SourceKind, TrainingPair, read_pairs
+from mens_pipeline.corpus.schema.records import HoleKind, SourceKind, TrainingPair, parsed_code, read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.baselines import NgramModel
 from mens_pipeline.evaluation.config import EvaluationConfig

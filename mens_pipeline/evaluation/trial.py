@@ -9,8 +9,8 @@ from typing import Final
 
 from pydantic import Field
 
-from mens_pipeline.corpus.evolution.operators import Generator
-from mens_pipeline.corpus.evolution.operators import Request as Asking
+from mens_pipeline.corpus.evolution.operators import ModelRequest as Asking
+from mens_pipeline.corpus.evolution.operators import TextModel
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.best_of import best_of
@@ -70,7 +70,7 @@ def try_adapter(  # noqa: PLR0913 - what a trial is made from
     return _trial(tasks, completions, num_too_long=len(every) - len(tasks))
 
 
-def try_generator(generator: Generator, benchmark: Benchmark, system: str, decoding: Decoding) -> Trial:
+def try_generator(generator: TextModel, benchmark: Benchmark, system: str, decoding: Decoding) -> Trial:
     """Let a model that is not ours complete a benchmark; what it was asked before it is not asked again.
 
     Another seed in `decoding` asks again. All samples of a task stand together.

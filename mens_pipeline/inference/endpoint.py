@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError
 
-from mens_pipeline.corpus.evolution.operators import Reply, Request
+from mens_pipeline.corpus.evolution.operators import ModelRequest, Reply
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.storage.validation import errors_in
 
@@ -169,8 +169,8 @@ class ChatEndpoint:
         """Decoding options in JSON types."""
         return {"max_new_tokens": self.max_new_tokens, "temperature": self.temperature}
 
-    def ask(self, requests: Sequence[Request], time_left: Callable[[], float]) -> dict[str, Reply]:
-        """Return replies by key, from the ledger or the endpoint; no request starts once `time_left` is 0 or less.
+    def ask(self, requests: Sequence[ModelRequest], time_left: Callable[[], float]) -> dict[str, Reply]:
+        """Return replies by key: from the ledger or the endpoint; no request starts once `time_left` is 0 or less.
 
         Raises:
             RefusedError: The endpoint rejects requests, does not respond, or sends something else.
@@ -181,7 +181,7 @@ class ChatEndpoint:
             self._complete(missing, time_left)
         return {request.key: reply for request in requests if (reply := self.ledger.find(request.key)) is not None}
 
-    def _complete(self, requests: Sequence[Request], time_left: Callable[[], float]) -> None:
+    def _complete(self, requests: Sequence[ModelRequest], time_left: Callable[[], float]) -> None:
         import httpx2  # noqa: PLC0415 - most commands need no network
 
         headers = {} if self.key is None else {"Authorization": f"Bearer {self.key.get_secret_value()}"}
@@ -196,7 +196,7 @@ class ChatEndpoint:
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def _complete_one(self, client: "httpx2.Client", request: Request, time_left: Callable[[], float]) -> None:
+    def _complete_one(self, client: "httpx2.Client", request: ModelRequest, time_left: Callable[[], float]) -> None:
         if time_left() <= 0:
             return
         content = {
@@ -265,7 +265,7 @@ class ChatEndpoint:
         asked = response.headers.get("retry-after", "")
         return min(float(asked) if asked.isdecimal() else self.first_wait * 2**attempt, _LONGEST_WAIT)
 
-    def _reply(self, request: Request, response: "httpx2.Response") -> Reply:
+    def _reply(self, request: ModelRequest, response: "httpx2.Response") -> Reply:
         try:
             completion = _Completion.model_validate_json(response.content)
         except ValidationError as error:

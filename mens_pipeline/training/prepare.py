@@ -9,12 +9,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from mens_pipeline.corpus.curate.heldout_split import HELDOUT
-from mens_pipeline.corpus.curate.overlap import trained_heldout
+from mens_pipeline.corpus.curate.heldout_split import HELDOUT, trained_heldout
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import Device, refuse_missing_devices
-from mens_pipeline.jobs.protocol import JOB, as_document, result_of
+from mens_pipeline.jobs.protocol import JOB, as_document, read_result
 from mens_pipeline.models.adapter import refuse_links
 from mens_pipeline.models.base import Base, FileTokenizer, configuration_of
 from mens_pipeline.models.find_base import DEFAULT_CPU_MODEL, DEFAULT_CUDA_MODEL, find_base_model
@@ -218,7 +217,7 @@ def _with_quantization(
 
 def _trained_heldout(heldout: Path, train_path: Path, rows_path: Path) -> str | None:
     """Return the finding of `trained_heldout`, which reads all rows, and keep it with the encoded rows."""
-    code = code_version("mens_pipeline.corpus.curate.overlap:trained_heldout")
+    code = code_version("mens_pipeline.corpus.curate.heldout_split:trained_heldout")
     files = {"heldout": digest_of(heldout), "paths": [str(heldout), str(train_path)]}
     kept = rows_path / f"heldout-{key_of({**files, 'code': code})}.json"
     if not kept.is_file():
@@ -279,4 +278,4 @@ def lay_out(job: CommonJob, contract: dict[str, Any], preflight: dict[str, Any],
     write_text(run_dir / CONTRACT, as_document({"digest": job.contract_digest, **contract}))
     write_text(run_dir / PREFLIGHT, as_document(preflight))
     write_text(run_dir / JOB, job.model_dump_json(indent=2) + "\n")
-    return result_of(run_dir) is not None
+    return read_result(run_dir) is not None

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from mens_pipeline.corpus.evolution.operators import Reply, Request
+from mens_pipeline.corpus.evolution.operators import ModelRequest, Reply
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.inference.endpoint import ChatEndpoint, Ledger
 from mens_pipeline_tests.openai_server import ChatServer, Served, completion, serving
 
 _KEY = "sk-not-for-anybody-else"
-_REQUESTS = [Request(f"{number:064x}", "You write Vox.", f"Write f{number}.") for number in range(1, 5)]
+_REQUESTS = [ModelRequest(f"{number:064x}", "You write Vox.", f"Write f{number}.") for number in range(1, 5)]
 
 
 _NOWHERE = Ledger(Path("/nowhere/ledger.jsonl"))
@@ -31,7 +31,7 @@ def _endpoint(server: ChatServer, **changes: Any) -> ChatEndpoint:
     return ChatEndpoint(**{**usual, **changes})
 
 
-def _completions(endpoint: ChatEndpoint, requests: list[Request], time_left: float = 60.0) -> dict[str, Reply]:
+def _completions(endpoint: ChatEndpoint, requests: list[ModelRequest], time_left: float = 60.0) -> dict[str, Reply]:
     with TemporaryDirectory() as folder:
         ledger = Ledger(Path(folder) / "ledger.jsonl")
         return replace(endpoint, ledger=ledger).ask(requests, lambda: time_left)

@@ -57,10 +57,10 @@ def _run(run: PreparedRun, *, at: int | None = None, rank: int = 1, number: int 
         is_sent.set()
         os.kill(_of_rank(run, rank), number)
 
-    return _launched(run, poll)
+    return _launch(run, poll)
 
 
-def _launched(run: PreparedRun, poll: Any = lambda: None) -> int:
+def _launch(run: PreparedRun, poll: Any = lambda: None) -> int:
     return run_job(run.job_path, poll, grace_seconds=60, num_ranks=run.job.recipe.devices)
 
 
@@ -84,7 +84,7 @@ def alone(tiny_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared
 def test_two_processes_train_the_adapter_of_one(tiny_base: Path, tmp_path: Path, alone: PreparedRun) -> None:
     """Bit for bit, with the same figures in one telemetry, and under the same contract."""
     run = prepare_fast(tiny_base, tmp_path, num_train_epochs=3, devices=2, **_RECIPE)
-    assert _launched(run) == ExitCode.DONE, words_of(run)
+    assert _launch(run) == ExitCode.DONE, words_of(run)
     details = [
         [(s["step"], s["loss"], s["num_tokens"]) for s in steps_of(r.job.run_dir / TELEMETRY)] for r in (run, alone)
     ]
@@ -110,7 +110,7 @@ def test_a_rank_that_is_killed_ends_all_and_the_run_goes_on(
     assert reason.startswith("process 1 of 2 was ended by SIGKILL, and the others with it.")
     assert job_processes(run.job.run_dir) == []
     assert newest_checkpoint(run.job.run_dir) is not None
-    assert _launched(run) == ExitCode.DONE, words_of(run)
+    assert _launch(run) == ExitCode.DONE, words_of(run)
 
     assert weights_of(run) == weights_of(alone)
 
@@ -140,7 +140,7 @@ def test_whoever_ends_the_wait_ends_all_processes(tiny_base: Path, tmp_path: Pat
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        _launched(run, poll)
+        _launch(run, poll)
     time.sleep(0.2)
 
     assert len(seen) == 3  # what starts them, and two that train
@@ -153,7 +153,7 @@ def test_three_processes_with_a_budget_stop_at_one_step(tiny_base: Path, tmp_pat
     """The clock of the first one decides for all; steps of four micro-batches go round by two, one and one."""
     fields = {**_RECIPE, "gradient_accumulation_steps": 4, "max_minutes": 1e-4, "num_train_epochs": 300}
     run = prepare_fast(tiny_base, tmp_path, devices=3, **fields)
-    assert _launched(run) == ExitCode.DONE, words_of(run)
+    assert _launch(run) == ExitCode.DONE, words_of(run)
     result = json.loads((run.job.run_dir / RESULT).read_text())
 
     assert 0 < result["num_steps"] < result["planned_steps"]
@@ -168,7 +168,7 @@ def test_several_processes_say_why_they_refuse(
     run = prepare_fast(tiny_base, tmp_path, devices=2, **_RECIPE)
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
 
-    assert _launched(run) == ExitCode.REFUSED, words_of(run)
+    assert _launch(run) == ExitCode.REFUSED, words_of(run)
     reason = json.loads((run.job.run_dir / FAILURE).read_text())["reason"]
     assert reason.startswith(
         "ACCELERATE_USE_FSDP: FSDP cannot train a base in four bits: packed weights are left whole"
@@ -189,16 +189,16 @@ def test_sharding_is_refused_by_name() -> None:
 def test_micro_batches_are_dealt_out_step_by_step() -> None:
     """Each once, in the order of the plan; every process has as many, where need be with nothing."""
 
-    def dealt(batches: str, accumulated: int, size: int) -> list[str]:
+    def deal(batches: str, accumulated: int, size: int) -> list[str]:
         teams = [Team(rank, rank, size) for rank in range(size)]
         shares = [Share(batches, accumulated, team, "-") for team in teams]
         assert len({len(share) for share in shares}) == 1
         return ["".join(share) for share in shares]
 
-    assert dealt("abcdefg", 4, 2) == ["aceg", "bdf-"]
-    assert dealt("abcd", 3, 2) == ["acd", "b--"]
-    assert dealt("abcdefgh", 3, 3) == ["adg", "beh", "cf-"]
-    assert dealt("abc", 2, 1) == ["abc"]
+    assert deal("abcdefg", 4, 2) == ["aceg", "bdf-"]
+    assert deal("abcd", 3, 2) == ["acd", "b--"]
+    assert deal("abcdefgh", 3, 3) == ["adg", "beh", "cf-"]
+    assert deal("abc", 2, 1) == ["abc"]
 
 
 def test_a_process_knows_its_place_from_the_launcher_of_torch_alone() -> None:

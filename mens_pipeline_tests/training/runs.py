@@ -5,7 +5,7 @@ from typing import Any
 
 from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
-from mens_pipeline.jobs.protocol import result_of
+from mens_pipeline.jobs.protocol import read_result
 from mens_pipeline.models.adapter import ADAPTER
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.training.prepare import PreparedRun, prepare_run
@@ -87,7 +87,7 @@ def train_here(run: PreparedRun) -> dict[str, Any]:
 
 def left_by(run: PreparedRun) -> dict[str, Any]:
     """What a run that is complete left."""
-    result = result_of(run.job.run_dir)
+    result = read_result(run.job.run_dir)
     assert result is not None
     return result
 

@@ -8,7 +8,7 @@ import pytest
 
 from mens_pipeline.errors import RefusedError, SourceNotFoundError
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
-from mens_pipeline.jobs.protocol import RESULT, result_of, write_document
+from mens_pipeline.jobs.protocol import RESULT, read_result, write_document
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import key_of
 from mens_pipeline.training.prepare import LIBRARIES, build_contract, prepare_run
@@ -56,7 +56,7 @@ def test_a_result_that_was_cut_off_is_none(base: Path, tmp_path: Path, left: str
     assert not prepare_fast(base, tmp_path).is_done
     write_document(run_dir / RESULT, {"num_steps": 3})
     assert prepare_fast(base, tmp_path).is_done
-    assert result_of(run_dir) == {"num_steps": 3}
+    assert read_result(run_dir) == {"num_steps": 3}
 
 
 @pytest.mark.seed_row(38)

@@ -1,4 +1,4 @@
-"""Functions tried on the hidden tests of tasks: one that passes does what the task asks for, however it is written."""
+"""Try functions on the hidden tests of tasks: one that passes solves the task, however it is written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,13 +24,13 @@ from mens_pipeline.language.interpreter import (
 )
 
 FEATURES: Final = Features(check_contracts=True, database=True, views=True)
-"""As where completions are evaluated."""
+"""As in evaluations."""
 
 LIMITS: Final = Limits(max_steps=200_000, max_depth=300, max_size=100_000, max_allocation=1_000_000, test_seconds=10.0)
-"""Of one hidden test; steps end nearly everything far sooner, so that a busy machine decides as a quiet one does."""
+"""For one hidden test. The step limit ends nearly everything before the seconds do, so load does not change results."""
 
 _MOST_CONSTANTS: Final = 50
-"""Results of a reference that are tried as constants."""
+"""Results of the reference that are tried as constant functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +43,19 @@ class TaskFunction:
 
 
 class TaskStatus(StrEnum):
-    """Whether the tests of a function say something about others that pass them."""
+    """Whether passing the tests of a function is evidence."""
 
     COMPARED = "compared"
     TRIVIAL = "trivial"
-    """A constant, or an argument handed back, passes them."""
+    """A function that returns a constant or an argument passes them."""
     FAILS = "reference_fails"
-    """The reference itself does not pass them, within these limits."""
+    """The reference itself does not pass them within these limits."""
 
 
 class Screening:
-    """Tries functions on hidden tests, in this process; what was compiled for a task is kept."""
+    """Tries functions on hidden tests in this process; caches what it compiles for a task."""
 
     def __init__(self) -> None:
-        """Begin without any task."""
         self._machine = Machine(LIMITS)
         self._tasks: dict[TaskFunction, _Task] = {}
 
@@ -67,7 +66,7 @@ class Screening:
             return self._task(task).status
 
     def first_passed(self, program: str, function: str, tasks: Sequence[TaskFunction]) -> int | None:
-        """Return the place of the first task whose tests a function passes; None where it passes the tests of none."""
+        """Return the index of the first task whose tests a function passes, or None."""
         module = analyze(program).module
         if module is None:
             return None
@@ -101,7 +100,6 @@ class _Task:
         self._limits = LIMITS
 
     def is_passed_by(self, value: Value) -> bool:
-        """Return whether all tests pass where the name of the function means another value."""
         self._program.define(self._name, value)
         self._machine.limits = self._limits
         tests = self._program.tests.values()
@@ -131,7 +129,7 @@ class _Task:
             if not result.passed:
                 return TaskStatus.FAILS
             most_steps = max(most_steps, result.num_steps)
-        # A function that does the same may take longer than the reference; one without end is told soon.
+        # A correct function may take longer than the reference, but an endless one should be stopped soon.
         self._limits = replace(LIMITS, max_steps=min(LIMITS.max_steps, 20 * most_steps + 5_000))
         trivial = [_constant(self._name, value) for value in results.values()]
         trivial += [_argument(self._name, index) for index in range(most_arguments)]

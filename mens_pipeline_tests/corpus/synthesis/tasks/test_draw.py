@@ -7,11 +7,10 @@ from random import Random
 
 import pytest
 
-from mens_pipeline.corpus.behaviour.observe import Behaviour, behaviour_of, passes
+from mens_pipeline.corpus.behaviour.observe import Behaviour, observe_behaviour, passes
 from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.corpus.synthesis.tasks import draw
-from mens_pipeline.corpus.synthesis.tasks.drafts import TASK, draft_task, indent
 from mens_pipeline.corpus.synthesis.tasks.draw import (
     Side,
     arguments_for,
@@ -21,7 +20,7 @@ from mens_pipeline.corpus.synthesis.tasks.draw import (
     is_heldout_family,
     parse_inputs,
 )
-from mens_pipeline.corpus.synthesis.tasks.templates import Atom, load_tasks
+from mens_pipeline.corpus.synthesis.tasks.templates import TASK, Atom, draft_task, indent, load_tasks
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.language import analyze, structure_of
 from mens_pipeline.language.ast import Function
@@ -141,7 +140,7 @@ def test_observed_functions_stand_alone() -> None:
     """With sentences about them and calls that say what they return."""
     for seed in range(30):
         function = draw_function(Random(seed))  # noqa: S311 - a reproducible draw
-        behaviour = behaviour_of(function.code, function.name, seed="any")
+        behaviour = observe_behaviour(function.code, function.name, seed="any")
 
         assert isinstance(behaviour, Behaviour)
         assert function.code.startswith(f"fn {function.name}{function.signature} {{")
