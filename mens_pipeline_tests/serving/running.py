@@ -16,11 +16,11 @@ from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import MANIFEST, Adapter
+from mens_pipeline.serving.access import LOCAL_NAMES, Access
 from mens_pipeline.serving.completions import Defaults
-from mens_pipeline.serving.limits import LOCAL_NAMES, Access
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline.serving.served_model import ServedModel, adapter_model, merged_model
-from mens_pipeline.serving.server import ModelServer, address_of
+from mens_pipeline.serving.server import ModelServer, resolve_address
 
 TOKEN: Final = "a secret of the tests"  # noqa: S105 - of a server that lives as long as the tests
 CPU: Final = Device("cpu", "tests", None, has_bfloat16=False)
@@ -62,7 +62,7 @@ class Running:
 @contextmanager
 def running(  # noqa: PLR0913 - what a server is told
     folder: Path | ServedModel,
-    limits: Limits,
+    limits: ServerLimits,
     token: str | None = None,
     syntax: Syntax = Syntax.FREE,
     best_of: int = 1,
@@ -92,7 +92,7 @@ def running(  # noqa: PLR0913 - what a server is told
     lines: list[str] = []
     access = Access(SecretStr(token) if token else None, LOCAL_NAMES)
     defaults = Defaults(syntax, best_of, names, show_all)
-    server = ModelServer(served, address_of("127.0.0.1", 0), access, limits, defaults, lines.append, accepted)
+    server = ModelServer(served, resolve_address("127.0.0.1", 0), access, limits, defaults, lines.append, accepted)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

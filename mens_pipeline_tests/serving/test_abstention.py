@@ -13,7 +13,7 @@ from mens_pipeline.evaluation.statistics import rate_of
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.models.adapter import Adapter, adapter_digest
 from mens_pipeline.promotion.history import HistoryEvent, lock_champion, record
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline.serving.served_model import ServedModel, adapter_model, champion_model
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.promotion.verdicts import RESULTS as DOCUMENT
@@ -22,7 +22,7 @@ from mens_pipeline_tests.serving.talkative import write_taught_run
 
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 
-_LIMITS = Limits(2, 20_000, 60.0, 400)
+_LIMITS = ServerLimits(2, 20_000, 60.0, 400)
 _CURSOR = {"input_prefix": "let x = ", "input_suffix": "\n", "n_predict": 8, "temperature": 1.2}
 _SURE = 0.0
 """Above every mean log-probability."""

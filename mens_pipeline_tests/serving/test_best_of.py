@@ -9,13 +9,13 @@ from openai.types.chat.chat_completion import ChatCompletion
 
 from mens_pipeline.inference.generation import Syntax, is_program
 from mens_pipeline.language import Mode
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import Running, running
 
 # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 
-_LIMITS = Limits(3, 20_000, 300.0, 400)
+_LIMITS = ServerLimits(3, 20_000, 300.0, 400)
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_a_request_may_do_without_a_choice(choosing: Running) -> None:
 
 def test_where_none_comes_to_its_end_the_request_fails(endless_model: Path) -> None:
     """As any request that is out of time."""
-    with running(endless_model, Limits(2, 20_000, 1.0, 900_000), best_of=2) as server, server.http() as client:
+    with running(endless_model, ServerLimits(2, 20_000, 1.0, 900_000), best_of=2) as server, server.http() as client:
         # So cold that what is drawn is what is most likely, of which there is no end.
         body = {"model": "mens", "messages": [{"role": "user", "content": "x"}], "temperature": 0.01}
         reply = client.post("/v1/chat/completions", json=body)

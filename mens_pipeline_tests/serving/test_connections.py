@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.serving.limits import BoundedConnection, limit_error_log, most_connections
+from mens_pipeline.serving.connections import BoundedConnection, limit_error_log, most_connections
 from mens_pipeline_tests.serving.running import TOKEN, Running
 
 _HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-A: "

@@ -12,14 +12,14 @@ from mens_pipeline.inference.constraint import Constraint
 from mens_pipeline.inference.generation import Syntax, is_program
 from mens_pipeline.language import Mode
 from mens_pipeline.serving import slot
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import Running, running
 
 
 @pytest.fixture(scope="module")
 def steering(merged: Path) -> Iterator[Running]:
     """A server that constrains completions, by the name of what it did before."""
-    with running(merged, Limits(4, 20_000, 300.0, 400), syntax=Syntax.FALLBACK) as server:
+    with running(merged, ServerLimits(4, 20_000, 300.0, 400), syntax=Syntax.FALLBACK) as server:
         yield server
 
 
@@ -64,7 +64,7 @@ def test_names_are_steered_where_the_server_says_so(merged: Path, monkeypatch: p
 
     monkeypatch.setattr(slot, "Constraint", Noted)
     for names in (True, False):
-        with running(merged, Limits(4, 20_000, 300.0, 400), syntax=Syntax.CONSTRAINED, names=names) as server:
+        with running(merged, ServerLimits(4, 20_000, 300.0, 400), syntax=Syntax.CONSTRAINED, names=names) as server:
             assert is_program(_choice(server).message.content or "", Mode.SOURCE)
 
     assert made == [True, False]

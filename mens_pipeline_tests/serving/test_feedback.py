@@ -22,7 +22,7 @@ from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, PRESETS
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.prepare import prepare_run
@@ -35,7 +35,7 @@ from mens_pipeline_tests.training.runs import train_here
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
 
 _PREFIX = "fn one() to int {\n    // by ada@firm.de\n    return 1\n}\n\n// "
-_LIMITS = Limits(2, 20_000, 60.0, 400)
+_LIMITS = ServerLimits(2, 20_000, 60.0, 400)
 
 
 @dataclass(frozen=True, slots=True)

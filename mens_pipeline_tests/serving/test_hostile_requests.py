@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.serving.generation import PendingCompletion
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.serving.running import Running, running
 from mens_pipeline_tests.serving.talkative import write_taught_run
 
@@ -119,7 +119,7 @@ def _shapes(random: Random, path: str) -> dict[str, Callable[[], bytes]]:
 def taught(merged: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server that takes bodies of more than a megabyte."""
     run = write_taught_run(tmp_path_factory.mktemp("taught"), merged)
-    with running(run, Limits(4, 4 * _MEGABYTE, 60.0, _MOST_TOKENS), syntax=Syntax.FALLBACK) as server:
+    with running(run, ServerLimits(4, 4 * _MEGABYTE, 60.0, _MOST_TOKENS), syntax=Syntax.FALLBACK) as server:
         yield server
 
 

@@ -14,7 +14,7 @@ from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.infill import Order, encode_infill_prompt
 from mens_pipeline.serving.completions import Defaults, RequestPreparer
 from mens_pipeline.serving.generation import GenerationRequest
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline.serving.served_model import adapter_model
 from mens_pipeline_tests.serving.running import CPU, Running
 from mens_pipeline_tests.serving.talkative import write_taught_run
@@ -163,7 +163,7 @@ def test_a_cursor_is_shown_in_the_order_of_the_training(merged: Path, tmp_path: 
     manifest = json.loads((run / MANIFEST).read_text())
     (run / MANIFEST).write_text(json.dumps({**manifest, "infill_order": order}))
     served, tokenizer = adapter_model(Adapter.open(run), CPU), FileTokenizer(merged)
-    preparer = RequestPreparer(served, tokenizer, Limits(1, 20_000, 60.0, 400), Defaults(Syntax.FREE))
+    preparer = RequestPreparer(served, tokenizer, ServerLimits(1, 20_000, 60.0, 400), Defaults(Syntax.FREE))
     request = asyncio.run(preparer.prepare(GenerationRequest("", text=_PREFIX, suffix=_SUFFIX)))
 
     assert served.infill_window is not None

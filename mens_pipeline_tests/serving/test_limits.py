@@ -241,12 +241,12 @@ def test_a_client_that_goes_away_before_its_body_is_a_line_of_the_log(server: Ru
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "The body is no JSON: EOF while parsing"),
-        (b"{", "The body is no JSON: EOF while parsing"),
+        (b"", "The body is not JSON: EOF while parsing"),
+        (b"{", "The body is not JSON: EOF while parsing"),
         (b"[]", "Input should be"),
         (b"[" * 10_000, "recursion limit"),
-        (b'{"model": "mens", "messages": [{"role": "user", "content": "\\ud800"}]}', "The body is no JSON: "),
-        (b"\xff", "The body is no JSON: "),
+        (b'{"model": "mens", "messages": [{"role": "user", "content": "\\ud800"}]}', "The body is not JSON: "),
+        (b"\xff", "The body is not JSON: "),
     ],
 )
 def test_a_body_that_is_no_request_is_refused(server: Running, content: bytes, message: str) -> None:

@@ -19,8 +19,9 @@ from mens_pipeline.serving.generation import (
     GenerationResult,
     PendingCompletion,
     Piece,
+    PreparedRequest,
 )
-from mens_pipeline.serving.queue import GenerationQueue, Limits, Loaded, State
+from mens_pipeline.serving.queue import GenerationQueue, Loaded, ServerLimits, State
 from mens_pipeline.serving.slot import ServedSlot
 
 _ADD: Final = "fn add(a: int, b: int) to int {\n    return a + b\n}\n"
@@ -108,7 +109,7 @@ def _sent(
     typist = _Typist(text, **typed)
     queue = GenerationQueue(
         lambda: _Loaded(typist, frozenset({_END}), _Characters()),
-        Limits(1, 1_000, seconds, 900),
+        ServerLimits(1, 1_000, seconds, 900),
         lambda _state: ready.set(),
     )
     queue.start()
@@ -120,15 +121,13 @@ def _sent(
         if not isinstance(event, Piece):
             over.set()
 
-    request = GenerationRequest(
-        "mens",
-        (Turn("user", prompt),),
+    request = PreparedRequest(
+        asked=GenerationRequest("mens", (Turn("user", prompt),), num_likeliest=num_likeliest),
         max_tokens=900,
         deadline=_CLOCK.now + seconds,
         syntax=Syntax.CONSTRAINED,
         seed=0,
         prompt=(1,),
-        num_likeliest=num_likeliest,
     )
     queue.submit([PendingCompletion(request, 0, listen)])
     assert over.wait(60)

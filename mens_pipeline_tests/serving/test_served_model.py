@@ -18,7 +18,7 @@ from mens_pipeline.promotion.history import KIND, HistoryEvent, champion_key, lo
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import write_receipt
-from mens_pipeline.serving.queue import Limits
+from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline.serving.served_model import adapter_model, candidate_model, champion_model, merged_model
 from mens_pipeline.serving.server import load
 from mens_pipeline.storage.remote import Remote
@@ -81,7 +81,7 @@ def test_an_adapter_answers_as_it_was_judged(run: Path, tmp_path: Path) -> None:
             Completion.model_validate_json(line) for line in (folder / COMPLETIONS).read_text().splitlines()
         ]
 
-    with running(run, Limits(16, 20_000, 60.0, 60)) as server:
+    with running(run, ServerLimits(16, 20_000, 60.0, 60)) as server:
         client = server.openai()
         served = [
             client.chat.completions.create(model=server.served.name, messages=[{"role": "user", "content": text}])
@@ -290,7 +290,7 @@ def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) 
     served = candidate_model(store, CPU)
     verdict = "refused by its gate, policy caf\\xe9"
     ask = {"model": "mens", "messages": [{"role": "user", "content": "x"}]}
-    with running(served, Limits(4, 20_000, 60.0, 8)) as server, server.http() as client:
+    with running(served, ServerLimits(4, 20_000, 60.0, 8)) as server, server.http() as client:
         replies = [
             client.get("/health"),
             client.get("/ready"),
@@ -334,7 +334,7 @@ def test_an_empty_machine_serves_the_champion_of_a_bucket(trained: Path, tmp_pat
     shutil.rmtree(tmp_path / "first")
     store = ArtifactStore(tmp_path / "empty", Remote(store_url))
     served = champion_model(store, CPU)
-    with running(served, Limits(1, 20_000, 20.0, 64)) as server:
+    with running(served, ServerLimits(1, 20_000, 20.0, 64)) as server:
         answer = server.openai().chat.completions.create(
             model="mens", messages=[{"role": "user", "content": "Write a function."}], max_tokens=8
         )

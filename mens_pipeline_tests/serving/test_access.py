@@ -6,8 +6,8 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
+from mens_pipeline.serving.access import LOCAL_NAMES, Access, check_access
 from mens_pipeline.serving.http import RequestRefusedError
-from mens_pipeline.serving.limits import LOCAL_NAMES, Access, check_access
 from mens_pipeline_tests.serving.running import TOKEN, Running
 
 _LOCAL = Access(None, LOCAL_NAMES)
