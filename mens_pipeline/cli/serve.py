@@ -139,13 +139,13 @@ def _holding(device: Device, cache: Path, port: int) -> AbstractContextManager[N
 
 
 def _choose_model(options: ServeOptions, store: ArtifactStore, device: Device) -> "ServedModel":
-    from mens_pipeline.delivery.merge_source import SCRATCH, lane_of
+    from mens_pipeline.delivery.merge import SCRATCH, read_lane
     from mens_pipeline.scratch.run import MODEL
     from mens_pipeline.serving.served_model import adapter_model, candidate_model, champion_model, merged_model
 
     if options.model is not None:
         return merged_model(options.model, device)
-    if options.run_dir is not None and lane_of(options.run_dir) == SCRATCH:
+    if options.run_dir is not None and read_lane(options.run_dir) == SCRATCH:
         return merged_model(options.run_dir / MODEL, device)
     if options.run_dir is not None:
         return adapter_model(Adapter.open(options.run_dir), device)

@@ -37,8 +37,8 @@ KINDS: Final[Mapping[str, Kind]] = {
     "train": Kind("mens_pipeline.training.recipe:TrainingJob", "mens_pipeline.training.train:train"),
     "scratch": Kind("mens_pipeline.scratch.run:ScratchJob", "mens_pipeline.scratch.train:train"),
     "generate": Kind("mens_pipeline.inference.generation:GenerationJob", "mens_pipeline.inference.generate:generate"),
-    "merge": Kind("mens_pipeline.delivery.merge_job:MergeJob", "mens_pipeline.delivery.merge:merge"),
-    "gguf": Kind("mens_pipeline.delivery.merge_job:GgufJob", "mens_pipeline.delivery.gguf_file:export"),
+    "merge": Kind("mens_pipeline.delivery.agreement:MergeJob", "mens_pipeline.delivery.merged_model:merge"),
+    "gguf": Kind("mens_pipeline.delivery.agreement:GgufJob", "mens_pipeline.delivery.gguf:export"),
 }
 
 

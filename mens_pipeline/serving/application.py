@@ -21,25 +21,13 @@ from mens_pipeline.language import Mode, analyze, verdict_record
 from mens_pipeline.language.interpreter import Sandbox, report_record
 from mens_pipeline.language.semantics import semantic_diagnostics, semantic_records
 from mens_pipeline.models.chat import Tokenizer
+from mens_pipeline.serving import infill, ollama, openai
 from mens_pipeline.serving.access import Access, AccessControl
 from mens_pipeline.serving.completions import Completions, Defaults, RequestPreparer
 from mens_pipeline.serving.feedback import FEEDBACK, CursorUse, FeedbackRequest
 from mens_pipeline.serving.generation import GenerationResult, PreparedRequest, Withheld
 from mens_pipeline.serving.http import RequestRefusedError, read_body
-from mens_pipeline.serving.infill import (
-    COMPLETION,
-    FIM,
-    INFILL,
-    PROPERTIES,
-    TABBY_HEALTH,
-    FimRequest,
-    InfillRequest,
-    describe_health,
-    describe_server,
-)
 from mens_pipeline.serving.metrics import METRICS, AccessLog, Metrics
-from mens_pipeline.serving.ollama import GenerateRequest, OllamaChatRequest, ShowRequest, describe_model, format_tag
-from mens_pipeline.serving.openai import CHATS, COMPLETIONS, ChatRequest, CompletionRequest, model_card
 from mens_pipeline.serving.queue import GenerationQueue, ServerLimits, State
 from mens_pipeline.serving.served_model import ServedModel
 
@@ -55,21 +43,23 @@ _POLICY: Final = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
-_Body = ChatRequest | CompletionRequest | FimRequest | InfillRequest | GenerateRequest | OllamaChatRequest
-_BODIES: Final[Mapping[str, type[_Body]]] = {
-    CHATS: ChatRequest,
-    COMPLETIONS: CompletionRequest,
-    FIM: FimRequest,
-    INFILL: InfillRequest,
-    COMPLETION: InfillRequest,
-    "/api/generate": GenerateRequest,
-    "/api/chat": OllamaChatRequest,
+_OpenAi = openai.ChatRequest | openai.CompletionRequest
+_Ollama = ollama.GenerateRequest | ollama.OllamaChatRequest
+_Cursor = infill.FimRequest | infill.InfillRequest
+_BODIES: Final[Mapping[str, type[_OpenAi | _Ollama | _Cursor]]] = {
+    openai.CHATS: openai.ChatRequest,
+    openai.COMPLETIONS: openai.CompletionRequest,
+    infill.FIM: infill.FimRequest,
+    infill.INFILL: infill.InfillRequest,
+    infill.COMPLETION: infill.InfillRequest,
+    "/api/generate": ollama.GenerateRequest,
+    "/api/chat": ollama.OllamaChatRequest,
 }
 """Path -> body of a request for completions."""
 _PATHS: Final = frozenset(
     {
         *("/health", "/ready", METRICS, PAGE, CHECK, FEEDBACK, "/v1/models", *_BODIES),
-        *(*PROPERTIES, TABBY_HEALTH, "/api/tags", "/api/show", "/api/version"),
+        *(*infill.PROPERTIES, infill.TABBY_HEALTH, "/api/tags", "/api/show", "/api/version"),
     }
 )
 """Paths with a metric series of their own."""
@@ -208,30 +198,30 @@ def _add_descriptions(app: FastAPI, served: ServedModel, preparer: RequestPrepar
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
-        return {"object": "list", "data": [model_card(served, name) for name in served.names]}
+        return {"object": "list", "data": [openai.model_card(served, name) for name in served.names]}
 
     @app.get("/v1/models/{name:path}")
     async def model(name: str) -> dict[str, Any]:
         preparer.check_name(name)
-        return model_card(served, name)
+        return openai.model_card(served, name)
 
-    @app.get(PROPERTIES[0])
-    @app.get(PROPERTIES[1])
+    @app.get(infill.PROPERTIES[0])
+    @app.get(infill.PROPERTIES[1])
     async def properties() -> dict[str, Any]:
-        return describe_server(served, limits.max_concurrent)
+        return infill.describe_server(served, limits.max_concurrent)
 
-    @app.get(TABBY_HEALTH)
+    @app.get(infill.TABBY_HEALTH)
     async def health_of_tabby() -> dict[str, Any]:
-        return describe_health(served)
+        return infill.describe_health(served)
 
     @app.get("/api/tags")
     async def tags() -> dict[str, Any]:
-        return {"models": [format_tag(served, name, num_bytes) for name in served.names]}
+        return {"models": [ollama.format_tag(served, name, num_bytes) for name in served.names]}
 
     @app.post("/api/show")
     async def show(request: Request) -> dict[str, Any]:
-        preparer.check_name((await read_body(request, ShowRequest, limits.max_request_bytes)).model)
-        return describe_model(served, num_bytes)
+        preparer.check_name((await read_body(request, ollama.ShowRequest, limits.max_request_bytes)).model)
+        return ollama.describe_model(served, num_bytes)
 
     @app.get("/api/version")
     async def own_version() -> dict[str, str]:

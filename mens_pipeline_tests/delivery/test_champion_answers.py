@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.delivery.merged_model import report_in
+from mens_pipeline.delivery.merge import report_in
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.serving.queue import ServerLimits
 from mens_pipeline_tests.delivery.delivered import promoted_run

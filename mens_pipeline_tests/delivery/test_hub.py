@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from mens_pipeline.cli.main import app
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.delivery.hub import Target, plan_benchmark, plan_push, plan_train_set
-from mens_pipeline.delivery.merge_source import merge_source
+from mens_pipeline.delivery.merge import merge_source
 from mens_pipeline.errors import ConfigurationError, MensError, RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.models.adapter import adapter_digest
@@ -129,7 +129,7 @@ def test_what_the_hub_refuses_is_told(hub: Hub, promoted: tuple[Path, ArtifactSt
 
     assert done.returncode == 1
     assert f"mens: {_REPO}: not sent." in done.stderr
-    assert "a commit is taken whole or not at all" in done.stderr
+    assert "a commit is accepted whole or not at all" in done.stderr
     assert "Traceback" not in done.stderr
     assert TOKEN not in done.stdout + done.stderr
     assert not any(hub.files.values())
@@ -168,10 +168,10 @@ def test_an_adapter_that_was_changed_is_not_sent(trained: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("repo", "revision", "message"),
     [
-        ("coder", "main", "--repo coder: no name of a repository. Write OWNER/NAME"),
+        ("coder", "main", "--repo coder: not the name of a repository. Write OWNER/NAME"),
         ("a/b/c", "main", "--repo a/b/c"),
         ("../x", "main", "--repo"),
-        ("vox/coder", "a..b", "--revision a..b: no name of a branch. Write main, or another branch."),
+        ("vox/coder", "a..b", "--revision a..b: not the name of a branch. Write main, or another branch."),
         ("vox/coder", "-x", "--revision"),
     ],
 )
@@ -287,8 +287,6 @@ def test_a_train_set_that_was_not_redacted_stays_here(promoted: tuple[Path, Arti
     manifest = source.adapter.manifest.model_copy(update={"train_file": path, "train_sha256": digest_of(path)})
     source = replace(source, adapter=replace(source.adapter, manifest=manifest))
 
-    with pytest.raises(
-        RefusedError, match=r"1 rows hold what must not be published \(1 email\)\. Set `redaction: mask`"
-    ):
+    with pytest.raises(RefusedError, match=r"1 rows hold personal data or secrets \(1 email\)\. Set `redaction: mask`"):
         plan_train_set(source, store, Target(_DATASET), "mit", tmp_path / "staging")
     assert not (tmp_path / "staging").exists()

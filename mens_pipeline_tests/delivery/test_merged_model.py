@@ -12,10 +12,14 @@ import pytest
 from huggingface_hub import ModelCard
 from typer.testing import Result
 
-from mens_pipeline.delivery.agreement import ROUNDED, STRICT
-from mens_pipeline.delivery.merge_job import Dtype
-from mens_pipeline.delivery.merge_source import merge_source, prompts_of
-from mens_pipeline.delivery.merged_model import KIND, build_merged_model, manifest_in, prepare_merge, report_in
+from mens_pipeline.delivery.agreement import ROUNDED, STRICT, Dtype
+from mens_pipeline.delivery.merge import (
+    KIND,
+    build_merged_model,
+    manifest_in,
+    merge_source,
+    report_in,
+)
 from mens_pipeline.delivery.serving_handoff import (
     DETAILS,
     HANDOFF,
@@ -23,20 +27,18 @@ from mens_pipeline.delivery.serving_handoff import (
     ServingHandoff,
     build_serving_handoff,
     changed_files,
-    details_of,
+    read_details,
     refuse_foreign,
     write_folder,
 )
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.inference import prepare
-from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.inference.prepare import Conditions
+from mens_pipeline.inference import prepare as preparing
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import adapter_digest
 from mens_pipeline.promotion.bill import BILL
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.cli.invoking import invoke
-from mens_pipeline_tests.delivery.delivered import HELDOUT, promoted_run
+from mens_pipeline_tests.delivery.delivered import HELDOUT, prepare, promoted_run
 from mens_pipeline_tests.jobs.processes import do_here
 from mens_pipeline_tests.schemas import schema_of
 
@@ -117,12 +119,10 @@ def test_a_model_that_was_judged_in_bfloat16_is_handed_on(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: Dtype | None
 ) -> None:
     """As on a GPU: stored as it was judged, every token is the same; stored in float32, rounding is allowed for."""
-    monkeypatch.setattr(prepare, "computed_in", lambda _device: "bfloat16")
+    monkeypatch.setattr(preparing, "computed_in", lambda _device: "bfloat16")
     _, store = promoted_run(trained, tmp_path)
-    source = merge_source(None, store)
-    conditions = Conditions(Decoding(max_new_tokens=32), resolve_device(DeviceChoice.CPU), tmp_path / "lock")
-    prompts = prompts_of(source, trained.parent / HELDOUT, store, lambda _text: True, 4)
-    prepared = prepare_merge(source, prompts, conditions, dtype, store.root / "work")
+    cpu, heldout = resolve_device(DeviceChoice.CPU), trained.parent / HELDOUT
+    prepared = prepare(None, store, cpu, dtype=dtype, heldout=heldout)
     report = report_in(build_merged_model(prepared, store, do_here)[0].path)
 
     assert report.computed_on == ("cpu", "bfloat16")
@@ -190,7 +190,7 @@ def test_the_hand_off_names_every_file_by_its_hash(delivered: tuple[Path, Artifa
     """Whoever gets the folder can look; a file that changes is told."""
     folder, store, _ = delivered
     handoff = ServingHandoff.model_validate_json((folder / HANDOFF).read_text())
-    ours, source = details_of(folder / HANDOFF), merge_source(None, store)
+    ours, source = read_details(folder / HANDOFF), merge_source(None, store)
 
     assert {file.path for file in ours.files} == {path.name for path in folder.iterdir()} - {DETAILS}
     assert BILL in {file.path for file in ours.files}
@@ -296,7 +296,7 @@ def test_a_folder_of_others_is_left_alone(
     result = invoke("merge", "-o", tmp_path)
 
     assert isinstance(result.exception, RefusedError)
-    assert "holds what no hand-off wrote (letters.txt). Name an empty folder" in str(result.exception)
+    assert "holds files of no hand-off (letters.txt). Name an empty folder" in str(result.exception)
     assert (tmp_path / "letters.txt").read_text() == "dear"
 
 
@@ -323,11 +323,11 @@ def _with_link(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (_with_file, r"file: no folder\. Name an empty folder, or a new one"),
+        (_with_file, r"file: not a folder\. Name an empty folder, or a new one"),
         (lambda folder: _with_file(folder) / "out", r"out: cannot be written \(.*\)\. Name another folder"),
-        (_with_broken, r"handoff_v1\.json: no hand-off that can be read\. Name an empty folder"),
-        (_with_nested, r"handoff_v1\.json: no hand-off that can be read\. Name an empty folder"),
-        (_with_link, r"holds what no hand-off wrote \(link\)"),
+        (_with_broken, r"handoff_v1\.json: its details cannot be read\. Name an empty folder"),
+        (_with_nested, r"handoff_v1\.json: its details cannot be read\. Name an empty folder"),
+        (_with_link, r"holds files of no hand-off \(link\)"),
     ],
 )
 def test_what_cannot_be_written_is_told_before_the_merge(

@@ -12,7 +12,7 @@ import yaml
 
 from mens_pipeline.delivery.retention import (
     Item,
-    Plan,
+    RetentionPlan,
     RetentionPolicy,
     Stored,
     load_retention,
@@ -229,7 +229,7 @@ def _promoted(store: ArtifactStore, weights: str) -> Artifact:
     return promote(scored(run, store, evaluated(run, store)), run, store, PRESENT, now=NOW).champion
 
 
-def _prune(store: ArtifactStore, *, apply: bool) -> Plan:
+def _prune(store: ArtifactStore, *, apply: bool) -> RetentionPlan:
     now = (store.root / "CACHEDIR.TAG").stat().st_mtime + _LATER
     return prune(store, _SHORT_POLICY, now, apply=apply, show=lambda _plan: None)
 
@@ -279,7 +279,7 @@ def test_the_plan_is_shown_before_anything_goes(store: ArtifactStore) -> None:
     for weights in ("first", "second"):
         _adapter(store, weights)
 
-    def stop(plan: Plan) -> None:
+    def stop(plan: RetentionPlan) -> None:
         assert plan.removed
         raise KeyboardInterrupt
 

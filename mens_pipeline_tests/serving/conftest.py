@@ -45,8 +45,13 @@ def busy(endless_model: Path) -> Iterator[Running]:
 
 
 @pytest.fixture(scope="session")
-def taught(merged: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server of a run that was shown holes in programs; its weights know nothing of Vox."""
-    run = write_taught_run(tmp_path_factory.mktemp("taught"), merged)
-    with running(run, ServerLimits(2, 20_000, 60.0, 400), syntax=Syntax.FALLBACK) as server:
+def taught_run(merged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was shown holes in programs, and never evaluated; its weights know nothing of Vox."""
+    return write_taught_run(tmp_path_factory.mktemp("taught"), merged)
+
+
+@pytest.fixture(scope="session")
+def taught(taught_run: Path) -> Iterator[Running]:
+    """A server of that run."""
+    with running(taught_run, ServerLimits(2, 20_000, 60.0, 400), syntax=Syntax.FALLBACK) as server:
         yield server

@@ -1,5 +1,6 @@
 """A real server on a free port, in a thread of the tests."""
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 import httpx2
 from openai import OpenAI
+from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 
 from mens_pipeline.corpus.telemetry.accepted import AcceptedPieces
@@ -57,6 +59,23 @@ class Running:
         """A plain client with the token, to be closed by a block."""
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         return httpx2.Client(**{"base_url": self.url, "headers": headers, "timeout": 60, **options})
+
+    def post(self, path: str, **fields: Any) -> httpx2.Response:
+        """Send a JSON object."""
+        with self.http() as client:
+            return client.post(path, json=fields)
+
+    def connect(self) -> socket.socket:
+        """A connection that has sent nothing."""
+        host, port = self.url.removeprefix("http://").split(":")
+        return socket.create_connection((host, int(port)), timeout=10)
+
+    def figures(self) -> dict[str, float]:
+        """Metrics by name and values of labels: `mens_tokens_total prompt`."""
+        with self.http() as client:
+            families = text_string_to_metric_families(client.get("/metrics").text)
+        samples = (sample for family in families for sample in family.samples)
+        return {" ".join((sample.name, *sample.labels.values())): sample.value for sample in samples}
 
 
 @contextmanager

@@ -87,8 +87,7 @@ def test_ollamas_shape_gets_the_choice_of_the_server(choosing: Running) -> None:
     """And none at a temperature of 0."""
     body = {"model": "mens", "prompt": "Write a function.", "stream": False, "options": {"num_predict": 8}}
     cold = {**body, "options": {"num_predict": 8, "temperature": 0}}
-    with choosing.http() as client:
-        reply, greedy = (client.post("/api/generate", json=one).json() for one in (body, cold))
+    reply, greedy = (choosing.post("/api/generate", **one).json() for one in (body, cold))
 
     assert reply["best_of"] == 3
     assert reply["computed_count"] > 8
@@ -105,9 +104,8 @@ def test_ollamas_shape_gets_the_choice_of_the_server(choosing: Running) -> None:
 )
 def test_what_makes_no_sense_is_refused(choosing: Running, options: dict[str, Any], found: str) -> None:
     """With what to do."""
-    with choosing.http() as client:
-        body = {"model": "mens", "messages": [{"role": "user", "content": "x"}], **options}
-        reply = client.post("/v1/chat/completions", json=body)
+    messages = [{"role": "user", "content": "x"}]
+    reply = choosing.post("/v1/chat/completions", model="mens", messages=messages, **options)
 
     assert reply.status_code == 400
     assert reply.json()["error"]["message"].startswith(found)
@@ -124,10 +122,10 @@ def test_a_request_may_do_without_a_choice(choosing: Running) -> None:
 
 def test_where_none_comes_to_its_end_the_request_fails(endless_model: Path) -> None:
     """As any request that is out of time."""
-    with running(endless_model, ServerLimits(2, 20_000, 1.0, 900_000), best_of=2) as server, server.http() as client:
-        # So cold that what is drawn is what is most likely, of which there is no end.
+    with running(endless_model, ServerLimits(2, 20_000, 1.0, 900_000), best_of=2) as server:
+        # So cold that the most likely token is drawn, which never ends the turn.
         body = {"model": "mens", "messages": [{"role": "user", "content": "x"}], "temperature": 0.01}
-        reply = client.post("/v1/chat/completions", json=body)
+        reply = server.post("/v1/chat/completions", **body)
 
     assert reply.status_code == 504
 
@@ -173,8 +171,7 @@ def test_one_of_several_pieces_at_a_cursor_is_given(taught: Running) -> None:
 )
 def test_no_choice_at_a_cursor_is_refused(taught: Running, options: dict[str, Any], problem: str) -> None:
     """Status 400 with a reason where best_of has no candidates to choose among."""
-    with taught.http() as client:
-        reply = client.post("/v1/completions", json={"model": "mens", "prompt": _PREFIX, **options})
+    reply = taught.post("/v1/completions", model="mens", prompt=_PREFIX, **options)
 
     assert reply.status_code == 400
     assert reply.json()["error"]["message"].startswith(f"best_of: {problem}")
@@ -182,9 +179,8 @@ def test_no_choice_at_a_cursor_is_refused(taught: Running, options: dict[str, An
 
 def test_an_editor_is_not_refused_where_the_model_was_not_taught(server: Running) -> None:
     """It goes on to the line end, without a choice."""
-    with server.http() as client:
-        body = {"model": "mens", "prompt": _PREFIX, "suffix": _SUFFIX, "best_of": 2, "max_tokens": 4}
-        reply = client.post("/v1/completions", json=body)
+    body = {"model": "mens", "prompt": _PREFIX, "suffix": _SUFFIX, "best_of": 2, "max_tokens": 4}
+    reply = server.post("/v1/completions", **body)
 
     assert reply.status_code == 200
     assert "was not trained for a suffix" in reply.headers["X-Mens-Warning"]

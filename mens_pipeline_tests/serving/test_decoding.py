@@ -83,17 +83,15 @@ def test_a_request_may_ask_for_another_way(steering: Running) -> None:
 def test_ollamas_shape_says_it_as_well(steering: Running) -> None:
     """In the document of the whole answer."""
     body = {"model": "mens", "prompt": "Write a function.", "stream": False, "options": {"num_predict": 16}}
-    with steering.http() as client:
-        reply = client.post("/api/generate", json=body).json()
+    reply = steering.post("/api/generate", **body).json()
 
     assert (reply["response"], reply["decoding"]) == (_choice(steering).message.content, "constrained")
 
 
 def test_another_word_is_refused(steering: Running) -> None:
     """With the words that there are."""
-    with steering.http() as client:
-        body = {"model": "mens", "messages": [{"role": "user", "content": "x"}], "decoding": "strict"}
-        reply = client.post("/v1/chat/completions", json=body)
+    messages = [{"role": "user", "content": "x"}]
+    reply = steering.post("/v1/chat/completions", model="mens", messages=messages, decoding="strict")
 
     assert reply.status_code == 400
     assert "'free', 'constrained' or 'fallback'" in reply.json()["error"]["message"]

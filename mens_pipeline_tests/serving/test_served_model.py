@@ -14,7 +14,7 @@ from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, Adapter, adapter_digest
 from mens_pipeline.models.adapter import KIND as TRAINED
 from mens_pipeline.models.chat import CHATML, TEMPLATE
-from mens_pipeline.promotion.history import KIND, HistoryEvent, champion_key, lock_champion, record
+from mens_pipeline.promotion.history import KIND, champion_key
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import write_receipt
@@ -28,7 +28,7 @@ from mens_pipeline_tests.delivery.delivered import promoted_run
 from mens_pipeline_tests.evaluation.scored import SUBJECT
 from mens_pipeline_tests.promotion.verdicts import receipt_of, said
 from mens_pipeline_tests.serving.running import CPU, running
-from mens_pipeline_tests.serving.talkative import write_run
+from mens_pipeline_tests.serving.talkative import make_champion, write_run
 
 # PEFT 0.21.2 asks transformers 5.23.0 for a property by its old name.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
@@ -113,20 +113,7 @@ def test_the_champion_is_served(run: Path, tmp_path: Path) -> None:
         RefusedError, match=r"no adapter is promoted\. Promote one with `mens promote`, serve the one .* --candidate"
     ):
         champion_model(store, CPU)
-    digest = adapter_digest(run)
-    inputs = {"adapter_sha256": digest}
-
-    def with_signature(folder: Path) -> dict[str, Any]:
-        shutil.copytree(run, folder, dirs_exist_ok=True)
-        signing.sign(folder, "promoted_adapter")
-        return {}
-
-    champion, _ = store.build("promoted_adapter", inputs, with_signature)
-    event = HistoryEvent(
-        timestamp_unix=0, action="promote", key=champion.key, previous=None, adapter_sha256=digest, reason="a test"
-    )
-    with lock_champion(store) as seen:
-        record(store, event, champion, seen)
+    champion = make_champion(store, run, signing)
 
     for keys in (None, signing, Signing.of(None, signing.public_key)):
         known = ArtifactStore(tmp_path, signing=keys)

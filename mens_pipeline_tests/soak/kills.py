@@ -12,7 +12,7 @@ from typing import Final
 
 import httpx2
 
-from mens_pipeline.delivery.merged_model import KIND as MERGED
+from mens_pipeline.delivery.merge import KIND as MERGED
 from mens_pipeline.models.adapter import ADAPTER
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl

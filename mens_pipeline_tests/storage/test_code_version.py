@@ -25,7 +25,7 @@ _STAGES: Final = {
     "generation": ("mens_pipeline.inference.generate",),
     "evaluation": ("mens_pipeline.evaluation.eval_results",),
     "gate": ("mens_pipeline.promotion.benchmark_gate",),
-    "merge": ("mens_pipeline.delivery.merged_model", "mens_pipeline.delivery.merge"),
+    "merge": ("mens_pipeline.delivery.merge", "mens_pipeline.delivery.merged_model"),
     "hand-off": ("mens_pipeline.delivery.serving_handoff",),
 }
 
