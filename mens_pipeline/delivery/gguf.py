@@ -97,11 +97,7 @@ _NORMALIZERS: Final = {"qwen2": {"type": "NFC"}, "qwen35": {"type": "NFC"}}
 
 
 def refuse_unsupported(merged: Path) -> None:
-    """Check that a model can be written as GGUF.
-
-    Raises:
-        RefusedError: The architecture or a part of it is not supported; the message names it.
-    """
+    """Raise RefusedError if the architecture, a part of it or the tokenizer cannot be written as GGUF."""
     config = json.loads((merged / "config.json").read_text(encoding="utf-8"))
     found = next(iter(config.get("architectures") or []), "none named")
     if found not in ARCHITECTURES:
@@ -139,11 +135,7 @@ def _full_attention_interval(kinds: list[str]) -> int:
 
 
 def find_splitter(merged: Path) -> str:
-    """Return llama.cpp's name for the way in which a tokenizer splits text before merging.
-
-    Raises:
-        RefusedError: It has no name, or the tokenizer does not merge byte pairs.
-    """
+    """Return llama.cpp's name for how a tokenizer splits text, or raise RefusedError if it has none."""
     path = merged / "tokenizer.json"
     tokenizer = json.loads(path.read_text(encoding="utf-8"))
     kind = tokenizer["model"].get("type")
@@ -269,10 +261,9 @@ def gguf_report_in(folder: Path) -> GgufReport:
 
 
 def _build_job(merged: Artifact, prepared: PreparedMerge, file_type: GgufType, store: ArtifactStore) -> GgufJob:
-    tasks = spread(prepared.prompts.tasks, NUM_PROMPTS)
     manifest = manifest_in(merged.path)
     run_dir = (store.root / KIND / f"{prepared.job.run_dir.name}-{file_type}").resolve()
-    requests = tuple(task.request for task in tasks)
+    requests = tuple(task.request for task in spread(prepared.prompts.tasks, NUM_PROMPTS))
     return GgufJob(
         run_dir=run_dir,
         lock_path=prepared.job.lock_path,
@@ -335,7 +326,7 @@ def write_gguf(merged: Path, target: Path, file_type: GgufType, name: str, licen
     """Write a merged model that `refuse_unsupported` accepts as GGUF, with norms in float32.
 
     Raises:
-        RefusedError: A tensor has no place in the layout.
+        RefusedError: GGUF has no name for a tensor.
     """
     from gguf import GGMLQuantizationType, GGUFWriter, LlamaFileType  # noqa: PLC0415 - of an extra
     from gguf.quants import quantize  # noqa: PLC0415 - likewise
@@ -496,11 +487,7 @@ def _convert_hybrid(name: str, values: Matrix, config: dict[str, Any]) -> Matrix
 
 
 def export(job: GgufJob) -> None:
-    """Write the file, read it back with another program, and complete prompts with both models.
-
-    Raises:
-        RefusedError: A tensor has no place in the layout.
-    """
+    """Write the file, read it back with another program, and complete prompts with both models; see `write_gguf`."""
     import torch
     from gguf import GGUFReader  # noqa: PLC0415 - of an extra
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -47,21 +47,13 @@ from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.storage.validation import Document, Versioned, read_document
 from mens_pipeline.training.prepare import library_versions
 
-if TYPE_CHECKING:
-    from mens_pipeline.evaluation.statistics import Rate
-
-
 _MATRIX: Final = re.compile(r"base_model\.model\.(?P<layer>.+)\.lora_(?P<half>[AB])\.weight")
 _SHOWN: Final = 3
 _NAME_RUN: Final = "Name the run that it was trained in."
 
 
 def refuse_misfit(adapter: Adapter) -> None:
-    """Check that an adapter can be merged into its base.
-
-    Raises:
-        RefusedError: The base is gone or another one, or training did not write the adapter, or it does not fit.
-    """
+    """Raise RefusedError if the base is gone or another one, or the adapter is not from training or does not fit."""
     base = adapter.manifest.base_model
     path = find_recorded_base(base)
     config = read_adapter_config(adapter.folder)
@@ -149,11 +141,7 @@ def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
 
 
 def read_lane(folder: Path) -> str | None:
-    """Read the lane from the manifest of a run or an artifact; None without a manifest or a lane.
-
-    Raises:
-        RefusedError: The manifest is not a JSON object.
-    """
+    """Read the lane of a run or an artifact, if its manifest has one; raise RefusedError if that is damaged."""
     for path in (folder / MANIFEST, folder / STORE_MANIFEST):
         if path.is_file():
             manifest = read_object(path, _LONGEST_MANIFEST, _NAME_RUN)
@@ -256,8 +244,7 @@ def _list_scores(results: EvalResults) -> Iterator[Score]:
         if suite in results.adapter.suites:
             base, adapter = results.base.suites[suite], results.adapter.suites[suite]
             for field, metric in _METRICS:
-                of_base: Rate = getattr(base, field)
-                of_adapter: Rate = getattr(adapter, field)
+                of_base, of_adapter = getattr(base, field), getattr(adapter, field)
                 yield Score(name, metric, str(of_base), str(of_adapter), of_adapter.value)
 
 

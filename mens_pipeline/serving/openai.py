@@ -162,6 +162,18 @@ class TextRequest(Lenient):
         """Whether a stream ends with the usage."""
         return self.stream_options is not None and self.stream_options.include_usage
 
+    def _to_generation(self, **fields: Any) -> GenerationRequest:
+        return GenerationRequest(
+            model=self.model,
+            num_completions=self.n or 1,
+            temperature=self.temperature,
+            top_p=self.top_p,
+            seed=self.seed,
+            stop=list_stops(self.stop),
+            ignored=self.ignored,
+            **fields,
+        )
+
     def find_errors(self) -> list[str]:
         """Return errors between fields, a phrase each."""
         errors: list[str] = []
@@ -229,19 +241,12 @@ class ChatRequest(TextRequest):
     @property
     def generation(self) -> GenerationRequest:
         """The request as the queue takes it."""
-        return GenerationRequest(
-            model=self.model,
+        return self._to_generation(
             turns=tuple(message.turn for message in self.messages),
-            num_completions=self.n or 1,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            seed=self.seed,
             max_tokens=self.max_tokens or self.max_completion_tokens,
-            stop=list_stops(self.stop),
             syntax=None if self.decoding is None else Syntax(self.decoding),
             best_of=self.best_of,
             limit_field="max_completion_tokens" if self.max_completion_tokens else "max_tokens",
-            ignored=self.ignored,
             num_likeliest=(self.top_logprobs or 0) if self.logprobs else None,
         )
 
@@ -305,19 +310,12 @@ class CompletionRequest(TextRequest):
     @property
     def generation(self) -> GenerationRequest:
         """The request as the queue takes it."""
-        return GenerationRequest(
-            model=self.model,
+        return self._to_generation(
             text=self.text,
             suffix=self.suffix or None,
             ids=self.ids,
-            num_completions=self.n or 1,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            seed=self.seed,
             max_tokens=self.max_tokens or _USUAL_TOKENS,
-            stop=list_stops(self.stop),
             best_of=self.best_of,
-            ignored=self.ignored,
             num_likeliest=self.logprobs,
         )
 

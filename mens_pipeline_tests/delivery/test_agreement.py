@@ -19,7 +19,7 @@ _TASKS = [task(number) for number in range(10)]
 _BY_ID = {found.id: found for found in _TASKS}
 
 
-def _written(text: str = GOOD, tokens: range = range(100)) -> Written:
+def _complete(text: str = GOOD, tokens: range = range(100)) -> Written:
     return Written(tokens=tuple(tokens), text=text, stopped=True)
 
 
@@ -27,8 +27,8 @@ def _same(number: int, **changes: Any) -> PromptComparison:
     values: dict[str, Any] = {
         "task": _TASKS[number].id,
         "same_prompt": True,
-        "reference": _written(),
-        "candidate": _written(),
+        "reference": _complete(),
+        "candidate": _complete(),
         "num_led": 100,
         **changes,
     }
@@ -52,7 +52,7 @@ def test_the_same_words_are_the_same_model() -> None:
 
 def test_one_token_in_a_thousand_may_differ() -> None:
     """The last one of an answer; two may not."""
-    last = _written(tokens=range(99))
+    last = _complete(tokens=range(99))
 
     assert _reasons(_same(0, candidate=last)) == ()
     (reason,) = _reasons(_same(0, candidate=last), _same(1, candidate=last))
@@ -62,8 +62,8 @@ def test_one_token_in_a_thousand_may_differ() -> None:
 
 def test_an_answer_that_turns_counts_from_there_on() -> None:
     """Tokens are the same at the same place, or not; a longer answer is not the same."""
-    turned = _written(tokens=range(1, 101))
-    longer = _written(tokens=range(200))
+    turned = _complete(tokens=range(1, 101))
+    longer = _complete(tokens=range(200))
 
     assert compute_agreement([_same(0, candidate=turned)], _BY_ID, 0.0).num_same_tokens == 0
     assert compute_agreement([_same(0, candidate=longer)], _BY_ID, 0.0).token_agreement == 0.5
@@ -78,7 +78,7 @@ def test_led_along_each_token_is_asked_for() -> None:
 
 def test_one_program_that_no_longer_parses_is_too_many() -> None:
     """Of ten, that is ten points; allowed are 0.2."""
-    (reason,) = _reasons(_same(0, candidate=_written(BROKEN)))
+    (reason,) = _reasons(_same(0, candidate=_complete(BROKEN)))
 
     assert reason.startswith("Parse rate 9/10 (90.0 %), before 10/10 (100.0 %)")
     assert "0.2 points" in reason
@@ -86,7 +86,7 @@ def test_one_program_that_no_longer_parses_is_too_many() -> None:
 
 def test_one_more_program_that_parses_is_too_many_as_well() -> None:
     """Another model is another model, also a better one."""
-    assert len(_reasons(_same(0, reference=_written(BROKEN)))) == 1
+    assert len(_reasons(_same(0, reference=_complete(BROKEN)))) == 1
 
 
 def test_a_request_that_became_other_tokens_is_told() -> None:

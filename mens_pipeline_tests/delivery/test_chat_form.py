@@ -10,7 +10,7 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.chat import CHATML, GEMMA, LLAMA3, MISTRAL, TEMPLATE, ChatFormat, render_prompt, system_of
 
 
-def _rendered(system: str, *messages: tuple[str, str]) -> str:
+def _render(system: str, *messages: tuple[str, str]) -> str:
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True, autoescape=False).from_string(  # noqa: S701
         CHATML.template(system)
     )
@@ -21,7 +21,7 @@ def _rendered(system: str, *messages: tuple[str, str]) -> str:
 @pytest.mark.parametrize("system", ["You write Vox.", 'It\'s "Vox",\nand C:\\vox\\new.', "{{ not }} {% code %}"])
 def test_a_lone_request_gets_the_system_prompt(system: str) -> None:
     """The text that the model was trained with, to the letter."""
-    assert _rendered(system, ("user", "Write `f`.")) == render_prompt(system, "Write `f`.")
+    assert _render(system, ("user", "Write `f`.")) == render_prompt(system, "Write `f`.")
 
 
 @given(st.text())
@@ -40,12 +40,12 @@ def test_another_template_tells_none(template: str) -> None:
 
 def test_a_system_prompt_of_the_client_is_kept() -> None:
     """And none is put before it."""
-    assert _rendered("ours", ("system", "theirs"), ("user", "x")) == render_prompt("theirs", "x")
+    assert _render("ours", ("system", "theirs"), ("user", "x")) == render_prompt("theirs", "x")
 
 
 def test_a_conversation_goes_on() -> None:
     """Turns in order, and the beginning of the answer."""
-    text = _rendered("s", ("user", "a"), ("assistant", "b"), ("user", "c"))
+    text = _render("s", ("user", "a"), ("assistant", "b"), ("user", "c"))
 
     assert text == (
         "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n"

@@ -185,7 +185,7 @@ _DATASET = "vox/data"
 _BENCH = PROJECT_ROOT / "data" / "heldout_bench"
 
 
-def _taken(hub: Hub, folder: Path) -> Path:
+def _clone(hub: Hub, folder: Path) -> Path:
     """A clone of the repository on the Hub."""
     folder.mkdir()
     for name, content in hub.files[_DATASET, "main"].items():
@@ -193,7 +193,7 @@ def _taken(hub: Hub, folder: Path) -> Path:
     return folder
 
 
-def _loaded(folder: Path, cache: Path, name: str | None = None) -> Any:
+def _load(folder: Path, cache: Path, name: str | None = None) -> Any:
     import datasets
 
     return datasets.load_dataset(str(folder), name, cache_dir=str(cache))
@@ -207,8 +207,8 @@ def test_the_train_set_of_a_champion_is_sent(hub: Hub, promoted: tuple[Path, Art
     assert done.returncode == 0, done.stderr
     manifest = json.loads((run / "training_manifest.json").read_text())
     rows = list(read_pairs(Path(manifest["train_file"])))
-    folder = _taken(hub, tmp_path / "clone")
-    loaded, card = _loaded(folder, tmp_path / "cache")["train"], DatasetCard.load(folder / "README.md")
+    folder = _clone(hub, tmp_path / "clone")
+    loaded, card = _load(folder, tmp_path / "cache")["train"], DatasetCard.load(folder / "README.md")
 
     assert (hub.private, hub.kinds) == ({_DATASET: True}, {_DATASET: "dataset"})
     assert loaded["prompt"][:] == [row.prompt for row in rows]
@@ -229,13 +229,13 @@ def test_the_benchmark_is_loaded_by_datasets(hub: Hub, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     tasks = load_benchmark(_BENCH / "humaneval_vox").tasks
 
-    for folder in (_taken(hub, tmp_path / "clone"), kept):
-        loaded = _loaded(folder, tmp_path / f"cache-{folder.name}", "humaneval_vox")["test"]
+    for folder in (_clone(hub, tmp_path / "clone"), kept):
+        loaded = _load(folder, tmp_path / f"cache-{folder.name}", "humaneval_vox")["test"]
         assert loaded["id"][:] == [task.id for task in tasks]
         assert loaded["tests"][:] == [task.tests for task in tasks]
         assert loaded["wrong"][:] == [list(task.wrong) for task in tasks]
         assert json.loads(loaded[0]["requires"])[0]["name"] == "count_odd"
-    assert len(_loaded(kept, tmp_path / "other", "heldout_bench")["test"]) == len(load_benchmark(_BENCH).tasks)
+    assert len(_load(kept, tmp_path / "other", "heldout_bench")["test"]) == len(load_benchmark(_BENCH).tasks)
 
 
 def test_nothing_is_sent_without_a_licence(tmp_path: Path) -> None:

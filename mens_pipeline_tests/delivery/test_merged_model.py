@@ -83,7 +83,7 @@ def delivered(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     return folder / "out", store, result
 
 
-def _merged(store: ArtifactStore) -> Artifact:
+def _find_merged(store: ArtifactStore) -> Artifact:
     found = store.latest(KIND)
     assert found is not None
     return found
@@ -234,7 +234,7 @@ def test_the_hand_off_in_the_store_finds_its_files(delivered: tuple[Path, Artifa
     path = store.root / "serving_handoff" / (store.read_pointer("serving_handoff", "latest") or "") / HANDOFF
     handoff = ServingHandoff.model_validate_json(path.read_text())
 
-    assert handoff.artifact_dir == f"../../merged_model/{_merged(store).key}"
+    assert handoff.artifact_dir == f"../../merged_model/{_find_merged(store).key}"
     assert changed_files(path) == ()
 
 
@@ -268,7 +268,7 @@ def test_the_same_is_not_merged_again(
 def test_another_model_is_not_handed_on(delivered: tuple[Path, ArtifactStore, Result], tmp_path: Path) -> None:
     """Neither as an artifact nor as a folder."""
     store = delivered[1]
-    merged = _merged(store)
+    merged = _find_merged(store)
     copy = tmp_path / "merged"
     copy.mkdir()
     for path in merged.path.iterdir():
@@ -347,7 +347,7 @@ def test_this_folder_and_one_behind_a_link_may_be_written(
 ) -> None:
     """`-o .` has no name of its own; a link stays one."""
     store = delivered[1]
-    delivery = Delivery(source=merge_source(None, store), merged=_merged(store), gguf=None, data_licence=None)
+    delivery = Delivery(source=merge_source(None, store), merged=_find_merged(store), gguf=None, data_licence=None)
     for name in ("here", "there"):
         (tmp_path / name).mkdir()
     (tmp_path / "link").symlink_to("there")

@@ -224,7 +224,7 @@ def _adapter(store: ArtifactStore, weights: str) -> Artifact:
     return store.build("qlora_adapter", {"weights": weights}, write)[0]
 
 
-def _promoted(store: ArtifactStore, weights: str) -> Artifact:
+def _promote(store: ArtifactStore, weights: str) -> Artifact:
     run = _adapter(store, weights).path
     return promote(scored(run, store, evaluated(run, store)), run, store, PRESENT, now=NOW).champion
 
@@ -240,7 +240,7 @@ def _all(store: ArtifactStore) -> set[str]:
 
 def test_after_a_year_a_champion_and_all_it_rests_on_are_left(store: ArtifactStore) -> None:
     """An adapter that was refused goes with its verdict and its figures; the champions can still change places."""
-    first, second = _promoted(store, "first"), _promoted(store, "second")
+    first, second = _promote(store, "first"), _promote(store, "second")
     worse = _adapter(store, "worse")
     refused = scored(worse.path, store, evaluated(worse.path, store, num_good=1))
     last = _adapter(store, "last")

@@ -31,7 +31,7 @@ def _machine(folder: Path, url: str) -> ArtifactStore:
     return ArtifactStore(folder, Remote(url))
 
 
-def _mixed(store: ArtifactStore, number: int) -> Artifact:
+def _mix(store: ArtifactStore, number: int) -> Artifact:
     def mix(folder: Path) -> dict[str, Any]:
         write_jsonl(folder / TRAIN, pairs(number))
         return mix_report({"path": "pairs.jsonl", "emitted_lines": number})
@@ -43,12 +43,12 @@ def _mixed(store: ArtifactStore, number: int) -> Artifact:
 def url(tmp_path: Path, store_url: str) -> str:
     """A bucket with a champion, its ancestors, and an adapter that was never judged."""
     store = _machine(tmp_path / "first", store_url)
-    mixed = _mixed(store, 3)
+    mixed = _mix(store, 3)
     for weights in ("unused", "used"):
         run, _ = store.build("qlora_adapter", {"n": weights}, partial(fill_trained, weights=weights), [mixed])
         if weights == "used":
             promote(scored(run.path, store, evaluated(run.path, store)), run.path, store, PRESENT, now=NOW)
-    _mixed(store, 4)
+    _mix(store, 4)
     return store_url
 
 

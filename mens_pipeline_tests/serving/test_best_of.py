@@ -25,7 +25,7 @@ def choosing(merged: Path) -> Iterator[Running]:
         yield server
 
 
-def _asked(server: Running, **options: Any) -> ChatCompletion:
+def _ask(server: Running, **options: Any) -> ChatCompletion:
     ours = {name: options.pop(name) for name in ("best_of", "decoding") if name in options}
     completion: ChatCompletion = server.openai().chat.completions.create(
         model="mens",
@@ -38,7 +38,7 @@ def _asked(server: Running, **options: Any) -> ChatCompletion:
 
 def test_one_of_three_answers_is_given(choosing: Running) -> None:
     """It says of how many; the usage counts what was computed for all of them apart from what is sent."""
-    completion = _asked(choosing)
+    completion = _ask(choosing)
     (choice,) = completion.choices
     usage = completion.usage
 
@@ -50,8 +50,8 @@ def test_one_of_three_answers_is_given(choosing: Running) -> None:
 
 def test_what_is_given_is_one_of_what_a_request_for_three_gives(choosing: Running) -> None:
     """The same draws: those of the seed, at the temperature and share that candidates usually have."""
-    (chosen,) = _asked(choosing).choices
-    drawn = _asked(choosing, n=3, temperature=0.8, top_p=0.95).choices
+    (chosen,) = _ask(choosing).choices
+    drawn = _ask(choosing, n=3, temperature=0.8, top_p=0.95).choices
 
     assert chosen.message.content in [choice.message.content for choice in drawn]
     assert len({choice.message.content for choice in drawn}) > 1
@@ -60,7 +60,7 @@ def test_what_is_given_is_one_of_what_a_request_for_three_gives(choosing: Runnin
 
 def test_a_program_is_chosen_where_there_is_one(choosing: Running) -> None:
     """Of answers that the parser steers."""
-    (choice,) = _asked(choosing, decoding="fallback", best_of=2).choices
+    (choice,) = _ask(choosing, decoding="fallback", best_of=2).choices
 
     assert is_program(choice.message.content or "", Mode.SOURCE)
     assert (choice.model_extra or {}) == {"decoding": "constrained", "best_of": 2}
@@ -68,7 +68,7 @@ def test_a_program_is_chosen_where_there_is_one(choosing: Running) -> None:
 
 def test_a_stream_gives_the_chosen_answer_at_once(choosing: Running) -> None:
     """Behind the role; then its end."""
-    whole = _asked(choosing).choices[0].message.content
+    whole = _ask(choosing).choices[0].message.content
     chunks = list(
         choosing.openai().chat.completions.create(
             model="mens",
@@ -114,10 +114,10 @@ def test_what_makes_no_sense_is_refused(choosing: Running, options: dict[str, An
 
 def test_a_request_may_do_without_a_choice(choosing: Running) -> None:
     """One answer, the most likely one."""
-    (choice,) = _asked(choosing, best_of=1).choices
+    (choice,) = _ask(choosing, best_of=1).choices
 
     assert (choice.model_extra or {}) == {"decoding": "free"}
-    assert choice.message.content == _asked(choosing, temperature=0).choices[0].message.content
+    assert choice.message.content == _ask(choosing, temperature=0).choices[0].message.content
 
 
 def test_where_none_comes_to_its_end_the_request_fails(endless_model: Path) -> None:

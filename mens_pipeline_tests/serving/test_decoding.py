@@ -32,7 +32,7 @@ def _choice(server: Running, request: str = "Write a function.", **options: Any)
     return choice
 
 
-def _said(choice: Choice) -> str:
+def _read_decoding(choice: Choice) -> str:
     return str((choice.model_extra or {})["decoding"])
 
 
@@ -41,15 +41,15 @@ def test_fifty_requests_get_fifty_programs(steering: Running) -> None:
     """Of a model that knows nothing of Vox, some at a temperature, several at once."""
     options = [{"temperature": 0.8, "seed": number} if number % 2 else {} for number in range(50)]
 
-    def asked(number: int) -> Choice:
+    def ask(number: int) -> Choice:
         return _choice(steering, f"Write program {number}.", **options[number])
 
     with ThreadPoolExecutor(4) as pool:
-        choices = list(pool.map(asked, range(50)))
+        choices = list(pool.map(ask, range(50)))
     texts = [choice.message.content or "" for choice in choices]
 
     assert [text for text in texts if not is_program(text, Mode.SOURCE)] == []
-    assert {_said(choice) for choice in choices} == {"constrained"}
+    assert {_read_decoding(choice) for choice in choices} == {"constrained"}
     assert {choice.finish_reason for choice in choices} == {"stop"}
 
 
@@ -75,7 +75,7 @@ def test_a_request_may_ask_for_another_way(steering: Running) -> None:
     free = _choice(steering, decoding="free")
     constrained = _choice(steering, decoding="constrained")
 
-    assert (_said(free), _said(constrained)) == ("free", "constrained")
+    assert (_read_decoding(free), _read_decoding(constrained)) == ("free", "constrained")
     assert not is_program(free.message.content or "", Mode.SOURCE)
     assert constrained.message.content == _choice(steering).message.content
 

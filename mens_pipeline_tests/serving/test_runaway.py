@@ -97,7 +97,7 @@ class _Loaded(Loaded):
         return self.model
 
 
-def _sent(
+def _generate(
     text: Any,
     prompt: str = "Write a function.",
     seconds: float = 60.0,
@@ -139,7 +139,7 @@ def _sent(
 
 
 def _result(*asked: Any, **options: Any) -> GenerationResult:
-    end, pieces = _sent(*asked, **options)
+    end, pieces = _generate(*asked, **options)
     assert isinstance(end, GenerationResult)
     assert "".join(piece.text for piece in pieces) == end.text
     return end
@@ -192,7 +192,7 @@ def test_at_the_timeout_what_stands_is_sent() -> None:
 
 def test_where_nothing_stands_the_timeout_is_an_error() -> None:
     """As it always was."""
-    end, pieces = _sent(cycle(" "), pause=0.002, seconds=0.2)
+    end, pieces = _generate(cycle(" "), pause=0.002, seconds=0.2)
 
     assert isinstance(end, Failed)
     assert end.why.code == "timeout"
@@ -213,7 +213,7 @@ def test_at_the_timeout_tokens_without_text_are_told_as_well() -> None:
 
     text = chain('fn a() to str {\n    return "', repeat(_HALF_CHARACTER))
     scores = torch.zeros(ord(_HALF_CHARACTER) + 1)
-    end, pieces = _sent(text, pause=0.1, seconds=20.0, num_likeliest=0, scores=scores)
+    end, pieces = _generate(text, pause=0.1, seconds=20.0, num_likeliest=0, scores=scores)
 
     assert isinstance(end, GenerationResult)
     assert end.details["cut"] == "timeout"

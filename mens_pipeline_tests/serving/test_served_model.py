@@ -252,28 +252,28 @@ def test_a_context_of_no_length_is_refused(copy: Path, length: object) -> None:
         merged_model(copy, CPU)
 
 
-def _judged(store: ArtifactStore, run: Path, **changes: Any) -> Artifact:
+def _evaluate(store: ArtifactStore, run: Path, **changes: Any) -> Artifact:
     """A verdict on a copy of a run in a store, that failed."""
 
-    def copied(folder: Path) -> dict[str, Any]:
+    def copy_run(folder: Path) -> dict[str, Any]:
         shutil.copytree(run, folder, dirs_exist_ok=True)
         return {}
 
-    adapter = store.build(TRAINED, {}, copied)[0]
+    adapter = store.build(TRAINED, {}, copy_run)[0]
     subject = SUBJECT.model_copy(update={"adapter_sha256": adapter_digest(run), **changes})
     verdict = receipt_of(said(GateName.COVERAGE, passed=False), subject=subject, policy="café")
 
-    def written(folder: Path) -> dict[str, Any]:
+    def write(folder: Path) -> dict[str, Any]:
         write_receipt(folder, verdict, None)
         return {}
 
-    return store.build(GATE, {}, written, [adapter])[0]
+    return store.build(GATE, {}, write, [adapter])[0]
 
 
 def test_a_refused_candidate_says_so_on_every_answer(run: Path, tmp_path: Path) -> None:
     """Whole, streamed, of either shape, refused, and for those who look after it; on the page, in the console."""
     store = ArtifactStore(tmp_path)
-    _judged(store, run)
+    _evaluate(store, run)
     served = candidate_model(store, CPU)
     verdict = "refused by its gate, policy caf\\xe9"
     ask = {"model": "mens", "messages": [{"role": "user", "content": "x"}]}
@@ -306,7 +306,7 @@ def test_a_candidate_is_what_was_judged(run: Path, tmp_path: Path) -> None:
         candidate_model(store, CPU)
 
     store = ArtifactStore(tmp_path / "other")
-    _judged(store, run, adapter_sha256="0" * 64)
+    _evaluate(store, run, adapter_sha256="0" * 64)
     with pytest.raises(RefusedError, match=r"is not what was evaluated\. Run `mens run` again"):
         candidate_model(store, CPU)
     shutil.rmtree(store.root / TRAINED)
