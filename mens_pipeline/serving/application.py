@@ -234,7 +234,7 @@ def _add_descriptions(app: FastAPI, served: ServedModel, preparer: RequestPrepar
 
 
 _WHY_WITHHELD: Final = {
-    Withheld.DOES_NOT_STAND: "no piece was found that stands there",
+    Withheld.DOES_NOT_STAND: "no piece was found that parses there",
     Withheld.UNSURE: "the model is too unsure of it; mens serve --show-all sends it",
 }
 

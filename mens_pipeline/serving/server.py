@@ -176,9 +176,9 @@ class ModelServer:
     def _describe_threshold(self) -> str:
         threshold = self._served.infill_threshold
         if threshold is None:
-            return "no evaluation of this model says when it is unsure; every piece that stands is shown"
+            return "no evaluation of this model says when it is unsure; every piece that parses is shown"
         if self._defaults.show_all:
-            return "every piece that stands is shown (--show-all)"
+            return "every piece that parses is shown (--show-all)"
         return f"pieces below a mean log-probability of {threshold:.2f} are withheld; --show-all shows them"
 
 
