@@ -394,7 +394,8 @@ def write_merged_model(folder: Path, params: MergeParams) -> dict[str, Any]:
     return {"name": prepared.source.adapter.manifest.name, "passed": report.passed}
 
 
-STAGE: Final = Stage(KIND, (__name__, "mens_pipeline.delivery.merged_model"), write_merged_model)
+_ENTRIES: Final = (f"{__name__}:prepare_merge", f"{__name__}:write_merged_model", "mens_pipeline.delivery.merged_model")
+STAGE: Final = Stage(KIND, _ENTRIES, write_merged_model)
 
 
 def build_merged_model(
