@@ -43,6 +43,7 @@ _CONFIG: dict[str, Any] = {
     "hidden_act": "silu",
     "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
 }
+_Merged = tuple[Artifact, PreparedMerge, ArtifactStore]
 _DIGITS = {"type": "Digits", "individual_digits": True}
 
 
@@ -150,7 +151,7 @@ def test_a_file_names_no_words_as_marks(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def merged(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Artifact, PreparedMerge, ArtifactStore]:
+def merged(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> _Merged:
     """A merged model, and what it was merged by."""
     store = ArtifactStore(tmp_path_factory.mktemp("gguf") / "store")
     prepared = prepare(trained, store, resolve_device(DeviceChoice.CPU), 40, dtype="bfloat16")
@@ -159,9 +160,7 @@ def merged(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Art
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file_type", ["f32", "f16", "q8_0"])
-def test_what_is_read_back_is_the_merged_model(
-    merged: tuple[Artifact, PreparedMerge, ArtifactStore], file_type: GgufType
-) -> None:
+def test_what_is_read_back_is_the_merged_model(merged: _Merged, file_type: GgufType) -> None:
     """Another program's reader gets the same tokens from it, all of them where nothing is rounded."""
     model, prepared, store = merged
     gguf, reused = build_gguf_model(model, prepared, file_type, store, do_here)
@@ -179,7 +178,7 @@ def test_what_is_read_back_is_the_merged_model(
 
 
 @pytest.mark.slow
-def test_another_model_is_not_kept(merged: tuple[Artifact, PreparedMerge, ArtifactStore]) -> None:
+def test_another_model_is_not_kept(merged: _Merged) -> None:
     """The process came to its end, and what it wrote says otherwise than the merged model."""
     model, prepared, store = merged
 

@@ -44,6 +44,8 @@ from mens_pipeline_tests.schemas import schema_of
 
 pytestmark = pytest.mark.slow
 
+_Delivered = tuple[Path, ArtifactStore, Result]
+
 _PLAIN = """
 import sys
 sys.modules["peft"] = sys.modules["bitsandbytes"] = None  # an import of either fails
@@ -70,7 +72,7 @@ _OPTIONAL = {"adapter_path", "openai_base_url", "notes"}
 
 
 @pytest.fixture(scope="module")
-def delivered(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ArtifactStore, Result]:
+def delivered(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> _Delivered:
     """What `mens merge` makes of a champion: the folder, the store, what it said."""
     folder = tmp_path_factory.mktemp("delivered")
     _, store = promoted_run(trained, folder)
@@ -89,7 +91,7 @@ def _find_merged(store: ArtifactStore) -> Artifact:
     return found
 
 
-def test_the_command_says_what_it_made(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+def test_the_command_says_what_it_made(delivered: _Delivered) -> None:
     """Verdict, agreement, places."""
     folder, _, result = delivered
 
@@ -102,7 +104,7 @@ def test_the_command_says_what_it_made(delivered: tuple[Path, ArtifactStore, Res
 
 
 @pytest.mark.seed_row(22)
-def test_the_report_tells_that_nothing_changed(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+def test_the_report_tells_that_nothing_changed(delivered: _Delivered) -> None:
     """The folder holds the weights that were judged, bit for bit: every token and every score is the same."""
     report = report_in(delivered[0])
     found = report.agreement
@@ -133,9 +135,7 @@ def test_a_model_that_was_judged_in_bfloat16_is_handed_on(
         assert report.passed, report.reasons
 
 
-def test_the_weights_are_those_of_four_bits_and_the_adapter(
-    delivered: tuple[Path, ArtifactStore, Result], trained: Path
-) -> None:
+def test_the_weights_are_those_of_four_bits_and_the_adapter(delivered: _Delivered, trained: Path) -> None:
     """Restored from four bits, plus the product of both matrices times alpha over rank; all else is as it was."""
     import torch
     from bitsandbytes.functional import dequantize_4bit, quantize_4bit
@@ -155,7 +155,7 @@ def test_the_weights_are_those_of_four_bits_and_the_adapter(
     assert set(merged) == set(base)
 
 
-def test_any_program_can_load_it(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+def test_any_program_can_load_it(delivered: _Delivered) -> None:
     """Transformers alone, offline, without PEFT and bitsandbytes; the template adds the system prompt."""
     command = [sys.executable, "-c", _PLAIN, str(delivered[0])]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={"HF_HUB_OFFLINE": "1"})
@@ -167,7 +167,7 @@ def test_any_program_can_load_it(delivered: tuple[Path, ArtifactStore, Result]) 
     assert "quantization_config" not in config
 
 
-def test_nothing_names_this_machine(delivered: tuple[Path, ArtifactStore, Result], trained: Path) -> None:
+def test_nothing_names_this_machine(delivered: _Delivered, trained: Path) -> None:
     """No file of the folder holds a path."""
     folder, store, _ = delivered
     places = [str(trained.parent), str(store.root.parent)]
@@ -176,7 +176,7 @@ def test_nothing_names_this_machine(delivered: tuple[Path, ArtifactStore, Result
     assert [name for name, text in texts.items() if any(place.encode() in text for place in places)] == []
 
 
-def test_the_manifest_says_what_it_is_made_of(delivered: tuple[Path, ArtifactStore, Result], trained: Path) -> None:
+def test_the_manifest_says_what_it_is_made_of(delivered: _Delivered, trained: Path) -> None:
     """Base, adapter, which weights, and why those."""
     manifest = manifest_in(delivered[0])
 
@@ -186,7 +186,7 @@ def test_the_manifest_says_what_it_is_made_of(delivered: tuple[Path, ArtifactSto
     assert (manifest.base_model, manifest.dtype) == ("base", "float32")
 
 
-def test_the_hand_off_names_every_file_by_its_hash(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+def test_the_hand_off_names_every_file_by_its_hash(delivered: _Delivered) -> None:
     """Whoever gets the folder can look; a file that changes is told."""
     folder, store, _ = delivered
     handoff = ServingHandoff.model_validate_json((folder / HANDOFF).read_text())
@@ -203,7 +203,7 @@ def test_the_hand_off_names_every_file_by_its_hash(delivered: tuple[Path, Artifa
     assert (ours.gguf.path, ours.gguf.led_agreement) == ("lora-adapter-0123abcd-f32.gguf", 1.0)
 
 
-def test_the_hand_off_is_upstreams(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+def test_the_hand_off_is_upstreams(delivered: _Delivered) -> None:
     """Its schema, in our words, allows no other fields; ours are in a document beside it."""
     document = json.loads((delivered[0] / HANDOFF).read_text())
     required = sorted(set(_UPSTREAM) - _OPTIONAL)
@@ -223,12 +223,12 @@ def test_the_hand_off_is_upstreams(delivered: tuple[Path, ArtifactStore, Result]
         ("gguf_report", "gguf_report.json"),
     ],
 )
-def test_documents_fit_their_schemas(delivered: tuple[Path, ArtifactStore, Result], name: str, file: str) -> None:
+def test_documents_fit_their_schemas(delivered: _Delivered, name: str, file: str) -> None:
     """As other tools read them."""
     jsonschema.validate(json.loads((delivered[0] / file).read_text()), json.loads(schema_of(name)))
 
 
-def test_the_hand_off_in_the_store_finds_its_files(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+def test_the_hand_off_in_the_store_finds_its_files(delivered: _Delivered) -> None:
     """Relative to itself, so that a store may be moved."""
     store = delivered[1]
     path = store.root / "serving_handoff" / (store.read_pointer("serving_handoff", "latest") or "") / HANDOFF
@@ -238,7 +238,7 @@ def test_the_hand_off_in_the_store_finds_its_files(delivered: tuple[Path, Artifa
     assert changed_files(path) == ()
 
 
-def test_the_card_shows_figures_and_verdict(delivered: tuple[Path, ArtifactStore, Result]) -> None:
+def test_the_card_shows_figures_and_verdict(delivered: _Delivered) -> None:
     """Base beside adapter, with intervals."""
     card = (delivered[0] / "README.md").read_text()
     data = ModelCard(card).data
@@ -250,9 +250,7 @@ def test_the_card_shows_figures_and_verdict(delivered: tuple[Path, ArtifactStore
     assert (data.library_name, len(data.eval_results or [])) == ("transformers", 2)
 
 
-def test_the_same_is_not_merged_again(
-    delivered: tuple[Path, ArtifactStore, Result], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_is_not_merged_again(delivered: _Delivered, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also into the folder that holds it; the hand-off is printed."""
     folder, store, _ = delivered
     monkeypatch.setenv("MENS_STORE_ROOT", str(store.root))
@@ -265,7 +263,7 @@ def test_the_same_is_not_merged_again(
     assert json.loads(again.stdout) == json.loads((folder / HANDOFF).read_text())
 
 
-def test_another_model_is_not_handed_on(delivered: tuple[Path, ArtifactStore, Result], tmp_path: Path) -> None:
+def test_another_model_is_not_handed_on(delivered: _Delivered, tmp_path: Path) -> None:
     """Neither as an artifact nor as a folder."""
     store = delivered[1]
     merged = _find_merged(store)
@@ -288,7 +286,7 @@ def test_another_model_is_not_handed_on(delivered: tuple[Path, ArtifactStore, Re
 
 
 def test_a_folder_of_others_is_left_alone(
-    delivered: tuple[Path, ArtifactStore, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    delivered: _Delivered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Told before anything is merged."""
     monkeypatch.setenv("MENS_STORE_ROOT", str(delivered[1].root))
@@ -343,7 +341,7 @@ def test_what_cannot_be_written_is_told_before_the_merge(
 
 
 def test_this_folder_and_one_behind_a_link_may_be_written(
-    delivered: tuple[Path, ArtifactStore, Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    delivered: _Delivered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`-o .` has no name of its own; a link stays one."""
     store = delivered[1]
