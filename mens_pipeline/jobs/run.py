@@ -39,8 +39,8 @@ KINDS: Final[Mapping[str, JobKind]] = {
     "generate": JobKind(
         "mens_pipeline.inference.generation:GenerationJob", "mens_pipeline.inference.generate:generate"
     ),
-    "merge": JobKind("mens_pipeline.delivery.merge_job:MergeJob", "mens_pipeline.delivery.merge:merge"),
-    "gguf": JobKind("mens_pipeline.delivery.merge_job:GgufJob", "mens_pipeline.delivery.gguf_file:export"),
+    "merge": JobKind("mens_pipeline.delivery.agreement:MergeJob", "mens_pipeline.delivery.merged_model:merge"),
+    "gguf": JobKind("mens_pipeline.delivery.agreement:GgufJob", "mens_pipeline.delivery.gguf:export"),
 }
 
 

@@ -5,6 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mens_pipeline.delivery.merge import PreparedMerge, choose_prompts, merge_source, prepare_merge
+from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore, digest_of
 from mens_pipeline.training.qlora_adapter import finish_run
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
     from tokenizers import Tokenizer
 
+    from mens_pipeline.delivery.agreement import Dtype
+    from mens_pipeline.jobs.device import Device
     from mens_pipeline.storage.remote import Remote
 
 HELDOUT = "heldout.jsonl"
@@ -46,3 +51,20 @@ def promoted_run(trained: Path, folder: Path, remote: "Remote | None" = None) ->
     gate = scored(run, store, evaluated(run, store, heldout_sha256=heldout))
     promote(gate, run, store, replace(PRESENT, heldout=heldout), now=NOW)
     return run, store
+
+
+def prepare(  # noqa: PLR0913 - what a merge is told
+    run: Path | None,
+    store: ArtifactStore,
+    device: "Device",
+    max_tokens: int = 32,
+    *,
+    dtype: "Dtype | None" = None,
+    heldout: Path | None = None,
+    number: int = 4,
+) -> PreparedMerge:
+    """Prepare to merge the adapter of a run, or the champion, and to compare it by held-out prompts."""
+    source = merge_source(run, store)
+    conditions = Conditions(Decoding(max_new_tokens=max_tokens), device, store.root / "lock")
+    prompts = choose_prompts(source, heldout, store, lambda _text: True, number)
+    return prepare_merge(source, prompts, conditions, dtype, store.root / "work")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mens_pipeline.delivery.merge_source import refuse_misfit
+from mens_pipeline.delivery.merge import refuse_misfit
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.prepare import evaluated_model
 from mens_pipeline.jobs.device import Device
