@@ -1,5 +1,6 @@
 """Presets, domains and named recipes, and how they make a recipe: flags win over environment, preset and domain."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -122,7 +123,7 @@ def resolve_recipe(  # noqa: PLR0913 - where values can come from
         values |= given
         origins |= dict.fromkeys(given, origin)
     origins |= {field: flag_names[field] for field in flags if field in flag_names}
-    errors = [f"{error} ({origins.get(_read_field(error), 'recipe')})" for error in recipe_errors(values)]
+    errors = [f"{error} ({origins.get(re.split('[:.]', error)[0], 'recipe')})" for error in recipe_errors(values)]
     if errors:
         raise ConfigurationError(f"recipe: {'; '.join(errors)}. Correct these values.")
     return ResolvedRecipe(Recipe.model_validate(values), origins, preset, domain)
@@ -142,10 +143,6 @@ def pick_preset(presets: Mapping[str, Preset], vram_gb: float | None) -> str:
 def _to_preset(values: Mapping[str, Any]) -> Preset:
     recipe = {str(key): value for key, value in values.items() if key not in {_ABOUT, _MIN_VRAM}}
     return Preset(str(values.get(_ABOUT, "")), recipe, values.get(_MIN_VRAM))
-
-
-def _read_field(error: str) -> str:
-    return error.split(":", maxsplit=1)[0].split(".", maxsplit=1)[0]
 
 
 def _sentence(item: Any) -> str:
