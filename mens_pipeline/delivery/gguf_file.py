@@ -36,7 +36,7 @@ from mens_pipeline.jobs.progress import TelemetryLog
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import encode_prompt
-from mens_pipeline.models.infill import marks_of
+from mens_pipeline.models.infill import find_marks
 
 if TYPE_CHECKING:
     import torch
@@ -144,7 +144,7 @@ def _cursor_tokens(merged: Path) -> dict[str, int]:
     None where the marks are words, or no token each.
     """
     tokenizer = FileTokenizer(merged)
-    marks = marks_of(tokenizer)
+    marks = find_marks(tokenizer)
     found = {"pre": marks.prefix, "suf": marks.suffix, "mid": marks.middle}
     ids = {part: tokenizer.encode(mark, add_special_tokens=False) for part, mark in found.items()}
     return {part: number for part, (number, *_) in ids.items()} if all(len(each) == 1 for each in ids.values()) else {}

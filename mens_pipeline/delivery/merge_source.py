@@ -15,7 +15,7 @@ from mens_pipeline.evaluation.results import RESULTS, EvalResults
 from mens_pipeline.evaluation.tasks import Suite, Task, heldout_tasks
 from mens_pipeline.models.adapter import MANIFEST, Adapter, read_adapter_config
 from mens_pipeline.models.base import Shape, find_recorded_base, shapes_in
-from mens_pipeline.models.card import Form, Score, Standing, data_sources, model_card
+from mens_pipeline.models.card import CardScore, Form, Standing, data_sources, model_card
 from mens_pipeline.promotion.history import champion_of, find_withdrawn, history_of
 from mens_pipeline.promotion.receipt import RECEIPT, Receipt, read_results, receipt_in
 from mens_pipeline.storage.kinds import Kind
@@ -235,11 +235,11 @@ def _standing(source: MergeSource) -> Standing | None:
     )
 
 
-def _scores(results: EvalResults) -> Iterator[Score]:
+def _scores(results: EvalResults) -> Iterator[CardScore]:
     for suite, name in _SUITES.items():
         if suite in results.adapter.suites:
             base, adapter = results.base.suites[suite], results.adapter.suites[suite]
             for field, metric in _METRICS:
                 of_base: Rate = getattr(base, field)
                 of_adapter: Rate = getattr(adapter, field)
-                yield Score(name, metric, str(of_base), str(of_adapter), of_adapter.value)
+                yield CardScore(name, metric, str(of_base), str(of_adapter), of_adapter.value)

@@ -207,7 +207,7 @@ def find_recorded_base(base: Base) -> Path:
     anywhere in the cache of base models. Refuse (`RefusedError`) a base that is gone, changed, incomplete, or leads the
     library to another model or to code.
     """
-    places = chain([base.path], (place for place in _lying_here() if _may_be(place, base.num_parameters)))
+    places = chain([base.path], (place for place in _find_candidates() if _may_be(place, base.num_parameters)))
     path = next((place for place in places if place.is_dir() and digest_of_folder(place) == base.sha256), None)
     if path is None:
         found = "changed" if base.path.is_dir() else "gone"
@@ -218,7 +218,7 @@ def find_recorded_base(base: Base) -> Path:
     return path
 
 
-def _lying_here() -> Iterator[Path]:
+def _find_candidates() -> Iterator[Path]:
     """Yield the folders that may be base models: those of the cache, and what was fetched from the Hub, into any."""
     from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - only where a base is not where it was
 

@@ -15,7 +15,7 @@ from mens_pipeline.language import visible_text
 from mens_pipeline.models.adapter import ShownKind, TrainingManifest
 from mens_pipeline.models.base import Base, FileTokenizer
 from mens_pipeline.models.chat import format_of
-from mens_pipeline.models.infill import PREFIX_FIRST, marks_of
+from mens_pipeline.models.infill import PREFIX_FIRST, find_marks
 from mens_pipeline.storage.store import digest_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class DataSource(NamedTuple):
     share: float
 
 
-class Score(NamedTuple):
+class CardScore(NamedTuple):
     """One figure of the base and of the model that the card is about, as people read them, with their intervals.
 
     `value` is the share of the model alone; None over nothing.
@@ -57,7 +57,7 @@ class Standing(NamedTuple):
     The last three are of the verdict of the gate, with the digest of `gate_receipt.json`; None without one.
     """
 
-    scores: tuple[Score, ...]
+    scores: tuple[CardScore, ...]
     how: str
     missing: tuple[str, ...]
     policy: str | None
@@ -122,7 +122,7 @@ def model_card(  # noqa: PLR0913 - the parts of a card
         auto_class="AutoModelForImageTextToText" if sees and standing is not None else "AutoModelForCausalLM",
         chat=format_of(manifest.chat_template),
         is_prefix_first=manifest.infill_order == PREFIX_FIRST,
-        marks=marks_of(FileTokenizer(tokenizer_in)) if manifest.is_taught and tokenizer_in is not None else None,
+        marks=find_marks(FileTokenizer(tokenizer_in)) if manifest.is_taught and tokenizer_in is not None else None,
     )
 
 

@@ -229,7 +229,7 @@ def format_for(tokenizer: Tokenizer) -> ChatFormat:
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
-def system_of(template: str) -> str | None:
+def find_system_prompt(template: str) -> str | None:
     """Return the system prompt that a chat template of ours begins with; None where it is none of ours."""
     chat = format_of(template)
     head, _, tail = chat.template("\0").partition("\0")
@@ -271,7 +271,7 @@ def encode(tokenizer: Tokenizer, system: str, request: str, reply: str) -> Encod
 def escape(text: str, control: tuple[str, ...] = ()) -> str:
     """Break control tokens so that a text can neither begin nor end a turn: `<|im_end|>` becomes `< |im_end|>`."""
     broken = _MARKER.sub("< ", text)
-    return _any_of(control).sub(lambda match: f"{match[0][0]} {match[0][1:]}", broken) if control else broken
+    return _pattern_for(control).sub(lambda match: f"{match[0][0]} {match[0][1:]}", broken) if control else broken
 
 
 def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]:
@@ -309,5 +309,5 @@ def encode_text(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
 
 
 @cache
-def _any_of(control: tuple[str, ...]) -> re.Pattern[str]:
+def _pattern_for(control: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, control)))

@@ -41,7 +41,7 @@ def find_base_model(
     """
     folder = Path(name)
     if folder.is_dir():
-        return describe_base(name, None, folder, "folder", _licence_of(folder))
+        return describe_base(name, None, folder, "folder", _read_licence(folder))
     if name in WHEEL_BASES:
         converted = cache / name.replace("/", "--")
         if (converted / RECORD).is_file():
@@ -122,7 +122,7 @@ def _of_hub(
             path = Path(fetched(cache_dir=folder, allow_patterns=list(_ALLOWED), local_files_only=is_local))
             missing = missing_files(path)
             if not missing:
-                return describe_base(name, revision or path.name, path, origin, _licence_of(path))
+                return describe_base(name, revision or path.name, path, origin, _read_licence(path))
             tried.append(f"{origin}: no {', no '.join(missing)} in {path}")
         except LocalEntryNotFoundError as error:
             # On this machine the library only says that it has looked nowhere else.
@@ -150,7 +150,7 @@ def _first_line(error: Exception) -> str:
     return type(error).__name__ + (f" ({words[0][:_LONGEST_WORDS]})" if words else "")
 
 
-def _licence_of(path: Path) -> str | None:
+def _read_licence(path: Path) -> str | None:
     card = path / "README.md"
     if not card.is_file():
         return None

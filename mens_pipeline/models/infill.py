@@ -6,10 +6,9 @@ purpose; where it has none, between special tokens that its chat format does not
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, groupby, takewhile
 from string import ascii_letters, digits
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from mens_pipeline.models.chat import Encoded, Tokenizer, control_tokens, escape, format_for
 
@@ -20,20 +19,29 @@ prefix first, the suffix is read again."""
 SUFFIX_FIRST: Final[Order] = "suffix_first"
 PREFIX_FIRST: Final[Order] = "prefix_first"
 
-_CODESTRAL: Final = ("[PREFIX]", "[SUFFIX]", "[MIDDLE]")
+
+class Marks(NamedTuple):
+    """Texts that stand before the prefix, the suffix and the middle; each is one token where a base has any."""
+
+    prefix: str
+    suffix: str
+    middle: str
+
+
+_CODESTRAL: Final = Marks("[PREFIX]", "[SUFFIX]", "[MIDDLE]")
 
 _NATIVE: Final = (
-    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
-    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
-    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
-    ("<\uff5cfim\u2581begin\uff5c>", "<\uff5cfim\u2581hole\uff5c>", "<\uff5cfim\u2581end\uff5c>"),
-    ("▁<PRE>", "▁<SUF>", "▁<MID>"),
+    Marks("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
+    Marks("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
+    Marks("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
+    Marks("<\uff5cfim\u2581begin\uff5c>", "<\uff5cfim\u2581hole\uff5c>", "<\uff5cfim\u2581end\uff5c>"),
+    Marks("▁<PRE>", "▁<SUF>", "▁<MID>"),
     _CODESTRAL,
 )
 """Of Qwen2.5-Coder and Qwen3, of StarCoder and CodeGemma, of Granite, DeepSeek, Code Llama and Codestral."""
-_IDLE: Final = ("<issue_start>", "<issue_closed>", "<issue_comment>")
+_IDLE: Final = Marks("<issue_start>", "<issue_closed>", "<issue_comment>")
 """Special tokens of SmolLM2 that neither its chat format nor programs use."""
-_WORDS: Final = ("<prefix>", "<suffix>", "<middle>")
+_WORDS: Final = Marks("<prefix>", "<suffix>", "<middle>")
 
 _OF_WORD: Final = ascii_letters + digits + "_"
 _LONGEST_WORD: Final = 64
@@ -46,18 +54,10 @@ _SUFFIX_FIRST_SHARE: Final = 0.7
 """Share of training rows with the suffix first, for a base that is asked so; the others keep it able to read both."""
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """Texts that stand before the prefix, the suffix and the middle; each is one token where a base has any."""
-
-    prefix: str
-    suffix: str
-    middle: str
-
-
-def marks_of(tokenizer: Tokenizer) -> Marks:
+def find_marks(tokenizer: Tokenizer) -> Marks:
     """Return the marks of a tokenizer: its own, else idle special tokens, else words."""
-    return Marks(*_find_marks(tokenizer))
+    known = {token.content for token in tokenizer.added_tokens_decoder.values()}
+    return next((marks for marks in (*_NATIVE, _IDLE) if known.issuperset(marks)), _WORDS)
 
 
 def choose_order(tokenizer: Tokenizer) -> Order:
@@ -66,13 +66,8 @@ def choose_order(tokenizer: Tokenizer) -> Order:
     That is prefix first, except for Codestral. A base without marks learns either, and gets the suffix first. An
     adapter is asked in the order of its training, which its manifest records (`infill_order`).
     """
-    marks = _find_marks(tokenizer)
+    marks = find_marks(tokenizer)
     return PREFIX_FIRST if marks in _NATIVE and marks != _CODESTRAL else SUFFIX_FIRST
-
-
-def _find_marks(tokenizer: Tokenizer) -> tuple[str, str, str]:
-    known = {token.content for token in tokenizer.added_tokens_decoder.values()}
-    return next((marks for marks in (*_NATIVE, _IDLE) if known.issuperset(marks)), _WORDS)
 
 
 def split_at_marks(text: str) -> tuple[str, str] | None:
@@ -121,7 +116,7 @@ def encode_infill_prompt(tokenizer: Tokenizer, prefix: str, suffix: str, window:
         window: Tokens of both that are shown at most; they are cut at line ends.
         order: Which side is shown first.
     """
-    marks, chat, control = marks_of(tokenizer), format_for(tokenizer), control_tokens(tokenizer)
+    marks, chat, control = find_marks(tokenizer), format_for(tokenizer), control_tokens(tokenizer)
     behind = _cut(tokenizer, escape(suffix, control), int(window * _SUFFIX_SHARE), is_suffix=True)
     before = _cut(tokenizer, escape(split_word(prefix)[0], control), window - len(behind), is_suffix=False)
     shown = [(marks.suffix, behind), (marks.prefix, before)]

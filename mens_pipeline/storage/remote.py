@@ -44,7 +44,7 @@ _ADVICE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class StoredObject:
     """A small object that was read; its version is the name of this state at the server, None where there is none."""
 
     content: bytes = b""
@@ -81,18 +81,18 @@ class Remote:
         with self._translate_errors(""):
             self._bucket = from_url(self.url, retry_config={"max_retries": 4, "retry_timeout": timedelta(minutes=1)})
 
-    def read(self, name: str) -> Document:
+    def read(self, name: str) -> StoredObject:
         """Read a document."""
         with self._translate_errors(name):
             try:
                 found = obstore.get(self._bucket, name)
             except FileNotFoundError:
-                return Document()
+                return StoredObject()
             if found.meta["size"] > _MOST_BYTES:
                 raise ConfigurationError(f"{self.url}/{name}: larger than {_MOST_BYTES} bytes. Nothing of ours is.")
             named = ((name, found.meta[name]) for name in _VERSION)
             version = {name: value for name, value in named if value is not None}
-            return Document(bytes(found.bytes()), version, found.meta["last_modified"])
+            return StoredObject(bytes(found.bytes()), version, found.meta["last_modified"])
 
     def swap(self, name: str, content: bytes, seen: Version | None) -> bool:
         """Write a document if it still is what was seen, None for nothing; return whether nobody else came first."""
@@ -104,17 +104,17 @@ class Remote:
                 return False
         return True
 
-    def manifest_of(self, kind: str, key: str) -> Document:
+    def read_manifest(self, kind: str, key: str) -> StoredObject:
         """Read the manifest of an artifact, whether or not its files are there."""
         return self.read(f"{kind}/{key}/{_MANIFEST}")
 
     def publish(self, folder: Path, kind: str, key: str, seen: Version | None) -> bool:
         """Put a complete artifact there, and return whether it is there: somebody else may have put another one since.
 
-        The manifest may take the place of what `manifest_of` had said before, None for nothing.
+        The manifest may take the place of what `read_manifest` had said before, None for nothing.
         """
         manifest = (folder / _MANIFEST).read_bytes()
-        there = self.manifest_of(kind, key)
+        there = self.read_manifest(kind, key)
         if there.version != seen:
             is_this = there.content == manifest
             if is_this and datetime.now(UTC) - there.modified > _RENEWED_AFTER:
@@ -125,12 +125,12 @@ class Remote:
                 path = folder / name
                 obstore.put(self._bucket, place, path, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
         return self.swap(f"{kind}/{key}/{_MANIFEST}", manifest, seen) or (
-            self.manifest_of(kind, key).content == manifest
+            self.read_manifest(kind, key).content == manifest
         )
 
     def fetch(self, folder: Path, kind: str, key: str) -> bool:
         """Copy an artifact into an empty folder, each file checked; return whether it is there and whole."""
-        manifest = self.manifest_of(kind, key).content
+        manifest = self.read_manifest(kind, key).content
         try:
             outputs = _outputs(manifest)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):

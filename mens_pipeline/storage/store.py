@@ -234,7 +234,7 @@ class ArtifactStore:
 
     def _pull(self, kind: str, key: str) -> Artifact | None:
         """Copy an artifact from the object storage into the folder and return it; None if it is not complete there."""
-        if self.remote is None or not self.remote.manifest_of(kind, key).content:
+        if self.remote is None or not self.remote.read_manifest(kind, key).content:
             return None
         with self._draft(kind, key) as draft:
             if not self.remote.fetch(draft.path, kind, key) or _read(kind, key, draft.path) is None:
@@ -247,7 +247,7 @@ class ArtifactStore:
         while self.remote is not None and not self.remote.publish(self.root / kind / key, kind, key, seen):
             if self._pull(kind, key) is not None:
                 return
-            seen = self.remote.manifest_of(kind, key).version  # theirs is damaged, so ours takes its place
+            seen = self.remote.read_manifest(kind, key).version  # theirs is damaged, so ours takes its place
 
     def build(
         self,
@@ -265,7 +265,7 @@ class ArtifactStore:
         """
         key = key_of(inputs)
         # Before it is looked for: whatever is published from now on is not replaced.
-        seen = self.remote.manifest_of(kind, key).version if self.remote is not None else None
+        seen = self.remote.read_manifest(kind, key).version if self.remote is not None else None
         found = None if again else self.get(kind, key)
         if found is not None and found.is_damaged():
             found = self._pull(kind, key)
