@@ -47,7 +47,7 @@ _PIECES = st.sampled_from(("<", "|", ">", "im_end", "im_start", *_CONTROL, "\n",
 _HOSTILE = st.lists(_PIECES | st.text(max_size=4), max_size=12).map("".join)
 
 
-def _rendered(**values: Any) -> str:
+def _render_default(**values: Any) -> str:
     """The template as Hugging Face renders one."""
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(TEMPLATE).render(**values)
@@ -112,7 +112,9 @@ def test_the_template_gives_the_same_text() -> None:
     """Whoever serves the adapter with other tools shows the model what it was trained on."""
     messages = [{"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": "Add.\n\nTwice.\n"}]
 
-    assert _rendered(messages=messages, add_generation_prompt=True) == render_prompt(SYSTEM_PROMPT, "Add.\n\nTwice.\n")
+    assert _render_default(messages=messages, add_generation_prompt=True) == render_prompt(
+        SYSTEM_PROMPT, "Add.\n\nTwice.\n"
+    )
 
 
 def test_the_template_closes_the_answer_as_training_does() -> None:
@@ -124,7 +126,7 @@ def test_the_template_closes_the_answer_as_training_does() -> None:
         {"role": "assistant", "content": reply},
     ]
 
-    assert _rendered(messages=messages) == f"{render_prompt(SYSTEM_PROMPT, 'Add.')}{reply}{IM_END}\n"
+    assert _render_default(messages=messages) == f"{render_prompt(SYSTEM_PROMPT, 'Add.')}{reply}{IM_END}\n"
 
 
 @pytest.mark.parametrize("reply", _ANSWERS)
