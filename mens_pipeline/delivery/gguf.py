@@ -36,7 +36,7 @@ from mens_pipeline.jobs.protocol import write_job
 from mens_pipeline.models.adapter import TELEMETRY
 from mens_pipeline.models.base import FileTokenizer
 from mens_pipeline.models.chat import CHATML, ChatFormat, encode_prompt
-from mens_pipeline.models.infill import marks_of
+from mens_pipeline.models.infill import find_marks
 from mens_pipeline.storage.kinds import GgufFile, Kind
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Parent, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
@@ -404,7 +404,7 @@ def _add_tokenizer(writer: "GGUFWriter", merged: Path, config: dict[str, Any]) -
 def _find_cursor_tokens(merged: Path) -> dict[str, int]:
     """Return the marks of prefix, suffix and middle for `/infill` of llama.cpp; none if a mark is several tokens."""
     tokenizer = FileTokenizer(merged)
-    marks = marks_of(tokenizer)
+    marks = find_marks(tokenizer)
     found = {"pre": marks.prefix, "suf": marks.suffix, "mid": marks.middle}
     ids = {part: tokenizer.encode(mark, add_special_tokens=False) for part, mark in found.items()}
     return {part: number for part, (number, *_) in ids.items()} if all(len(each) == 1 for each in ids.values()) else {}

@@ -34,7 +34,7 @@ from mens_pipeline.jobs.local import refuse_failure
 from mens_pipeline.jobs.protocol import write_job
 from mens_pipeline.models.adapter import MANIFEST, Adapter, read_adapter_config
 from mens_pipeline.models.base import Shape, find_recorded_base, read_object, shapes_in, template_in
-from mens_pipeline.models.card import Form, Score, Standing, base_name, data_sources, model_card
+from mens_pipeline.models.card import CardScore, Form, Standing, base_name, data_sources, model_card
 from mens_pipeline.models.chat import format_of
 from mens_pipeline.promotion.bill import copy_bill
 from mens_pipeline.promotion.history import champion_of, find_withdrawn, history_of
@@ -242,13 +242,13 @@ def _find_standing(source: MergeSource) -> Standing | None:
     )
 
 
-def _list_scores(results: EvalResults) -> Iterator[Score]:
+def _list_scores(results: EvalResults) -> Iterator[CardScore]:
     for suite, name in _SUITES.items():
         if suite in results.adapter.suites:
             base, adapter = results.base.suites[suite], results.adapter.suites[suite]
             for field, metric in _METRICS:
                 of_base, of_adapter = getattr(base, field), getattr(adapter, field)
-                yield Score(name, metric, str(of_base), str(of_adapter), of_adapter.value)
+                yield CardScore(name, metric, str(of_base), str(of_adapter), of_adapter.value)
 
 
 MERGE_MANIFEST: Final = MergedFile.MANIFEST

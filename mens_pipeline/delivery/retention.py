@@ -227,7 +227,7 @@ def _shared_items(store: ArtifactStore, local: Mapping[tuple[str, str], Item]) -
         here = local.get(ref)
         if here is None or not here.is_artifact:
             path = store.root / listed.kind / listed.key
-            text = store.remote.manifest_of(*ref).content.decode(errors="replace")
+            text = store.remote.read_manifest(*ref).content.decode(errors="replace")
             here = _parse_item(ref, path, text, listed.modified) if listed.is_whole else None
             size, made = listed.num_bytes, listed.modified
             here = here or Item(*ref, "", path, size, made, False, frozenset())  # noqa: FBT003

@@ -1,4 +1,4 @@
-"""A trained adapter: the folder of its run, read, checked and hashed once, and the manifest that training wrote."""
+"""A trained adapter: the folder of its run, read, checked and hashed once, and its training manifest."""
 
 import json
 import os
@@ -13,15 +13,15 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.models.base import Base, Count, Digest, Recorded, RecordedPath, Word, read_object, shapes_in
 from mens_pipeline.models.infill import SUFFIX_FIRST, Order
 from mens_pipeline.storage.files import is_out_of_place
-from mens_pipeline.storage.kinds import AdapterFile
+from mens_pipeline.storage.kinds import AdapterFile, ArtifactFile
 from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.storage.validation import errors_in, list_errors, newer_format
 
 ADAPTER: Final = AdapterFile.ADAPTER
-"""In the folder of a run: the adapter as PEFT reads it."""
+"""Folder in the folder of a run: the adapter, as PEFT reads it."""
 
 TELEMETRY: Final = AdapterFile.TELEMETRY
-"""In the folder of a run, as of any job: its log, an event a line."""
+"""File in the folder of a run, as of any job: its log, one event per line."""
 
 MANIFEST: Final = AdapterFile.MANIFEST
 CARD: Final = "README.md"
@@ -37,7 +37,7 @@ _ADVICE: Final = "Name the folder of a complete run of `mens train`."
 
 
 class TrainedRecipe(Recorded):
-    """The recipe of a run, with the fields that are read later; others are kept."""
+    """The fields of a recipe that later steps read; other fields are kept."""
 
     quantization: Literal["nf4", "bf16"]
     bnb_4bit_use_double_quant: bool
@@ -52,13 +52,13 @@ class TrainedRecipe(Recorded):
 
     @property
     def method(self) -> str:
-        """How the base was held, in words."""
+        """The quantisation of the base, for people."""
         double = " with double quantisation" if self.bnb_4bit_use_double_quant else ""
         return "LoRA: base in bfloat16" if self.quantization == "bf16" else f"QLoRA: NF4{double}"
 
 
 class ShownKind(Recorded):
-    """What training showed of one kind of rows."""
+    """Training rows of one kind, as they were shown."""
 
     tokens_shown: Count
     share: float
@@ -68,7 +68,7 @@ class ShownKind(Recorded):
 
 
 class TrainingResult(Recorded):
-    """What training came to, with the fields that are read later; others are kept."""
+    """The fields of the result of training that later steps read; other fields are kept."""
 
     compute_dtype: Literal["float32", "bfloat16"]
     num_train: Count
@@ -90,7 +90,7 @@ class TrainingResult(Recorded):
 
 
 class Before(Recorded):
-    """What an adapter had been trained already where this training began."""
+    """The training that an adapter had before this run went on with it."""
 
     adapter_sha256: Digest
     num_batches: Count
@@ -99,7 +99,7 @@ class Before(Recorded):
 
 
 class TrainingManifest(Recorded):
-    """`training_manifest.json`: what an adapter was made from, how, and what training came to."""
+    """`training_manifest.json`: inputs, recipe and result of a training."""
 
     manifest_schema_version: Count
     backend: Literal["qlora"] = Field(description="The trainer, as `--backend` names it.")
@@ -124,21 +124,21 @@ class TrainingManifest(Recorded):
         default=SUFFIX_FIRST,
         description="Side of a cursor that it is shown first; the suffix in runs that do not say.",
     )
-    libraries: dict[Word, Word] = Field(default={}, description="Versions of those that decide what training gives.")
+    libraries: dict[Word, Word] = Field(default={}, description="Versions of those that decide the result of training.")
     result: TrainingResult
 
     @property
     def is_taught(self) -> bool:
-        """Whether the adapter was shown holes at a cursor when it trained."""
+        """Whether training showed holes at a cursor."""
         shown = [kind for name, kind in self.result.kinds.items() if name in {INFILL, ACCEPTED}]
         return any(kind.tokens_shown for kind in shown)
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read the manifest of a run, which may come from a stranger with it.
+        """Read the manifest of a run, which a stranger may have written.
 
         Raises:
-            RefusedError: It cannot be read, is of another method, or lacks something or has it in another form.
+            RefusedError: It cannot be read, is of another trainer, or a field is missing or invalid.
         """
         document = read_object(path, _MOST_BYTES, _ADVICE)
         method = document.get("backend", "nothing")
@@ -159,7 +159,9 @@ class TrainingManifest(Recorded):
 class Adapter:
     """An adapter that was read, checked and hashed once.
 
-    Its path is the folder of its run, or of the artifact that it became; its digest that of `adapter_digest`.
+    Attributes:
+        path: The folder of its run, or of its artifact.
+        digest: From `adapter_digest`.
     """
 
     path: Path
@@ -168,15 +170,19 @@ class Adapter:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Read and hash the adapter of a run; refuse (`RefusedError`) one that is not complete, or holds a link."""
+        """Read and hash the adapter of a run; raise `RefusedError` if it is incomplete or holds a link."""
         refuse_links(path)
         manifest = TrainingManifest.read(path / MANIFEST)
         return cls(path, adapter_digest(path), manifest)
 
+    def file(self, name: ArtifactFile) -> Path:
+        """Return the path of a file in its folder."""
+        return self.path / name
+
     @property
     def folder(self) -> Path:
-        """What PEFT reads: weights, configuration and tokenizer."""
-        return self.path / ADAPTER
+        """The folder that PEFT reads: weights, configuration and tokenizer."""
+        return self.file(ADAPTER)
 
     @property
     def weights(self) -> Path:
@@ -185,7 +191,7 @@ class Adapter:
 
 
 def adapter_digest(run: Path) -> str:
-    """Compute the SHA-256 of weights, configuration and tokenizer of a run, hexadecimal; refuse one without weights."""
+    """Compute the SHA-256 of weights, configuration and tokenizer, hexadecimal; raises `RefusedError`."""
     folder = run / ADAPTER
     refuse_links(folder)
     if not (folder / WEIGHTS).is_file():
@@ -195,7 +201,7 @@ def adapter_digest(run: Path) -> str:
 
 
 def _digest_of_part(path: Path) -> str:
-    """Compute the SHA-256 of a file; that of PEFT's configuration, whose order varies, is of its sorted values."""
+    """Compute the SHA-256 of a file; sort the lists in PEFT's configuration, whose order varies."""
     if path.name != CONFIGURATION:
         return digest_of(path)
     try:
@@ -206,7 +212,7 @@ def _digest_of_part(path: Path) -> str:
 
 
 def refuse_links(folder: Path) -> None:
-    """Refuse (`RefusedError`) a folder with a link, a pipe or a device: it would be read or written elsewhere."""
+    """Raise `RefusedError` for a folder with a link, a pipe or a device, which lead elsewhere."""
     for place, folders, names in os.walk(folder):
         for name in sorted((*folders, *names)):
             path = Path(place, name)
@@ -217,29 +223,25 @@ def refuse_links(folder: Path) -> None:
 _NAME_RUN: Final = "Name the run that it was trained in."
 _LORA: Final = "LORA"
 _LONGEST_CONFIGURATION: Final = 1_000_000
-"""Bytes of the file."""
-
 _FIRST_HALF: Final = ".lora_A.weight"
 _PlainName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.]{1,200}$")]
 
 
 class AdapterConfig(BaseModel):
-    """Configuration of an adapter of this project; every other option of PEFT must be absent, or off."""
+    """The configuration of an adapter of this project; other options of PEFT must be absent or off."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     peft_type: Literal["LORA"]
     r: int = Field(ge=1, le=4_096, description="The rank.")
-    lora_alpha: float = Field(
-        default=1, gt=0, le=1_000_000, description="Over the rank: what the adapter is scaled by."
-    )
+    lora_alpha: float = Field(default=1, gt=0, le=1_000_000, description="Divided by the rank, it scales the adapter.")
     lora_dropout: float = Field(default=0, ge=0, lt=1)
     target_modules: Literal["all-linear"] | list[_PlainName] = Field(
         default="all-linear", description="Names of layers; PEFT takes any other string for a regular expression."
     )
     task_type: Literal["CAUSAL_LM"] | None = None
     bias: Literal["none"] = "none"
-    init_lora_weights: bool = Field(default=True, description="Any other way to begin is a text or a computation.")
+    init_lora_weights: bool = Field(default=True, description="Other initialisations are a text or a computation.")
     inference_mode: bool = True
     base_model_name_or_path: str | None = None
     revision: str | None = None
@@ -250,14 +252,14 @@ class AdapterConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_what_is_off(cls, values: Any) -> Any:
-        """Leave out what is null, false or empty, which newer and older versions of PEFT write for what they know."""
+        """Ignore options that are null, false or empty; versions of PEFT write different ones."""
         if not isinstance(values, dict):
             return values
         return {name: value for name, value in values.items() if name in cls.model_fields or not _is_off(value)}
 
 
 def read_adapter_config(adapter: Path) -> AdapterConfig:
-    """Read the configuration of an adapter; refuse what training does not write, and weights of another rank."""
+    """Read the configuration of an adapter; raise `RefusedError` for other options, or weights of another rank."""
     path = adapter / CONFIGURATION
     values = read_object(path, _LONGEST_CONFIGURATION, _NAME_RUN)
     kind = values.get("peft_type")

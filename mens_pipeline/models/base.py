@@ -1,7 +1,7 @@
-"""A base model as a folder on this machine: what it is, where it came from, and what its files hold.
+"""A base model as a folder on this machine.
 
-What an adapter was trained on is on record as a `Base`; `find_recorded_base` finds the folder again by its digest. Its
-tokenizer and chat template are read without loading the deep learning stack.
+A training manifest records its base as a `Base`, and `find_recorded_base` finds the folder again by its digest.
+Tokenizer and chat template are read without loading the deep learning stack.
 """
 
 import hashlib
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from tokenizers import AddedToken
 
 HUB: Final = "hub"
-"""Below the cache: what was fetched from the Hub, as its library lays it out."""
+"""Folder in the cache with downloads from the Hub, in the layout of its library."""
 
 RECORD: Final = "base_model.json"
-"""Beside the weights: what they are. Written last; a folder of ours without it is incomplete."""
+"""File next to the weights that describes them. It is written last: without it a folder is incomplete."""
 
 _ADAPTER: Final = "adapter_config.json"
 _LONGEST_CONFIG: Final = 1_048_576
 _LONGEST_HEADER: Final = 100_000_000
-"""Bytes of the header of a safetensors file, as the library has it."""
+"""Bytes of the header of a safetensors file; the limit of the library."""
 
 _TEMPLATE_FILE: Final = "chat_template.jinja"
 _OPTIONS: Final = "tokenizer_config.json"
 _LONGEST_TEMPLATE: Final = 10_000_000
-"""Bytes of a template, or of what a tokenizer says besides."""
+"""Bytes of a template or of the options of a tokenizer."""
 
 _LARGEST_TOKENIZER: Final = 100_000_000
-"""Bytes; the largest vocabularies take a third of it."""
+"""Bytes; the largest vocabularies take a third."""
 
 _MOST_DIMENSIONS: Final = 8
 _LARGEST: Final = 2**40
@@ -54,7 +54,6 @@ Shape = tuple[int, ...]
 
 
 def _check_path(path: Any) -> Any:
-    """Refuse what would not show as one line, or leads nowhere."""
     if not isinstance(path, str | Path) or not str(path) or min(str(path)) < " ":
         raise ValueError("Input should be a path, a string of at least one character and no control characters")
     return path
@@ -63,28 +62,28 @@ def _check_path(path: Any) -> Any:
 RecordedPath = Annotated[Path, Field(strict=False), BeforeValidator(_check_path)]
 
 _places: Final[list[Path]] = []
-"""Where this process looks for bases; the settings say so."""
+"""Caches in which this process looks for bases, from the settings."""
 
 
 class Recorded(BaseModel):
-    """A part of a document that a stranger may have written: known fields are checked, others are kept."""
+    """A part of a document that a stranger may have written: known fields are checked, other fields are kept."""
 
     model_config = ConfigDict(extra="allow", frozen=True, strict=True, protected_namespaces=(), allow_inf_nan=False)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what was read or set, in JSON types."""
+        """Return the fields that were read or set, in JSON types."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 class Base(Recorded):
     """A base model."""
 
-    name: Word = Field(description="What was asked for.")
+    name: Word = Field(description="The name that was asked for.")
     revision: Word | None = Field(description="Commit, tag or branch; null for a folder.")
     path: RecordedPath = Field(description="Its folder, on the machine that wrote this.")
     origin: Word = Field(description="`folder`, `cache`, `hub` or `wheel`.")
-    sha256: Digest = Field(description="Of all files that decide what it does.")
-    licence: Word | None = Field(description="As it says itself; null when it says nothing.")
+    sha256: Digest = Field(description="Of all files that decide its output.")
+    licence: Word | None = Field(description="From its own card; null without one.")
     architecture: Word
     num_layers: Count
     num_heads: Count
@@ -94,7 +93,7 @@ class Base(Recorded):
 
 
 def describe_base(name: str, revision: str | None, path: Path, origin: str, licence: str | None) -> Base:
-    """Describe a folder as a base model; refuse (`RefusedError`) what is none."""
+    """Describe a folder as a base model; raise `RefusedError` for other folders."""
     refuse_missing(path)
     text, architecture = refuse_unfit(path)
     try:
@@ -113,11 +112,11 @@ def describe_base(name: str, revision: str | None, path: Path, origin: str, lice
             num_parameters=sum(map(num_parameters_in, path.glob("*.safetensors"))),
         )
     except ValidationError as error:
-        raise RefusedError(f"{path}: no base model ({errors_in(error)}). Choose another base model.") from error
+        raise RefusedError(f"{path}: not a base model ({errors_in(error)}). Choose another base model.") from error
 
 
 def refuse_missing(path: Path) -> None:
-    """Refuse (`RefusedError`) a folder that lacks a file of a base model."""
+    """Raise `RefusedError` for a folder without all files of a base model."""
     missing = missing_files(path)
     if missing:
         advice = "A base model needs config.json, tokenizer.json and weights as safetensors."
@@ -125,13 +124,13 @@ def refuse_missing(path: Path) -> None:
 
 
 def refuse_unfit(path: Path) -> tuple[dict[str, Any], str]:
-    """Refuse (`RefusedError`) a configuration of another kind of model, or one that leads to another model or to code.
+    """Raise `RefusedError` for another kind of model, or a configuration that leads to another model or to code.
 
     Returns:
-        The part of the configuration that is about text, and the architecture.
+        The part of the configuration about text, and the architecture.
     """
     if (path / _ADAPTER).exists():
-        # The library would load the model that this file names, whatever else lies here.
+        # The library would load the model that this file names.
         raise RefusedError(f"{path}: {_ADAPTER} makes it an adapter of another model. Name that model, or merge them.")
     config = configuration_of(path)
     text = config.get("text_config", config)
@@ -139,7 +138,7 @@ def refuse_unfit(path: Path) -> tuple[dict[str, Any], str]:
     if "auto_map" in config:
         raise RefusedError(f"{path}: its configuration wants to run code of its own. Choose a model that needs none.")
     if not architecture.endswith(("ForCausalLM", "ForConditionalGeneration")):
-        raise RefusedError(f"{path}: {architecture} is no causal language model. Choose another base model.")
+        raise RefusedError(f"{path}: {architecture} is not a causal language model. Choose another base model.")
     unsaid = [key for key in _SIZES if not isinstance(text.get(key), int)]
     if unsaid:
         raise RefusedError(f"{path}: config.json has no {', no '.join(unsaid)}. Choose a model of another family.")
@@ -147,36 +146,37 @@ def refuse_unfit(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def configuration_of(path: Path) -> dict[str, Any]:
-    """Read the configuration of a model; refuse (`RefusedError`) what is not laid out as one."""
+    """Read the configuration of a model; raise `RefusedError` for another layout."""
     config = read_object(path / "config.json", _LONGEST_CONFIG, "Fetch the model again.")
     is_laid_out = isinstance(config.get("text_config", {}), dict)
     if not is_laid_out or not isinstance(config.get("architectures", []), list | None):
-        raise RefusedError(f"{path}: config.json is no configuration of a model. Fetch the model again.")
+        raise RefusedError(f"{path}: config.json is not the configuration of a model. Fetch the model again.")
     return config
 
 
 def read_object(path: Path, most_bytes: int, advice: str) -> dict[str, Any]:
-    """Read a JSON object, which anybody may have written.
+    """Read a JSON object that anybody may have written.
 
-    Refuse (`RefusedError`, which ends with the advice) what is too large, no JSON, or no object.
+    Raises:
+        RefusedError: It is too large or not a JSON object; the message ends with the advice.
     """
     try:
         document = json.loads(read_regular(path, most_bytes))
     except (OSError, ValueError, RecursionError) as error:
-        found = (error.strerror or "not readable") if isinstance(error, OSError) else f"no JSON ({error})"
+        found = (error.strerror or "not readable") if isinstance(error, OSError) else f"not JSON ({error})"
         raise RefusedError(f"{path}: {found}. {advice}") from error
     if not isinstance(document, dict):
-        raise RefusedError(f"{path}: a {type(document).__name__}, no object. {advice}")
+        raise RefusedError(f"{path}: a {type(document).__name__}, not an object. {advice}")
     return document
 
 
 def digest_of_folder(path: Path) -> str:
-    """Compute the SHA-256 over all files that decide what a model does, hexadecimal."""
+    """Compute the SHA-256 of all files that decide the output of a model, hexadecimal."""
     digest = hashlib.sha256()
     names = {file.name: file for pattern in _DIGESTED for file in path.glob(pattern) if file.name != RECORD}
     for name, file in sorted(names.items()):
         try:
-            # The cache of the Hub is made of links, so they are followed.
+            # Follow links: the cache of the Hub consists of them.
             with open_regular(file) as content:
                 digest.update(f"{name}\0{hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
         except OSError as error:
@@ -185,29 +185,28 @@ def digest_of_folder(path: Path) -> str:
 
 
 def missing_files(path: Path) -> list[str]:
-    """List the files that a folder lacks to be a base model."""
+    """List the missing files of a base model."""
     return [pattern for pattern in _NEEDED if not any(path.glob(pattern))]
 
 
 def look_in(cache: Path) -> None:
-    """Look for bases that other machines recorded in a folder, from now on."""
+    """Set the cache to search for bases that other machines recorded."""
     _places.clear()
     _places.append(cache)
 
 
 def base_folder(base: Base) -> Path:
-    """Return where the base of a run lies on this machine: where it lay then, or wherever one of its digest lies."""
+    """Return the folder of the base of a run: the recorded path, or a folder with its digest."""
     return base.path if base.path.is_dir() else find_recorded_base(base)
 
 
 def find_recorded_base(base: Base) -> Path:
-    """Find the folder of the base that a run was trained on, unchanged.
+    """Find the unchanged base of a run by its digest: at the recorded path, or anywhere in the caches of this machine.
 
-    A base is what its digest says. The path is where it lay on the machine that trained; on another one it may lie
-    anywhere in the cache of base models. Refuse (`RefusedError`) a base that is gone, changed, incomplete, or leads the
-    library to another model or to code.
+    Raises:
+        RefusedError: It is gone, changed or incomplete, or leads the library to another model or to code.
     """
-    places = chain([base.path], (place for place in _lying_here() if _may_be(place, base.num_parameters)))
+    places = chain([base.path], (place for place in _find_candidates() if _may_be(place, base.num_parameters)))
     path = next((place for place in places if place.is_dir() and digest_of_folder(place) == base.sha256), None)
     if path is None:
         found = "changed" if base.path.is_dir() else "gone"
@@ -218,8 +217,7 @@ def find_recorded_base(base: Base) -> Path:
     return path
 
 
-def _lying_here() -> Iterator[Path]:
-    """Yield the folders that may be base models: those of the cache, and what was fetched from the Hub, into any."""
+def _find_candidates() -> Iterator[Path]:
     from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - only where a base is not where it was
 
     hubs = [cache / HUB for cache in _places]
@@ -229,7 +227,7 @@ def _lying_here() -> Iterator[Path]:
 
 
 def _may_be(path: Path, num_parameters: int) -> bool:
-    """Return whether a folder has weights of so many values, by their headers: hashing them all takes minutes."""
+    """Compare the number of parameters, from headers alone: hashing all candidates takes minutes."""
     try:
         return sum(map(num_parameters_in, path.glob("*.safetensors"))) == num_parameters
     except RefusedError:
@@ -237,7 +235,7 @@ def _may_be(path: Path, num_parameters: int) -> bool:
 
 
 def shapes_in(file: Path) -> dict[str, Shape]:
-    """Read name and shape of each tensor of a safetensors file; refuse (`RefusedError`) what is none."""
+    """Read name and shape of each tensor of a safetensors file; raise `RefusedError` for other files."""
     try:
         with file.open("rb") as content:
             length = int.from_bytes(content.read(8), "little")
@@ -247,34 +245,33 @@ def shapes_in(file: Path) -> dict[str, Shape]:
     except OSError as error:
         raise RefusedError(f"{file}: {error.strerror}. Fetch or write the file again.") from error
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise RefusedError(f"{file}: no safetensors file. Fetch or write the file again.") from error
+        raise RefusedError(f"{file}: not a safetensors file. Fetch or write the file again.") from error
 
 
 def num_parameters_in(file: Path) -> int:
-    """Count the values of a safetensors file."""
+    """Count the parameters in a safetensors file."""
     return sum(map(math.prod, shapes_in(file).values()))
 
 
 def _shape(sizes: list[Any]) -> Shape:
-    """Return sizes as a shape; refuse anything but a few whole numbers."""
     if len(sizes) > _MOST_DIMENSIONS or not all(type(size) is int and 0 <= size < _LARGEST for size in sizes):
-        raise ValueError("no shape of a tensor")
+        raise ValueError("not the shape of a tensor")
     return tuple(sizes)
 
 
 def read_tokenizer(path: Path) -> Any:
-    """Read a tokenizer; refuse (`RefusedError`) what is no file of one."""
+    """Read a `tokenizer.json`; raise `RefusedError` for other files."""
     from tokenizers import Tokenizer  # noqa: PLC0415 - a command or a child process loads it
 
     try:
         return Tokenizer.from_buffer(read_regular(path, _LARGEST_TOKENIZER))
     except (OSError, ValueError) as error:
-        found = error.strerror if isinstance(error, OSError) else f"no tokenizer ({error})"
+        found = error.strerror if isinstance(error, OSError) else f"not a tokenizer ({error})"
         raise RefusedError(f"{path}: {found}. Fetch or write the model again.") from error
 
 
 def template_in(folder: Path) -> str | None:
-    """Return the chat template beside a model, wherever transformers looks for it; None without one."""
+    """Read the chat template of a model, from either place that transformers knows; None without one."""
     path, options = folder / _TEMPLATE_FILE, folder / _OPTIONS
     if path.is_file():
         try:
@@ -287,10 +284,10 @@ def template_in(folder: Path) -> str | None:
 
 
 class FileTokenizer:
-    """Tokens of a text by the `tokenizer.json` of a folder; safe to use from several threads."""
+    """The tokenizer in a folder, from its `tokenizer.json`; safe to use from several threads."""
 
     def __init__(self, folder: Path) -> None:
-        """Read the file; refuse (`RefusedError`) what is none of a tokenizer."""
+        """Read the file; raise `RefusedError` for other files."""
         self._tokenizer: Any = read_tokenizer(folder / "tokenizer.json")
         self.chat_template = template_in(folder)
         self._tokenizer.no_truncation()

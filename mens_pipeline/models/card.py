@@ -1,6 +1,6 @@
-"""The card of a model for people and for the Hub: an adapter, or an adapter merged into its base.
+"""The model card of an adapter or of a merged model, for people and for the Hub.
 
-There is one template. What is not known yet, such as figures before a model is evaluated, is said to be missing.
+One template serves both. It names missing facts, such as figures before an evaluation.
 """
 
 import re
@@ -15,7 +15,7 @@ from mens_pipeline.language import visible_text
 from mens_pipeline.models.adapter import ShownKind, TrainingManifest
 from mens_pipeline.models.base import Base, FileTokenizer
 from mens_pipeline.models.chat import format_of
-from mens_pipeline.models.infill import PREFIX_FIRST, marks_of
+from mens_pipeline.models.infill import PREFIX_FIRST, find_marks
 from mens_pipeline.storage.store import digest_of
 
 if TYPE_CHECKING:
@@ -31,17 +31,17 @@ Form = Literal["adapter", "merged"]
 
 
 class DataSource(NamedTuple):
-    """One source of the train set: its file, its different rows, and its share of the set with repeats, 0 to 1."""
+    """A source of the train set: its file, its distinct rows, and its share of the set with repeats, 0 to 1."""
 
     name: str
     num_rows: int
     share: float
 
 
-class Score(NamedTuple):
-    """One figure of the base and of the model that the card is about, as people read them, with their intervals.
+class CardScore(NamedTuple):
+    """One figure of the base and of the model, formatted with intervals.
 
-    `value` is the share of the model alone; None over nothing.
+    `value` is the share of the model; None over nothing.
     """
 
     suite: str
@@ -52,12 +52,12 @@ class Score(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Evaluation results of a model: its figures, how it was sampled, and the constructs that it never got right.
+    """Evaluation results of a model: figures, sampling, and the constructs that it never got right.
 
-    The last three are of the verdict of the gate, with the digest of `gate_receipt.json`; None without one.
+    The last three fields are from the gate, with the digest of `gate_receipt.json`; None without a verdict.
     """
 
-    scores: tuple[Score, ...]
+    scores: tuple[CardScore, ...]
     how: str
     missing: tuple[str, ...]
     policy: str | None
@@ -74,11 +74,9 @@ def model_card(  # noqa: PLR0913 - the parts of a card
     data_licence: str | None = None,
     tokenizer_in: Path | None = None,
 ) -> str:
-    """Write the card of a model, with the head that the Hub reads; Markdown that holds no path of a machine.
+    """Render a model card in Markdown, with the front matter of the Hub and without paths of this machine.
 
-    The form says what is described: the adapter alone, or merged into its base. There are no sources where they are not
-    on record, no standing before it is evaluated, and no licence of the data when nobody said. The tokenizer
-    has the marks of a cursor, for a model that was taught to complete there.
+    `tokenizer_in` is the folder of the tokenizer, whose infill marks the card shows for a model that learnt them.
     """
     base, recipe, result = manifest.base_model, manifest.recipe, manifest.result
     layers = recipe.target_modules if isinstance(recipe.target_modules, str) else ", ".join(recipe.target_modules)
@@ -118,16 +116,16 @@ def model_card(  # noqa: PLR0913 - the parts of a card
         rows=rows,
         sources=tuple(sources),
         standing=standing,
-        # Matrices of an adapter that is sent are named for the class that the base is published as.
+        # The matrices of a pushed adapter are named for the class of the published base.
         auto_class="AutoModelForImageTextToText" if sees and standing is not None else "AutoModelForCausalLM",
         chat=format_of(manifest.chat_template),
         is_prefix_first=manifest.infill_order == PREFIX_FIRST,
-        marks=marks_of(FileTokenizer(tokenizer_in)) if manifest.is_taught and tokenizer_in is not None else None,
+        marks=find_marks(FileTokenizer(tokenizer_in)) if manifest.is_taught and tokenizer_in is not None else None,
     )
 
 
 def data_sources(manifest: TrainingManifest) -> tuple[DataSource, ...]:
-    """Return what the train set of an adapter was made of; empty when that is not on record beside that very set."""
+    """Return the sources of the train set of an adapter; empty without a report for exactly this set."""
     train_file = manifest.train_file
     report = report_beside(train_file)
     if report is None or not train_file.is_file() or digest_of(train_file) != manifest.train_sha256:
@@ -137,12 +135,12 @@ def data_sources(manifest: TrainingManifest) -> tuple[DataSource, ...]:
 
 
 def base_name(base: Base) -> str:
-    """Return the public name of a base: its name on the Hub, or that of its folder without the rest of the path."""
+    """Return the public name of a base: its name on the Hub, or the last part of its path."""
     return base.name if base.origin in _OF_THE_HUB else Path(base.name).name
 
 
 def format_kinds(kinds: Mapping[str, ShownKind]) -> str:
-    """Format what was shown of each kind, the most first: `task 45 % (63,000 tokens, 0.8 epochs), ...`."""
+    """Format the kinds of rows by tokens shown: `task 45 % (63,000 tokens, 0.8 epochs), ...`."""
     return ", ".join(
         f"{name} {100 * kind.share:.0f} % ({kind.tokens_shown:,} tokens, {kind.epochs:.1f} epochs)"
         for name, kind in sorted(kinds.items(), key=lambda item: (-item[1].tokens_shown, item[0]))
@@ -150,18 +148,17 @@ def format_kinds(kinds: Mapping[str, ShownKind]) -> str:
 
 
 def never_shown(kinds: Mapping[str, ShownKind]) -> dict[str, int]:
-    """Return the rows of each kind that has some, and of which none is shown."""
+    """Return kind -> rows, for kinds with rows of which training showed none."""
     there = {name: kind.rows + kind.rows_too_long for name, kind in kinds.items() if not kind.tokens_shown}
     return {name: rows for name, rows in sorted(there.items()) if rows}
 
 
 def format_never_shown(kinds: Mapping[str, ShownKind]) -> str:
-    """Format the kinds of which no row was shown: `telemetry (372 rows), ...`; empty where there is none."""
+    """Format the result of `never_shown`: `telemetry (372 rows), ...`."""
     return ", ".join(f"{name} ({rows} rows)" for name, rows in never_shown(kinds).items())
 
 
 def _head(manifest: TrainingManifest, form: Form, standing: Standing | None) -> "ModelCardData":
-    """Build the head of the model card, which the Hub reads."""
     from huggingface_hub import EvalResult, ModelCardData  # noqa: PLC0415 - takes a third of a second to load
 
     base = manifest.base_model
@@ -190,16 +187,16 @@ def _head(manifest: TrainingManifest, form: Form, standing: Standing | None) -> 
 
 
 _MEANT: Final = re.compile(r"[&<>\[\]`|]")
-"""What begins a tag, a link, an image, code or a cell."""
+"""Characters that begin a tag, a link, an image, code or a cell."""
 
 
 def plain(text: str) -> str:
-    """Escape a text so that Markdown shows it as it is, in one line: no tag, link, image or cell of its own."""
+    """Escape a text for Markdown, on one line."""
     one_line = " ".join(visible_text(text).split())
     return _MEANT.sub(lambda match: f"&#{ord(match[0])};", one_line)
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
-    """Yield the lines of a table in Markdown; cells are shown as they are, so that `plain` is the caller's."""
+    """Yield the lines of a Markdown table; callers escape cells with `plain`."""
     yield from (f"| {' | '.join(head)} |", "|---" * len(head) + "|")
     yield from (f"| {' | '.join(map(str, row))} |" for row in rows)

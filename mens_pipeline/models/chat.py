@@ -1,8 +1,8 @@
-"""The one place where a request becomes the text and the tokens that a model sees: training, evaluation, serving.
+"""The chat formats: requests as text and as tokens, the same for training, evaluation and serving.
 
-A base is asked in the format of its own chat template: ChatML, Llama 3, Gemma or Mistral; without one, in ChatML
-(`format_of`). Prompt and completion are tokenised apart, so that no token spans the border between them, and what a
-user writes can never forge a turn.
+The format follows the chat template of the base: ChatML, Llama 3, Gemma or Mistral; ChatML without a template
+(`format_of`). Prompt and completion are tokenised separately, so that no token spans the border between them. Text of a
+user can never forge a turn.
 """
 
 import re
@@ -15,30 +15,30 @@ IM_START: Final = "<|im_start|>"
 IM_END: Final = "<|im_end|>"
 
 _MARKER: Final = re.compile(r"<(?=\|[^\s|<>]{1,40}\|>)")
-"""The first sign of anything that a tokenizer may take for a control token."""
+"""The first character of a text that a tokenizer may take for a control token."""
 
 Role = Literal["system", "user", "assistant"]
 FormatName = Literal["qwen_chatml_im_start", "llama3", "gemma", "mistral"]
 
 
 class ControlToken(Protocol):
-    """Entry of a tokenizer for a token that was added to its vocabulary."""
+    """A token that was added to the vocabulary of a tokenizer."""
 
     @property
     def content(self) -> str:
-        """Text of the token."""
+        """Its text."""
 
     @property
     def special(self) -> bool:
-        """Whether it steers the model, rather than being a word."""
+        """Whether it controls the model; other added tokens are words."""
 
 
 class Tokenizer(Protocol):
-    """Methods of a Hugging Face tokenizer that are used."""
+    """The methods of a Hugging Face tokenizer that this project uses."""
 
     @property
     def added_tokens_decoder(self) -> Mapping[int, ControlToken]:
-        """Its added tokens by their ids."""
+        """Id -> added token."""
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         """Return the ids of a text."""
@@ -46,7 +46,7 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Message of one role; control tokens in its text are broken when it is shown to a model."""
+    """A message of one role; control tokens in its text are escaped before a model sees it."""
 
     role: Role
     text: str
@@ -54,13 +54,13 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A prompt and its completion as ids; the end of its turn belongs to the completion, which the model learns."""
+    """A prompt and its completion as ids; the completion includes the end of its turn."""
 
     prompt: tuple[int, ...]
     completion: tuple[int, ...]
 
     def __len__(self) -> int:
-        """Return the number of tokens of both."""
+        """Return the number of tokens in both."""
         return len(self.prompt) + len(self.completion)
 
 
@@ -69,14 +69,14 @@ class ChatFormat:
     """Chat format of a family of models.
 
     Attributes:
-        label: As people know it.
-        markers: Its control tokens; a base has to know each as one token.
-        bos: What a conversation begins with.
-        system: Before and behind a system text; None where it stands in the next user turn, above an empty line.
-        user: Before and behind a request.
-        opening: Before a completion.
+        label: Its name for people.
+        markers: Its control tokens; a base must have each as one token.
+        bos: Text before a conversation.
+        system: Text before and after a system prompt; None if that goes into the next user turn, with an empty line.
+        user: Text before and after a request.
+        opening: Text before a completion.
         end: The last token of a completion.
-        behind: What stands between a completion and the next turn.
+        behind: Text between a completion and the next turn.
     """
 
     name: FormatName
@@ -90,10 +90,10 @@ class ChatFormat:
     behind: str
 
     def template(self, system: str | None = None) -> str:
-        """Build the chat template of Hugging Face: it gives the text of `render_prompt`, and `format_of` recognises it.
+        """Build a Hugging Face chat template that renders as `render_prompt` does and that `format_of` recognises.
 
-        `system` comes before a conversation that brings no system text: a model that is asked without the prompt of its
-        training completes worse, and most clients send none.
+        `system` is the default system prompt: most clients send none, and a model without that of its training writes
+        worse.
         """
         begin = f"{{{{ '{self.bos}' }}}}" if self.bos else ""
         if self.system is None:
@@ -106,7 +106,7 @@ class ChatFormat:
         return f"{begin}{self._messages()}{{% if add_generation_prompt %}}{{{{ '{self.opening}' }}}}{{% endif %}}"
 
     def _messages(self) -> str:
-        """Write Jinja for all turns; where the system has none, its texts are held back for the next of the user."""
+        """Write Jinja for all turns; without a system turn, hold its text for the next user turn."""
         if self.system is not None:  # turns name their role, each in the same way
             begin, middle = self.user[0].split("user")
             end = f"'{self.end}'" + (f" + '{self.behind}'" if self.behind else "")
@@ -122,7 +122,7 @@ class ChatFormat:
         )
 
     def render_turns(self, turns: Sequence[Turn], control: tuple[str, ...]) -> str:
-        """Write turns of the system and of the user; control tokens in them are broken."""
+        """Render system and user turns, with control tokens escaped."""
         text = held = ""
         for turn in turns:
             shown = escape(turn.text, control)
@@ -138,11 +138,10 @@ class ChatFormat:
 
 _EMPTY_LINE: Final = "\n\n"
 _NO_THOUGHT: Final = "<think>\n\n</think>\n\n"
-"""Text that templates of reasoning models put before a completion without reasoning."""
+"""Text before a completion in templates of reasoning models when reasoning is off."""
 
 
 def _literal(text: str) -> str:
-    """Write a text as a literal of Jinja."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n") + "'"
 
 
@@ -157,7 +156,7 @@ CHATML: Final = ChatFormat(
     end=IM_END,
     behind="\n",
 )
-"""Of Qwen and SmolLM2, and of bases without a template."""
+"""The format of Qwen and SmolLM2, and of bases without a template."""
 
 LLAMA3: Final = ChatFormat(
     name="llama3",
@@ -194,7 +193,7 @@ MISTRAL: Final = ChatFormat(
     end="</s>",
     behind="",
 )
-"""With a tokenizer of bytes; one of SentencePiece puts a blank before a completion by itself."""
+"""For byte-level tokenizers; SentencePiece adds the space before a completion itself."""
 
 _SPACED_MISTRAL: Final = replace(MISTRAL, user=("[INST] ", "[/INST]"))
 _KNOWN: Final = {
@@ -204,16 +203,15 @@ _KNOWN: Final = {
     "[INST] ": _SPACED_MISTRAL,
     "[INST]": MISTRAL,
 }
-"""Text that a template of a format contains, tried in this order -> the format."""
+"""Text in a template -> its format, tried in this order."""
 
 TEMPLATE: Final = CHATML.template()
 
 
 def format_of(template: str | None) -> ChatFormat:
-    """Return the format of a chat template, which is searched and never rendered; ChatML for none and for any other.
+    """Find the format of a chat template, which is never rendered; ChatML if there is none or it is unknown.
 
-    A model that was made to think does so unless its prompt holds an empty thought: its template writes one where
-    thinking is switched off. It is trained, evaluated and served in that form.
+    A reasoning model is used without reasoning: its prompts then hold an empty thought, as its template writes one.
     """
     text = "" if template is None else template.replace("\\n", "\n")
     chat = next((known for sign, known in _KNOWN.items() if sign in text), CHATML)
@@ -221,7 +219,7 @@ def format_of(template: str | None) -> ChatFormat:
 
 
 def format_for(tokenizer: Tokenizer) -> ChatFormat:
-    """Return the format that the template of a tokenizer asks for."""
+    """Find the format of the template of a tokenizer."""
     template = getattr(tokenizer, "chat_template", None)
     return format_of(template.get("default") if isinstance(template, dict) else template)
 
@@ -229,8 +227,8 @@ def format_for(tokenizer: Tokenizer) -> ChatFormat:
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
-def system_of(template: str) -> str | None:
-    """Return the system prompt that a chat template of ours begins with; None where it is none of ours."""
+def find_system_prompt(template: str) -> str | None:
+    """Return the default system prompt in a chat template of ours; None for other templates."""
     chat = format_of(template)
     head, _, tail = chat.template("\0").partition("\0")
     literal = template.removeprefix(head).removesuffix(tail)
@@ -239,46 +237,45 @@ def system_of(template: str) -> str | None:
 
 
 def render_prompt(system: str, request: str, control: tuple[str, ...] = (), chat: ChatFormat = CHATML) -> str:
-    """Render a prompt: the text up to where the completion begins. Control tokens in the request are broken.
+    """Render a prompt up to the completion, with control tokens escaped.
 
-    `control` is what the tokenizer takes for control tokens beside those that look like `<|im_end|>`.
+    `control` lists the control tokens of the tokenizer besides those that look like `<|im_end|>`.
     """
     turns = (Turn("system", system), Turn("user", request))
     return chat.bos + chat.render_turns(turns, control) + chat.opening
 
 
 def control_tokens(tokenizer: Tokenizer) -> tuple[str, ...]:
-    """Return the control tokens of a tokenizer, such as `<|im_end|>`, `<filename>` or `</s>`; long ones first."""
+    """List the control tokens of a tokenizer, such as `<|im_end|>`, `<filename>` or `</s>`, long ones first."""
     written = {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
-    # Those that look like `<|im_end|>` are broken by `escape` whatever the tokenizer calls them.
+    # `escape` always breaks those that look like `<|im_end|>`.
     written.update(text for text in format_for(tokenizer).markers if not _MARKER.match(text))
     return tuple(sorted((text for text in written if len(text) > 1), key=lambda text: (-len(text), text)))
 
 
 def encode_prompt(tokenizer: Tokenizer, system: str, request: str) -> tuple[int, ...]:
-    """Encode a prompt: the ids up to where the completion begins."""
+    """Encode a prompt up to the completion."""
     text = render_prompt(system, request, control_tokens(tokenizer), format_for(tokenizer))
     return tuple(tokenizer.encode(text, add_special_tokens=False))
 
 
 def encode(tokenizer: Tokenizer, system: str, request: str, reply: str) -> Encoded:
-    """Encode a prompt and its completion as ids, without line ends at its end, with the end of the turn."""
+    """Encode a prompt and its completion, without trailing newlines and with the end of the turn."""
     text = escape(reply.rstrip("\n"), control_tokens(tokenizer)) + format_for(tokenizer).end
     completion = tokenizer.encode(text, add_special_tokens=False)
     return Encoded(encode_prompt(tokenizer, system, request), tuple(completion))
 
 
 def escape(text: str, control: tuple[str, ...] = ()) -> str:
-    """Break control tokens so that a text can neither begin nor end a turn: `<|im_end|>` becomes `< |im_end|>`."""
+    """Break control tokens, so that a text cannot begin or end a turn: `<|im_end|>` becomes `< |im_end|>`."""
     broken = _MARKER.sub("< ", text)
-    return _any_of(control).sub(lambda match: f"{match[0][0]} {match[0][1:]}", broken) if control else broken
+    return _pattern_for(control).sub(lambda match: f"{match[0][0]} {match[0][1:]}", broken) if control else broken
 
 
 def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]:
-    """Encode a conversation up to where the next completion begins, or goes on.
+    """Encode a conversation up to the next completion, with the tokens of training.
 
-    The tokens are those of training: of a system text and a request alone, and of every earlier completion. A last turn
-    of the model itself is the beginning of its completion.
+    A last turn of the assistant is the beginning of that completion.
     """
     control, chat = control_tokens(tokenizer), format_for(tokenizer)
     ids: list[int] = []
@@ -289,7 +286,7 @@ def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]
         earlier = [*turns]
     for turn in earlier:
         if turn.role == "assistant":
-            # As in training, where no token spans the border between a prompt and its completion.
+            # As in training, no token spans the border between a prompt and its completion.
             text += chat.render_turns(given, control) + chat.opening
             ids += tokenizer.encode(text, add_special_tokens=False)
             ids += tokenizer.encode(escape(turn.text.rstrip("\n"), control) + chat.end, add_special_tokens=False)
@@ -303,11 +300,11 @@ def encode_turns(tokenizer: Tokenizer, turns: Sequence[Turn]) -> tuple[int, ...]
 
 
 def encode_text(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
-    """Encode a text that goes on, without any conversation around it; control tokens in it are broken."""
+    """Encode a text to continue, without a conversation; control tokens in it are escaped."""
     begun = format_for(tokenizer).bos + escape(text, control_tokens(tokenizer))
     return tuple(tokenizer.encode(begun, add_special_tokens=False))
 
 
 @cache
-def _any_of(control: tuple[str, ...]) -> re.Pattern[str]:
+def _pattern_for(control: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, control)))

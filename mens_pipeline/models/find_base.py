@@ -1,4 +1,4 @@
-"""Finds a base model: a folder, the caches of this machine, the Hub, or packages that hold some of them."""
+"""Finds a base model: in a folder, the caches of this machine, the Hub, or wheels of the package index."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -13,12 +13,12 @@ from mens_pipeline.storage.documents import hold_lock
 
 DEFAULT_CUDA_MODEL: Final = "Qwen/Qwen3.5-4B"
 DEFAULT_CPU_MODEL: Final = SMOLLM2
-"""The bases of a recipe that names none, on a GPU and without one."""
+"""The bases of a recipe that names none, with a GPU and without one."""
 
 _LOCK: Final = ".lock"
 
 _LONGEST_WORDS: Final = 200
-"""Characters of what a library said, in a message of ours."""
+"""Characters of the error of a library in a message."""
 
 _ALLOWED: Final = ("*.json", "*.jinja", "*.safetensors", "*.model", "merges.txt", "vocab.txt", "LICENSE*", "README.md")
 
@@ -29,19 +29,20 @@ _KNOWN: Final[Mapping[str, tuple[int, int, int, int, int]]] = {
     QWEN_CODER: (24, 14, 896, 151_936, 494_032_768),
     "Qwen/Qwen2.5-Coder-1.5B-Instruct": (28, 12, 1536, 151_936, 1_543_714_304),
 }
-"""Base -> layers, heads, width, vocabulary, parameters: for arithmetic where it is not on this machine."""
+"""Base -> layers, heads, width, vocabulary, parameters, for estimates when it is not on this machine."""
 
 
 def find_base_model(
     name: str, revision: str | None, cache: Path, log_line: Callable[[str], None] = lambda _line: None
 ) -> Base:
-    """Find a base model: a folder, else what is on this machine, else the Hub, else its wheels, where there are some.
+    """Find a base model: a folder, or else in the caches, on the Hub, or in wheels.
 
-    Refuse (`RefusedError`) what cannot be had or trained; the message says all that was tried.
+    Raises:
+        RefusedError: It cannot be fetched or trained; the message lists everything that was tried.
     """
     folder = Path(name)
     if folder.is_dir():
-        return describe_base(name, None, folder, "folder", _licence_of(folder))
+        return describe_base(name, None, folder, "folder", _read_licence(folder))
     if name in WHEEL_BASES:
         converted = cache / name.replace("/", "--")
         if (converted / RECORD).is_file():
@@ -53,7 +54,7 @@ def find_base_model(
     if name in WHEEL_BASES:
         target, downloads = cache / name.replace("/", "--"), cache / "downloads"
         downloads.mkdir(parents=True, exist_ok=True)
-        with hold_lock(downloads / _LOCK):  # once, even if several processes begin at the same time
+        with hold_lock(downloads / _LOCK):  # once for processes that begin at the same time
             is_there = (target / RECORD).is_file()
             return _read_record(target) if is_there else convert_wheels(name, target, downloads, tried, log_line)
     advice = "Name a folder with the model, or download it where the Hub can be reached."
@@ -61,7 +62,7 @@ def find_base_model(
 
 
 def base_by_name(name: str) -> Base:
-    """Describe a base that is not here by its published sizes; refuse (`RefusedError`) one that is not known."""
+    """Describe a base by its published sizes, without its files; raise `RefusedError` for an unknown one."""
     if name not in _KNOWN:
         advice = "Fetch it first: mens train --dry-run --model NAME does."
         raise RefusedError(f"base model {name}: not on this machine, and its sizes are not known. {advice}")
@@ -83,7 +84,7 @@ def base_by_name(name: str) -> Base:
 
 
 def is_base_here(name: str, cache: Path) -> bool:
-    """Check whether a base can be had without the network."""
+    """Check whether a base is on this machine."""
     from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - loads in a command alone
 
     if Path(name).is_dir() or (cache / name.replace("/", "--") / RECORD).is_file():
@@ -103,29 +104,29 @@ def _read_record(path: Path) -> Base:
 def _of_hub(
     name: str, revision: str | None, cache: Path, tried: list[str], log_line: Callable[[str], None]
 ) -> Base | None:
-    """Find the model in the local cache of the Hub, else on the Hub; safetensors alone, and never its code."""
+    """Find a model in a local cache of the Hub, or else on the Hub; never fetch its code."""
     from httpx2 import HTTPError  # noqa: PLC0415 - comes with huggingface_hub
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - loads in a command or a child process alone
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError  # noqa: PLC0415 - likewise
 
     fetched = partial(snapshot_download, name, revision=revision)
-    # What is in the user's own cache is read there; what is fetched goes where all of ours is.
+    # Read the user's own cache, and download into ours.
     places = (("cache", None, True), ("cache", cache / HUB, True), ("hub", cache / HUB, False))
     for origin, folder, is_local in places:
         try:
             if not is_local:
                 log_line(f"asking the Hub for {name}")
-                # Its configuration says whether it can be trained, and weighs nothing.
+                # The small configuration says whether the model can be trained.
                 first = Path(fetched(cache_dir=folder, allow_patterns=["config.json"]))
                 if (first / "config.json").is_file():
                     refuse_unfit(first)
             path = Path(fetched(cache_dir=folder, allow_patterns=list(_ALLOWED), local_files_only=is_local))
             missing = missing_files(path)
             if not missing:
-                return describe_base(name, revision or path.name, path, origin, _licence_of(path))
+                return describe_base(name, revision or path.name, path, origin, _read_licence(path))
             tried.append(f"{origin}: no {', no '.join(missing)} in {path}")
         except LocalEntryNotFoundError as error:
-            # On this machine the library only says that it has looked nowhere else.
+            # In a cache the message of the library adds nothing.
             tried.append(f"{origin}: not there" if is_local else f"{origin}: {_describe_failure(error)}")
         except (HfHubHTTPError, HFValidationError) as error:
             tried.append(f"{origin}: {_first_line(error)}")
@@ -137,7 +138,7 @@ def _of_hub(
 
 
 def _describe_failure(error: BaseException) -> str:
-    """Build the error for a Hub that cannot be reached, with what the system said of the connection, in one line."""
+    """Describe a connection that failed by the innermost error, on one line."""
     innermost = error
     while (cause := innermost.__cause__ or innermost.__context__) is not None:
         innermost = cause
@@ -145,12 +146,11 @@ def _describe_failure(error: BaseException) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """Describe an error in one line: its kind, and the first line of its message."""
     words = str(error).strip().splitlines()
     return type(error).__name__ + (f" ({words[0][:_LONGEST_WORDS]})" if words else "")
 
 
-def _licence_of(path: Path) -> str | None:
+def _read_licence(path: Path) -> str | None:
     card = path / "README.md"
     if not card.is_file():
         return None

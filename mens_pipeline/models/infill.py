@@ -1,84 +1,79 @@
-"""The one place where a cursor in a program becomes the tokens that a model sees: training, evaluation, serving.
+"""A cursor in a program as tokens, the same for training, evaluation and serving.
 
-A model is shown a window of what stands before and behind the cursor, between marks that its tokenizer has for this
-purpose; where it has none, between special tokens that its chat format does not use, or between words.
+A model sees a window of the text before and after the cursor, between the infill marks of its tokenizer; without such
+marks, between special tokens that its chat format does not use, or between words.
 """
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, groupby, takewhile
 from string import ascii_letters, digits
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from mens_pipeline.models.chat import Encoded, Tokenizer, control_tokens, escape, format_for
 
 Order = Literal["suffix_first", "prefix_first"]
-"""Which side of the cursor is shown first. With the suffix first, what is typed extends what was read already; with the
-prefix first, the suffix is read again."""
+"""The side of the cursor that is shown first. With the suffix first, typing only appends to the prompt, so that the
+server reuses its cache; with the prefix first, the suffix is read again."""
 
 SUFFIX_FIRST: Final[Order] = "suffix_first"
 PREFIX_FIRST: Final[Order] = "prefix_first"
 
-_CODESTRAL: Final = ("[PREFIX]", "[SUFFIX]", "[MIDDLE]")
 
-_NATIVE: Final = (
-    ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
-    ("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
-    ("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
-    ("<\uff5cfim\u2581begin\uff5c>", "<\uff5cfim\u2581hole\uff5c>", "<\uff5cfim\u2581end\uff5c>"),
-    ("▁<PRE>", "▁<SUF>", "▁<MID>"),
-    _CODESTRAL,
-)
-"""Of Qwen2.5-Coder and Qwen3, of StarCoder and CodeGemma, of Granite, DeepSeek, Code Llama and Codestral."""
-_IDLE: Final = ("<issue_start>", "<issue_closed>", "<issue_comment>")
-"""Special tokens of SmolLM2 that neither its chat format nor programs use."""
-_WORDS: Final = ("<prefix>", "<suffix>", "<middle>")
-
-_OF_WORD: Final = ascii_letters + digits + "_"
-_LONGEST_WORD: Final = 64
-"""Characters of a word that is written from its beginning, with the blank before it."""
-_TOKEN_CHARACTERS: Final = 16
-"""Characters of a token at most, in a text that is worth reading."""
-_SUFFIX_SHARE: Final = 0.25
-"""Of a window, for what stands behind the cursor."""
-_SUFFIX_FIRST_SHARE: Final = 0.7
-"""Share of training rows with the suffix first, for a base that is asked so; the others keep it able to read both."""
-
-
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """Texts that stand before the prefix, the suffix and the middle; each is one token where a base has any."""
+class Marks(NamedTuple):
+    """Texts before the prefix, the suffix and the middle; each is one token if the base has infill marks."""
 
     prefix: str
     suffix: str
     middle: str
 
 
-def marks_of(tokenizer: Tokenizer) -> Marks:
-    """Return the marks of a tokenizer: its own, else idle special tokens, else words."""
-    return Marks(*_find_marks(tokenizer))
+_CODESTRAL: Final = Marks("[PREFIX]", "[SUFFIX]", "[MIDDLE]")
+
+_NATIVE: Final = (
+    Marks("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),
+    Marks("<fim_prefix>", "<fim_suffix>", "<fim_middle>"),
+    Marks("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),
+    Marks("<\uff5cfim\u2581begin\uff5c>", "<\uff5cfim\u2581hole\uff5c>", "<\uff5cfim\u2581end\uff5c>"),
+    Marks("▁<PRE>", "▁<SUF>", "▁<MID>"),
+    _CODESTRAL,
+)
+"""Marks of Qwen2.5-Coder and Qwen3, StarCoder and CodeGemma, Granite, DeepSeek, Code Llama and Codestral."""
+_IDLE: Final = Marks("<issue_start>", "<issue_closed>", "<issue_comment>")
+"""Special tokens of SmolLM2 that neither its chat format nor programs use."""
+_WORDS: Final = Marks("<prefix>", "<suffix>", "<middle>")
+
+_OF_WORD: Final = ascii_letters + digits + "_"
+_LONGEST_WORD: Final = 64
+"""Characters of a word at the cursor that the model writes again, with the space before it."""
+_TOKEN_CHARACTERS: Final = 16
+"""Upper bound for characters per token in a useful text."""
+_SUFFIX_SHARE: Final = 0.25
+"""Share of a window for the text after the cursor."""
+_SUFFIX_FIRST_SHARE: Final = 0.7
+"""Share of training rows with the suffix first, for a base with that order; the others train it to read both."""
 
 
-def choose_order(tokenizer: Tokenizer) -> Order:
-    """Return the order in which a base is shown a cursor: that of its pretraining, where it has marks of its own.
-
-    That is prefix first, except for Codestral. A base without marks learns either, and gets the suffix first. An
-    adapter is asked in the order of its training, which its manifest records (`infill_order`).
-    """
-    marks = _find_marks(tokenizer)
-    return PREFIX_FIRST if marks in _NATIVE and marks != _CODESTRAL else SUFFIX_FIRST
-
-
-def _find_marks(tokenizer: Tokenizer) -> tuple[str, str, str]:
+def find_marks(tokenizer: Tokenizer) -> Marks:
+    """Find the marks of a tokenizer: its own, or else idle special tokens, or else words."""
     known = {token.content for token in tokenizer.added_tokens_decoder.values()}
     return next((marks for marks in (*_NATIVE, _IDLE) if known.issuperset(marks)), _WORDS)
 
 
-def split_at_marks(text: str) -> tuple[str, str] | None:
-    """Return what stands before and behind the cursor of a prompt that a client has put between marks itself.
+def choose_order(tokenizer: Tokenizer) -> Order:
+    """Choose the order for a base: that of its pretraining, which is prefix first except for Codestral.
 
-    The marks are those of any base that has some, in the order of prefix, suffix, middle; None where there are none.
+    A base without infill marks learns either order and gets the suffix first. An adapter keeps the order of its
+    training (`infill_order` in its manifest).
+    """
+    marks = find_marks(tokenizer)
+    return PREFIX_FIRST if marks in _NATIVE and marks != _CODESTRAL else SUFFIX_FIRST
+
+
+def split_at_marks(text: str) -> tuple[str, str] | None:
+    """Return prefix and suffix of a prompt that a client has marked itself; None for other prompts.
+
+    The marks are those of any base, in the order prefix, suffix, middle.
     """
     for before, behind, middle in _NATIVE:
         if text.startswith(before) and text.endswith(middle) and behind in text:
@@ -88,10 +83,9 @@ def split_at_marks(text: str) -> tuple[str, str] | None:
 
 
 def split_word(prefix: str) -> tuple[str, str]:
-    """Split off the word in which a prefix ends, with the blank before it; it is empty where there is none.
+    """Split off the word at the end of a prefix, with the space before it; the word may be empty.
 
-    A model sees no half words: their tokens are others than those of whole ones. It is shown what stands before, and
-    writes the word from its beginning.
+    Half a word has other tokens than the whole word, so a model sees the text before it and writes the word again.
     """
     near = prefix[-_LONGEST_WORD:]
     start = len(near.rstrip(_OF_WORD))
@@ -102,9 +96,9 @@ def split_word(prefix: str) -> tuple[str, str]:
 
 
 def order_of_row(order: Order, prefix: str, middle: str) -> Order:
-    """Return the order in which a training row is shown to a model that is asked in `order`, the same one every time.
+    """Return the order of a training row, from its hash, for a model whose cursors are shown in `order`.
 
-    All rows have the prefix first where it is asked so; else seven of ten have the suffix first.
+    With the prefix first, all rows follow; otherwise seven of ten have the suffix first.
     """
     digest = hashlib.sha256(f"{prefix}\0{middle}".encode("utf-8", "surrogatepass")).digest()
     is_turned = int.from_bytes(digest[:8], "big") >= _SUFFIX_FIRST_SHARE * 2**64
@@ -112,16 +106,11 @@ def order_of_row(order: Order, prefix: str, middle: str) -> Order:
 
 
 def encode_infill_prompt(tokenizer: Tokenizer, prefix: str, suffix: str, window: int, order: Order) -> tuple[int, ...]:
-    """Encode a cursor: the ids up to where the piece between prefix and suffix begins, or the word that it ends.
+    """Encode a cursor up to the text to insert, which begins with the word at the end of `prefix`.
 
-    Args:
-        tokenizer: Of the base.
-        prefix: What stands before the cursor.
-        suffix: What stands behind it.
-        window: Tokens of both that are shown at most; they are cut at line ends.
-        order: Which side is shown first.
+    `window` is the most tokens of both sides together; they are cut at line ends.
     """
-    marks, chat, control = marks_of(tokenizer), format_for(tokenizer), control_tokens(tokenizer)
+    marks, chat, control = find_marks(tokenizer), format_for(tokenizer), control_tokens(tokenizer)
     behind = _cut(tokenizer, escape(suffix, control), int(window * _SUFFIX_SHARE), is_suffix=True)
     before = _cut(tokenizer, escape(split_word(prefix)[0], control), window - len(behind), is_suffix=False)
     shown = [(marks.suffix, behind), (marks.prefix, before)]
@@ -136,13 +125,13 @@ def encode_infill_prompt(tokenizer: Tokenizer, prefix: str, suffix: str, window:
 def encode_infill(  # noqa: PLR0913, PLR0917 - the parts of a row
     tokenizer: Tokenizer, prefix: str, suffix: str, middle: str, window: int, order: Order
 ) -> Encoded:
-    """Encode a cursor and the piece that stands there, with the word before it, and the end of the turn."""
+    """Encode a cursor and the text to insert, with the word before it and the end of the turn."""
     text = escape(split_word(prefix)[1] + middle, control_tokens(tokenizer)) + format_for(tokenizer).end
     return Encoded(encode_infill_prompt(tokenizer, prefix, suffix, window, order), tuple(_encode(tokenizer, text)))
 
 
 def encode_prefix(tokenizer: Tokenizer, prefix: str, window: int) -> tuple[int, ...]:
-    """Encode what stands before a cursor, but for the word there, for a model that goes on from there."""
+    """Encode the text before a cursor, without its last word, for a model to continue."""
     text = escape(split_word(prefix)[0], control_tokens(tokenizer))
     return (*_encode(tokenizer, format_for(tokenizer).bos), *_cut(tokenizer, text, window, is_suffix=False))
 
@@ -152,10 +141,10 @@ def _encode(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def _cut(tokenizer: Tokenizer, text: str, room: int, *, is_suffix: bool) -> Sequence[int]:
-    """Return the tokens next to the cursor, whole lines as far as there is room; of a longer line a part.
+    """Return at most `room` tokens next to the cursor, whole lines if possible.
 
-    A prefix begins with a line that crosses a multiple of `room` characters, about a third of what fits: it moves every
-    few lines that are typed, instead of with each, and what was read of it before is not read again.
+    A prefix begins at a line that crosses a multiple of `room` characters, about a third of the text that fits. So it
+    moves every few lines of typing, and the cache of the server stays useful.
     """
     start = 0 if is_suffix else max(0, len(text) - room * _TOKEN_CHARACTERS)
     shown = text[: room * _TOKEN_CHARACTERS] if is_suffix else text[start:]
@@ -167,7 +156,7 @@ def _cut(tokenizer: Tokenizer, text: str, room: int, *, is_suffix: bool) -> Sequ
     lengths = accumulate(len(_encode(tokenizer, part)) for part in parts)
     near = parts[: max(1, sum(1 for _ in takewhile(lambda length: length <= room, lengths)))]
     ids = _encode(tokenizer, "".join(near if is_suffix else near[::-1]))
-    # A line that is too long by itself, or lines that are a few tokens more together than one by one.
+    # A single line may be too long, and lines may have more tokens together than one by one.
     return ids[:room] if is_suffix else ids[max(0, len(ids) - room) :]
 
 

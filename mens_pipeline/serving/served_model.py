@@ -20,7 +20,7 @@ from mens_pipeline.models.base import (
     refuse_missing,
     template_in,
 )
-from mens_pipeline.models.chat import format_of, system_of
+from mens_pipeline.models.chat import find_system_prompt, format_of
 from mens_pipeline.models.infill import Order
 from mens_pipeline.promotion.history import adapter_sha256_of, champion_of
 from mens_pipeline.promotion.policy import GateStatus
@@ -175,7 +175,7 @@ def merged_model(folder: Path, device: Device) -> ServedModel:
     template = template_in(path)
     dtype = computed_in(device) if fits_dense(device, num_parameters, computed_in(device)) else "bfloat16"
     is_plain = template == format_of(template).template()
-    system_prompt = SYSTEM_PROMPT if is_plain else system_of(template or "")
+    system_prompt = SYSTEM_PROMPT if is_plain else find_system_prompt(template or "")
     if system_prompt is None:
         advice = "Serve a model that `mens merge` wrote; this server builds prompts as in our training."
         raise RefusedError(f"{path}: its chat template is not the one that this project trains with. {advice}")

@@ -1,10 +1,10 @@
-"""The version of the code that decides what a stage makes: a hash over every definition that its entries reach.
+"""The version of the code of a stage: a hash of every definition that its entries reach.
 
-The syntax trees are walked, nothing is imported: from the names that a function, class or constant uses to where they
-are defined, inside functions as well, through packages and re-exports. A string that names a module of this package,
-for a child process, is followed like an import; one that names data files beside its module (`page.html.jinja`,
-`*_atoms.yaml`) counts their bytes. Comments, docstrings and formatting count for nothing. What is passed in at run time
-without an annotation that names its class, and what other packages do, is not seen.
+Syntax trees are walked, and nothing is imported: from the names that a definition uses to their own definitions, also
+inside functions, through packages and re-exports. A string that names a module of this package, for a child process, is
+followed like an import; one that names data files next to its module (`page.html.jinja`, `*_atoms.yaml`) adds their
+bytes. Comments, docstrings and formatting do not count. Values passed in at run time without an annotation of their
+class are not seen, and neither are other packages.
 """
 
 import ast
@@ -26,10 +26,10 @@ _DATA: Final = (".yaml", ".jinja", ".css", ".js", ".lark")
 _STORE: Final = tuple(
     f"{_PACKAGE}.storage.{name}" for name in ("code_version", "documents", "remote", "stage", "store")
 )
-"""Modules that keep what stages make, and decide nothing of it."""
+"""Modules that keep artifacts and do not decide their content."""
 
 _VERSIONS: Final = "__pycache__/code_versions.json"
-"""Versions that were computed: reading every module that stages rest on takes a process two seconds at its start."""
+"""Cache of versions: reading all modules takes two seconds."""
 
 _HASH: Final = "package"
 
@@ -38,14 +38,14 @@ _NAMED: Final = re.compile(rf"\b{_PACKAGE}(?:\.\w+)+")
 _VERSIONED: Final = ("code_version", "Stage")
 
 _Symbol = tuple[str, str]
-"""A module and a name in it; the name is `*` for all of the module, and empty for what runs when it is imported."""
+"""A module and a name in it: `*` for the whole module, empty for the statements that run on import."""
 
 
 def code_version(*entries: str, without: tuple[str, ...] = (), root: Path = _ROOT) -> str:
-    """Return a SHA-256 over the code that entries reach, hexadecimal.
+    """Compute the SHA-256 of the code that entries reach, hexadecimal.
 
-    Entries are modules of this package by their full names, `module:name` for one definition of it. What is `without`
-    is not followed, because it does not decide what the entries make. `root` is the package, or a copy of it.
+    Entries are full names of modules of this package, or `module:name` for one definition. Modules in `without` are not
+    followed. `root` is the package or a copy of it.
     """
     kept, asked = _load_versions(root), repr((entries, without))
     if asked not in kept:
@@ -56,7 +56,7 @@ def code_version(*entries: str, without: tuple[str, ...] = (), root: Path = _ROO
 
 @cache
 def _load_versions(root: Path) -> dict[str, str]:
-    """Return the versions that were computed for the package as it is, by what was asked; `package` is its hash."""
+    """Return cached versions by arguments, if the hash of the whole package, `package`, is the same."""
     hashed = hashlib.sha256(sys.version.encode())  # another Python reads other trees
     for path in sorted(path for path in root.rglob("*") if path.suffix in {".py", *_DATA}):
         hashed.update(f"{path.relative_to(root)}\0{_digest(path.read_bytes())}\n".encode())
@@ -69,7 +69,6 @@ def _load_versions(root: Path) -> dict[str, str]:
 
 
 def _save_versions(root: Path, kept: dict[str, str]) -> None:
-    """Write versions beside the compiled modules; as for those, where that cannot be they are computed each time."""
     place = root / _VERSIONS
     draft = place.with_name(f"{place.name}.{os.getpid()}")
     with suppress(OSError):
@@ -80,7 +79,7 @@ def _save_versions(root: Path, kept: dict[str, str]) -> None:
 
 @cache
 def trace_code(entries: tuple[str, ...], without: tuple[str, ...] = (), root: Path = _ROOT) -> dict[str, str]:
-    """Return what entries reach: definitions (`module:name`) and data files, each with a hash."""
+    """Return the definitions (`module:name`) and data files that entries reach, each with a hash."""
     waiting: list[_Symbol] = []
     for entry in entries:
         name, _, what = entry.partition(":")
@@ -103,7 +102,6 @@ def trace_code(entries: tuple[str, ...], without: tuple[str, ...] = (), root: Pa
 
 @cache
 def _look(root: Path, name: str, what: str) -> tuple[dict[str, str], set[_Symbol]]:
-    """Hash what a symbol is, and list what it uses of the package."""
     module = _module(root, name)
     if module is None:
         return {}, set()
@@ -119,7 +117,7 @@ def _look(root: Path, name: str, what: str) -> tuple[dict[str, str], set[_Symbol
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Definition:
-    """A statement at the top of a module; `name` is what it binds first, or its place among those that bind nothing."""
+    """A top-level statement; `name` is the first name that it binds, or its number if it binds none."""
 
     name: str
     node: ast.stmt
@@ -127,7 +125,7 @@ class _Definition:
 
 @dataclass(slots=True)
 class _Module:
-    """A parsed module: name -> its definition or, if it is imported, where that stands; and what runs on import."""
+    """A parsed module: name -> definition, or symbol if it is imported; and the statements that run on import."""
 
     name: str
     root: Path
@@ -138,7 +136,6 @@ class _Module:
 
 @cache
 def _module(root: Path, name: str) -> _Module | None:
-    """Return a module of the package; None for anything else."""
     package, *parts = name.split(".")
     path = root.joinpath(*parts)
     path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
@@ -183,20 +180,19 @@ def _is_for_types(node: ast.stmt) -> bool:
 
 @dataclass(slots=True)
 class _Uses:
-    """Names of a definition, each with the attribute that is read of it or nothing; its imports and strings."""
+    """Names that a definition uses, each with the attribute that is read of it; its imports and strings."""
 
     names: set[tuple[str, str]] = field(default_factory=set)
     imports: set[_Symbol] = field(default_factory=set)
     strings: set[str] = field(default_factory=set)
 
     def mention(self, name: str, part: str, local: frozenset[str]) -> None:
-        """Note a name, unless it is one of a function's own."""
         if name not in local:
             self.names.add((name, part))
 
 
 def _read(definitions: Iterable[_Definition], module: _Module) -> tuple[dict[str, str], set[_Symbol]]:
-    """Return hashes of definitions and of the data files that they name, and what they use."""
+    """Hash definitions and the data files that they name, and list the symbols that they use."""
     hashes: dict[str, str] = {}
     uses = _Uses()
     for definition in definitions:
@@ -212,7 +208,7 @@ def _read(definitions: Iterable[_Definition], module: _Module) -> tuple[dict[str
 
 
 def _resolve(name: str, part: str, module: _Module) -> _Symbol | None:
-    """Resolve a name to a part of an imported module or to this module; None for a local one."""
+    """Resolve a name to a symbol of an imported module or of this one; None for a local name."""
     target = module.bound.get(name)
     if isinstance(target, tuple) and part and _module(module.root, ".".join(target)) is not None:
         return (".".join(target), part)
@@ -220,11 +216,11 @@ def _resolve(name: str, part: str, module: _Module) -> _Symbol | None:
 
 
 _INSIDE: Final = ("body", "elt", "key", "value")
-"""Fields of functions and comprehensions that see the names of their own."""
+"""Fields of functions and comprehensions in which their own names are bound."""
 
 
 def _own_names(node: ast.AST) -> frozenset[str]:
-    """Return the names that a function or a comprehension binds for what stands in it."""
+    """Return the names that a function or a comprehension binds."""
     match node:
         case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments) | ast.Lambda(args=arguments):
             return frozenset(found.arg for found in ast.walk(arguments) if isinstance(found, ast.arg))
@@ -236,7 +232,7 @@ def _own_names(node: ast.AST) -> frozenset[str]:
 
 
 def _write(node: ast.AST, text: list[str], uses: _Uses, local: frozenset[str] = frozenset()) -> None:
-    """Write a tree without places and documentation, and note what it mentions but for names of a function's own."""
+    """Write a tree without positions and docstrings, and note the names that it uses."""
     text.append(type(node).__name__)
     inner = local | _own_names(node)
     match node:
@@ -251,7 +247,7 @@ def _write(node: ast.AST, text: list[str], uses: _Uses, local: frozenset[str] = 
         case ast.Constant(value=str(string)):
             uses.strings.add(string)
         case ast.Call(func=ast.Name(id=name)) if name in _VERSIONED:
-            # What another stage makes is a parent, whose key has the version of the code that is named here.
+            # The artifact of another stage is a parent; its key has the version of that code.
             text.append(ast.dump(node))
             return
     for name in node._fields:

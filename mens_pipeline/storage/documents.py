@@ -1,7 +1,7 @@
-"""Folders that are filled before they join a store, locks, and small files beside the artifacts of a kind that change.
+"""Draft folders, locks, and documents: small files of a store that change, such as pointers and append-only logs.
 
-Those are pointers, and lines that are only added to. They lie in the folder of the store, or in its object storage;
-several processes and machines may change them at once.
+Documents are kept in the folder of the store or in its object storage. Several processes and machines may change them
+at once.
 """
 
 import fcntl
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 _DRAFT: Final = re.compile(r"\.draft-.+-[0-9a-f]{32}")
 _PART: Final = re.compile(r"\..+\.[0-9a-f]{32}\.part")
-"""Names of folders and of files that we make; a person's own file must never look like one."""
+"""Names of our drafts; a user's own file must never match one."""
 _YOUNG_SECONDS: Final = 60.0
-"""Age from which on a draft that nobody holds is one of a process that was killed."""
+"""An unlocked draft that is older belonged to a process that was killed."""
 _LOOKED: Final[dict[Path, float]] = {}
-"""When drafts were looked for in a folder, which takes longer the more it holds; none grows too old meanwhile."""
+"""Folder -> time of the last search for drafts, since a search takes longer the more files there are."""
 
 _TAG: Final = "CACHEDIR.TAG"
 _TAG_TEXT: Final = (
@@ -37,17 +37,17 @@ _TAG_TEXT: Final = (
 
 
 def tag_as_cache(root: Path) -> None:
-    """Let tools for backups pass a folder by."""
+    """Mark a folder as a cache, which backup tools skip."""
     (root / _TAG).write_text(_TAG_TEXT, encoding="utf-8")
 
 
 @contextmanager
 def draft_folder(target: Path) -> Iterator[Path]:
-    """Make a folder beside the one whose place it shall take; what is left of it in the end is deleted.
+    """Make a folder next to `target`, for the caller to rename; delete it at the end if it is still there.
 
-    Drafts of processes that were killed are deleted as well; they are looked for once a minute.
+    Also delete drafts of processes that were killed, once a minute.
     """
-    # Not by process: on a shared volume, each pod has a process of the same number.
+    # Not the process id: on a shared volume, pods have the same ids.
     path = target.with_name(f".draft-{target.name}-{uuid4().hex}")
     path.mkdir()
     handle = os.open(path, os.O_RDONLY)
@@ -60,7 +60,7 @@ def draft_folder(target: Path) -> Iterator[Path]:
 
 
 def hold_draft(handle: int, folder: Path) -> None:
-    """Hold a draft, a folder or file that is open, and remove those beside it that nobody holds any more."""
+    """Lock an open draft, a folder or a file, and remove abandoned drafts from the folder that it is in."""
     with suppress(OSError):  # on a file system without locks no draft is ever taken for abandoned
         fcntl.flock(handle, fcntl.LOCK_EX)
     _remove_abandoned(folder)
@@ -68,20 +68,20 @@ def hold_draft(handle: int, folder: Path) -> None:
 
 @contextmanager
 def hold_lock(path: Path) -> Iterator[None]:
-    """Hold a lock that processes and threads wait for; the file that stands for it stays."""
+    """Hold an exclusive lock across processes and threads; the lock file stays."""
     with path.open("a", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove the drafts of processes that were killed: a process holds a lock on its draft for as long as it lives."""
+    """Remove old drafts without a lock: a process locks its draft for as long as it lives."""
     now = time.monotonic()
     if now - _LOOKED.get(folder, -_YOUNG_SECONDS) < _YOUNG_SECONDS:
         return
     _LOOKED[folder] = now
     found: list[Path] = []
-    with suppress(OSError):  # a folder that may be written, and not listed
+    with suppress(OSError):  # the folder may be writable without being readable
         found = [
             path
             for path in folder.iterdir()
@@ -99,7 +99,7 @@ def _remove_abandoned(folder: Path) -> None:
 
 
 LOCK: Final = ".publishing"
-"""In the folder of a store: held while something in it takes the place of something else."""
+"""Lock file of a store, held while an artifact or a document is replaced."""
 
 _TRIES: Final = 50
 
@@ -113,23 +113,23 @@ class Documents:
     """The documents of a store."""
 
     def __init__(self, root: Path, remote: "Remote | None" = None) -> None:
-        """Use a folder, or the object storage that stands behind it; then nothing in the folder counts."""
+        """Use a folder, or its object storage if there is one; then documents in the folder do not count."""
         self._root = root
         self._remote = remote
 
     def place(self, kind: str, name: str) -> str:
-        """Name a document in messages."""
+        """Return the path or URL of a document, for messages."""
         return str(self._root / kind / name) if self._remote is None else f"{self._remote.url}/{kind}/{name}"
 
     def read(self, kind: str, name: str) -> bytes:
-        """Read a document; one that is not there is empty."""
+        """Read a document; return nothing if there is none."""
         if self._remote is not None:
             return self._remote.read(f"{kind}/{name}").content
         path = self._root / kind / name
         return path.read_bytes() if path.is_file() else b""
 
     def amend(self, kind: str, name: str, change: Callable[[bytes], bytes]) -> None:
-        """Change a document, also beside other writers: when one of them came first, `change` is called again."""
+        """Change a document atomically; call `change` again when another writer came first."""
         path = self._root / kind / name
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ class Documents:
             raise unwritable(error, self._root) from error
 
     def replace(self, kind: str, name: str, seen: bytes, content: bytes) -> None:
-        """Change a document that still is what was seen; refuse (`RefusedError`) one that was changed since."""
+        """Replace a document; raise `RefusedError` if it has changed since it was `seen`."""
 
         def change(found: bytes) -> bytes:
             if found != seen:
@@ -154,11 +154,10 @@ class Documents:
 
 
 def _swap(remote: "Remote", name: str, change: Callable[[bytes], bytes]) -> None:
-    """Change an object by compare-and-swap."""
     written = None
     for _ in range(_TRIES):
         found = remote.read(name)
-        # A request that was repeated may have been answered by its own first try.
+        # A retried request fails when its own first try had succeeded.
         if found.content == written:
             return
         written = change(found.content)
@@ -168,7 +167,7 @@ def _swap(remote: "Remote", name: str, change: Callable[[bytes], bytes]) -> None
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Replace a file; after a power cut its content is the old one or the new one."""
+    """Replace a file; a power cut leaves the old content or the new."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         with temporary.open("xb") as target:

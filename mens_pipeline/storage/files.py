@@ -1,4 +1,4 @@
-"""Files that strangers may have written: regular, bounded; copies of folders, and whether a disk takes them."""
+"""Bounded reads of files that strangers may have written, copies of folders, and errors of full disks."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 from mens_pipeline.errors import ConfigurationError, DiskError
 
 MAX_LINE_BYTES: Final = 1_048_576
-"""Of a row; a longer line is none."""
+"""A longer line is not a row."""
 
 _CHUNK: Final = 65_536
 
@@ -20,19 +20,19 @@ _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
 def open_regular(path: Path, *, follow: bool = True) -> BufferedReader:
-    """Open a file for reading; refuse (`OSError`) a pipe or a device, which could keep a reader for ever."""
+    """Open a file for reading; raise `OSError` for a pipe or a device, which could block for ever."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     handle = os.open(path, flags)
     kind = os.fstat(handle).st_mode
     if not stat.S_ISREG(kind):
         os.close(handle)
         code = errno.EISDIR if stat.S_ISDIR(kind) else errno.EINVAL
-        raise OSError(code, os.strerror(code) if code == errno.EISDIR else "No regular file", str(path))
+        raise OSError(code, os.strerror(code) if code == errno.EISDIR else "Not a regular file", str(path))
     return os.fdopen(handle, "rb")
 
 
 def read_regular(path: Path, most: int, *, follow: bool = True) -> bytes:
-    """Read the content of a regular file; refuse (`OSError`) one of more bytes than `most`."""
+    """Read a regular file; raise `OSError` if it has more than `most` bytes."""
     with open_regular(path, follow=follow) as content:
         data = content.read(most + 1)
     if len(data) > most:
@@ -41,12 +41,12 @@ def read_regular(path: Path, most: int, *, follow: bool = True) -> bytes:
 
 
 def bounded_lines(content: BinaryIO, most: int) -> Iterator[bytes]:
-    """Yield lines in bounded memory; of one longer than `most` bytes, its end included, come `most + 1`."""
+    """Yield lines in bounded memory; cut one that is longer than `most` bytes, newline included, to `most + 1`."""
     return (line for _, line in placed_lines(content, most))
 
 
 def placed_lines(content: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines as `bounded_lines` does, each with the byte at which it begins."""
+    """Yield lines as `bounded_lines` does, each with its byte offset."""
     offset = 0
     while line := content.readline(most + 1):
         yield offset, line
@@ -58,10 +58,9 @@ def placed_lines(content: BinaryIO, most: int) -> Iterator[tuple[int, bytes]]:
 
 
 def is_full(error: OSError) -> bool:
-    """Return whether the disk, a quota or a bound on the size of files is used up.
+    """Return whether a disk, a quota or a limit on file sizes is exhausted.
 
-    `EFBIG` counts where it names no file, which is one that was open, or two, of a copy: a reader of ours raises it
-    with the name of a file that is too large to be read.
+    `EFBIG` with the name of one file comes from `read_regular` and says that the file is too large to read.
     """
     is_read = error.filename is not None and error.filename2 is None
     return error.errno in _NO_ROOM or (error.errno == errno.EFBIG and not is_read)
@@ -72,7 +71,7 @@ _LITTLE_BYTES: Final = 5_000_000_000
 
 
 def find_little_room(*places: Path) -> str | None:
-    """Return a warning about the first disk that is nearly full: less than a tenth of it and 5 GB are free."""
+    """Return a warning about the first disk with less than 10 % and less than 5 GB free."""
     for place in places:
         there = next((path for path in (place, *place.parents) if path.exists()), Path())
         total, _, free = shutil.disk_usage(there)
@@ -83,9 +82,9 @@ def find_little_room(*places: Path) -> str | None:
 
 
 def disk_error(error: OSError, place: object, advice: str, *, is_named: bool = False) -> ConfigurationError:
-    """Build the error for a place that cannot be written: a `DiskError` where it is full or can only be read.
+    """Build the error for a place that cannot be written: a `DiskError` if the disk is full or read-only.
 
-    The message names the file that the failure is about, or the place itself where that is what people know.
+    The message names the file that failed, or the place itself if it `is_named` by the user.
     """
     kind = DiskError if is_full(error) or error.errno == errno.EROFS else ConfigurationError
     found = place if is_named else error.filename2 or error.filename or place
@@ -93,9 +92,9 @@ def disk_error(error: OSError, place: object, advice: str, *, is_named: bool = F
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copy a folder file by file, links as links, into one that may be there.
+    """Copy a folder, links as links, into one that may exist.
 
-    Unlike `shutil.copytree`, the first failure is raised as it is: that one says of a full disk no number.
+    Unlike `shutil.copytree`, raise the first error as it is, with its number.
     """
     target.mkdir(parents=True, exist_ok=True)
     for path in sorted(source.iterdir()):
@@ -106,9 +105,9 @@ def copy_folder(source: Path, target: Path) -> None:
 
 
 def is_out_of_place(path: Path) -> bool:
-    """Return whether something in a folder is neither file nor folder: a link, a pipe, a device."""
+    """Return whether a path is neither a file nor a folder: a link, a pipe or a device."""
     try:
         kind = path.lstat().st_mode
-    except OSError:  # gone, or out of reach: its reader says so
+    except OSError:  # gone or unreadable: its reader will say so
         return False
     return not stat.S_ISREG(kind) and not stat.S_ISDIR(kind)

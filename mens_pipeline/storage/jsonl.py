@@ -1,6 +1,6 @@
-"""JSON lines on disk: a file is there whole or not at all.
+"""JSON lines on disk, written atomically.
 
-What cannot be read is a `SourceNotFoundError`, a folder that cannot be written or is full a `ConfigurationError`.
+Raises `SourceNotFoundError` for files that cannot be read, and `ConfigurationError` for folders that cannot be written.
 """
 
 import os
@@ -23,16 +23,16 @@ from mens_pipeline.storage.validation import Versioned, errors_in, problem_in
 Model = TypeVar("Model", bound=BaseModel)
 
 MAX_OWN_LINE_BYTES: Final = 67_108_864
-"""Of a row that this project wrote, which may hold several texts."""
+"""A row that this project wrote may hold several texts."""
 
 
 def write_jsonl(path: Path, records: Iterable[BaseModel]) -> int:
-    """Write records, one a line, through a temporary file beside the target, and return how many."""
+    """Write records, one per line, and return their number."""
     return write_lines(path, (record.model_dump_json() for record in records))
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> int:
-    """Write lines, given without their ends, through a temporary file beside the target, and return how many."""
+    """Write lines, given without newlines, and return their number."""
     written = 0
     with _replacing(path) as target:
         for line in lines:
@@ -42,13 +42,13 @@ def write_lines(path: Path, lines: Iterable[str]) -> int:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text through a temporary file beside the target."""
+    """Write a text file atomically."""
     with _replacing(path) as target:
         target.write(text)
 
 
 def write_digest(path: Path) -> str:
-    """Write the SHA-256 of a file beside it, as `sha256sum -c` reads it, and return it, hexadecimal."""
+    """Write `NAME.sha256` next to a file, in the format of `sha256sum -c`, and return the digest, hexadecimal."""
     digest = digest_of(path)
     write_text(path.with_name(f"{path.name}.sha256"), f"{digest}  {path.name}\n")
     return digest
@@ -62,20 +62,20 @@ def _replacing(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file that replaces another one when the block ends without an exception."""
+    """Open a temporary file that replaces `path` when the block ends without an exception."""
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         target = temporary.open("xb")
     except OSError as error:
         raise disk_error(error, path, "Name a file in a folder you may write.", is_named=True) from error
-    held = os.dup(target.fileno())  # the block may close its file before that takes its place
+    held = os.dup(target.fileno())  # the block may close its file before it is renamed
     try:
         hold_draft(held, path.parent)
         with target:
             yield target
     except OSError as error:
-        if not is_full(error):  # of whatever the block reads
+        if not is_full(error):  # from something that the block reads
             raise
         raise disk_error(error, path, "Make room, or name a file elsewhere.", is_named=True) from error
     else:
@@ -90,14 +90,14 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def open_rows(path: Path, most: int = MAX_LINE_BYTES) -> Iterator[Iterator[bytes]]:
-    """Open a JSONL file as an iterator of its lines, one in memory at a time, bounded as by `bounded_lines`."""
+    """Open a JSONL file as an iterator of lines, cut as by `bounded_lines`."""
     with _open_binary(path) as content:
         yield bounded_lines(content, most)
 
 
 @contextmanager
 def open_part(path: Path, start: int, end: int) -> Iterator[Iterator[bytes]]:
-    """Open the lines of a JSONL file that begin from one byte up to another, as `open_rows` does."""
+    """Open the lines of a JSONL file that begin at a byte from `start` to before `end`."""
     with _open_binary(path) as content:
         begin = content.seek(max(0, start - 1))
         while start and (piece := content.readline(MAX_LINE_BYTES)):
@@ -110,13 +110,13 @@ def open_part(path: Path, start: int, end: int) -> Iterator[Iterator[bytes]]:
 
 @contextmanager
 def open_placed_rows(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
-    """Open a JSONL file as an iterator of its lines with the byte offset of each, for `row_at`."""
+    """Open a JSONL file as an iterator of lines with their byte offsets, for `row_at`."""
     with _open_binary(path) as content:
         yield placed_lines(content, MAX_LINE_BYTES)
 
 
 def row_at(path: Path, offset: int) -> bytes:
-    """Return the line of a file that begins at a byte."""
+    """Read the line of a file that begins at a byte offset."""
     with _open_binary(path) as content:
         content.seek(offset)
         return content.readline(MAX_LINE_BYTES + 1)
@@ -130,19 +130,19 @@ def _open_binary(path: Path) -> BinaryIO:
 
 
 def read_models(path: Path, model: type[Model]) -> Iterator[Model]:
-    """Yield rows that this project wrote, one a line; refuse (`RefusedError`) what is none, or of newer code."""
+    """Yield rows that this project wrote; raise `RefusedError` for a damaged one, or one of newer code."""
     with open_rows(path, MAX_OWN_LINE_BYTES) as lines:
         for number, line in enumerate(lines, start=1):
             try:
                 if line.strip():
                     yield model.model_validate_json(line)
             except ValidationError as error:
-                problem = problem_in(error, model.__name__, "Delete the folder it stands in, and run again.")
+                problem = problem_in(error, model.__name__, "Delete the folder that it is in, and run again.")
                 raise RefusedError(f"{path}:{number}: {problem}") from error
 
 
 def models_in(lines: Iterable[bytes], path: Path, model: type[Model], what: str, advice: str) -> Iterator[Model]:
-    """Parse models, one a line; skip blank lines, refuse what is no model (`RefusedError`)."""
+    """Parse models, one per line; skip blank lines, raise `RefusedError` for others."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield model_in(line, f"{path}:{number}", model, what, advice)

@@ -1,8 +1,8 @@
-"""Object storage behind the store: files by their digests, and small documents that change only as they were last seen.
+"""Object storage of a store: files by digest, and small documents that change by compare-and-swap.
 
-An artifact is `<kind>/<key>/<sha256>` for each of its files, and `<kind>/<key>/manifest.json`, which is put last. So a
-writer that is interrupted leaves files that nobody sees, and two writers of one key never touch each other's files.
-A server that does not answer, or not as it should, is a `ConfigurationError`.
+An artifact has an object `<kind>/<key>/<sha256>` for each file, and `<kind>/<key>/manifest.json`, which is put last. An
+interrupted writer leaves files without a manifest, and two writers of one key never touch each other's files. A server
+that fails or does not answer raises `ConfigurationError`.
 """
 
 import hashlib
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from obstore import UpdateVersion
 
 Version = dict[str, str]
-"""What a server calls one state of an object, in its own words."""
+"""Names that a server gives to one state of an object: `e_tag`, `version`."""
 
 _MANIFEST: Final = "manifest.json"
 _MOST_BYTES: Final = 67_108_864
-"""Of a document: a manifest, a pointer, a history."""
+"""A document (manifest, pointer, history) is smaller."""
 
 _RENEWED_AFTER: Final = timedelta(hours=1)
-"""Age of a manifest from which on it is put there once more when its artifact is taken up: age counts from then."""
+"""Age from which a manifest is put again when its artifact is reused, since retention goes by its age."""
 
 _VERSION: Final = ("e_tag", "version")
 _PART_BYTES: Final = 16_777_216
@@ -44,8 +44,8 @@ _ADVICE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """A small object that was read; its version is the name of this state at the server, None where there is none."""
+class StoredObject:
+    """A small object that was read; its version is None if there is no such object."""
 
     content: bytes = b""
     version: Version | None = None
@@ -54,11 +54,11 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Files under one key.
+    """The objects under one key.
 
     Attributes:
-        modified: When the newest of its objects was put there, in seconds since 1970.
-        is_whole: Whether there is a manifest; else it is what an interrupted writer left.
+        modified: When the newest object was put, in seconds since 1970.
+        is_whole: Whether there is a manifest; an interrupted writer leaves none.
     """
 
     kind: str
@@ -69,33 +69,33 @@ class Listed:
 
 
 class Remote:
-    """A bucket, or a part of one."""
+    """A bucket or a prefix of one."""
 
     def __init__(self, url: str) -> None:
-        """Use a bucket; nothing is asked of it yet.
+        """Use a bucket, without a request yet.
 
-        The URL is `s3://BUCKET/PREFIX`, `gs://...` or `az://...`; credentials come from the environment, as its own
-        tools read them.
+        `url` is `s3://BUCKET/PREFIX`, `gs://...` or `az://...`; credentials come from the environment variables of the
+        provider's own tools.
         """
         self.url = url.rstrip("/")
         with self._translate_errors(""):
             self._bucket = from_url(self.url, retry_config={"max_retries": 4, "retry_timeout": timedelta(minutes=1)})
 
-    def read(self, name: str) -> Document:
-        """Read a document."""
+    def read(self, name: str) -> StoredObject:
+        """Read a document; an absent one is empty."""
         with self._translate_errors(name):
             try:
                 found = obstore.get(self._bucket, name)
             except FileNotFoundError:
-                return Document()
+                return StoredObject()
             if found.meta["size"] > _MOST_BYTES:
                 raise ConfigurationError(f"{self.url}/{name}: larger than {_MOST_BYTES} bytes. Nothing of ours is.")
             named = ((name, found.meta[name]) for name in _VERSION)
             version = {name: value for name, value in named if value is not None}
-            return Document(bytes(found.bytes()), version, found.meta["last_modified"])
+            return StoredObject(bytes(found.bytes()), version, found.meta["last_modified"])
 
     def swap(self, name: str, content: bytes, seen: Version | None) -> bool:
-        """Write a document if it still is what was seen, None for nothing; return whether nobody else came first."""
+        """Write a document if its version is still `seen` (None: absent); return whether it was written."""
         with self._translate_errors(name):
             try:
                 mode: UpdateVersion | Literal["create"] = "create" if seen is None else cast("UpdateVersion", seen)
@@ -104,17 +104,17 @@ class Remote:
                 return False
         return True
 
-    def manifest_of(self, kind: str, key: str) -> Document:
-        """Read the manifest of an artifact, whether or not its files are there."""
+    def read_manifest(self, kind: str, key: str) -> StoredObject:
+        """Read the manifest of an artifact, without its files."""
         return self.read(f"{kind}/{key}/{_MANIFEST}")
 
     def publish(self, folder: Path, kind: str, key: str, seen: Version | None) -> bool:
-        """Put a complete artifact there, and return whether it is there: somebody else may have put another one since.
+        """Upload a complete artifact; return False if another writer published a different one.
 
-        The manifest may take the place of what `manifest_of` had said before, None for nothing.
+        The manifest replaces the version that was `seen` (None: absent).
         """
         manifest = (folder / _MANIFEST).read_bytes()
-        there = self.manifest_of(kind, key)
+        there = self.read_manifest(kind, key)
         if there.version != seen:
             is_this = there.content == manifest
             if is_this and datetime.now(UTC) - there.modified > _RENEWED_AFTER:
@@ -125,12 +125,12 @@ class Remote:
                 path = folder / name
                 obstore.put(self._bucket, place, path, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
         return self.swap(f"{kind}/{key}/{_MANIFEST}", manifest, seen) or (
-            self.manifest_of(kind, key).content == manifest
+            self.read_manifest(kind, key).content == manifest
         )
 
     def fetch(self, folder: Path, kind: str, key: str) -> bool:
-        """Copy an artifact into an empty folder, each file checked; return whether it is there and whole."""
-        manifest = self.manifest_of(kind, key).content
+        """Download an artifact into an empty folder and check each file; return whether it is complete."""
+        manifest = self.read_manifest(kind, key).content
         try:
             outputs = _outputs(manifest)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -144,7 +144,7 @@ class Remote:
         return True
 
     def list_artifacts(self) -> list[Listed]:
-        """List what lies there, by kind and key; documents such as pointers are left out."""
+        """List the artifacts, by kind and key, without documents such as pointers."""
         found: dict[tuple[str, str], Listed] = {}
         with self._translate_errors(""):
             for meta in chain.from_iterable(obstore.list(self._bucket)):
@@ -162,7 +162,7 @@ class Remote:
         return sorted(found.values(), key=lambda one: (one.kind, one.key))
 
     def delete(self, kind: str, key: str) -> None:
-        """Remove an artifact, its manifest first: from then on it is absent, however much is left of it."""
+        """Remove an artifact, its manifest first: from then on it counts as absent."""
         folder = f"{kind}/{key}"
         with self._translate_errors(folder):
             names = [meta["path"] for meta in chain.from_iterable(obstore.list(self._bucket, prefix=folder))]
@@ -170,7 +170,7 @@ class Remote:
                 obstore.delete(self._bucket, name)
 
     def _download(self, name: str, path: Path) -> str:
-        """Copy an object into a file, and return its SHA-256; of none, nothing."""
+        """Download an object and return its SHA-256; an empty string if there is none."""
         digest = hashlib.sha256()
         with self._translate_errors(name), path.open("xb") as target:
             try:
@@ -184,7 +184,6 @@ class Remote:
 
     @contextmanager
     def _translate_errors(self, name: str) -> Iterator[str]:
-        """Turn an error of the server into one line that says what failed."""
         try:
             yield name
         except (BaseError, FileNotFoundError) as error:
@@ -194,12 +193,12 @@ class Remote:
 
 
 def _outputs(manifest: bytes) -> dict[str, str]:
-    """Return the files of a manifest, which a stranger may have written, with their digests; refuse other forms."""
+    """Return files -> digests of a manifest, which may come from a stranger; raises `ValueError` and others."""
     outputs = {name: output["sha256"] for name, output in json.loads(manifest)["outputs"].items()}
     for name, sha256 in outputs.items():
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or "\0" in name or name in {"", ".", _MANIFEST}:
-            raise ValueError(f"{name!r} is no name of a file")
+            raise ValueError(f"{name!r} is not a file name")
         if len(bytes.fromhex(sha256)) != hashlib.sha256().digest_size:
-            raise ValueError(f"{sha256!r} is no SHA-256")
+            raise ValueError(f"{sha256!r} is not a SHA-256")
     return outputs

@@ -1,7 +1,7 @@
-"""Signatures of artifacts and documents: Ed25519, so that who checks need not be able to sign.
+"""Ed25519 signatures of artifacts and documents; the key that verifies cannot sign.
 
-The signature of an artifact is over its kind and the SHA-256 of every file in it. It stands in the artifact as a file
-like the others, so it goes wherever the artifact goes.
+An artifact is signed over its kind and the SHA-256 of each file. The signature is a file of the artifact, so it travels
+with it.
 """
 
 import json
@@ -26,10 +26,8 @@ PUBLIC: Final = "MENS_VERIFY_KEY"
 
 
 class _Signature(Strict):
-    """The file beside what is signed."""
-
     schema_: Literal["mens_signature_v1"] = Field(default="mens_signature_v1", alias="schema")
-    public_key: str = Field(pattern="^[0-9a-f]{64}$", description="For people: checked is by the key that is set.")
+    public_key: str = Field(pattern="^[0-9a-f]{64}$", description="For people; the configured key verifies.")
     signature: str = Field(pattern="^[0-9a-f]{128}$", description="Ed25519, hexadecimal.")
 
 
@@ -38,8 +36,8 @@ class Signing:
     """The keys in use.
 
     Attributes:
-        public_key: What signatures are checked with, hexadecimal.
-        private: What signs; None where this process only checks.
+        public_key: Verifies signatures, hexadecimal.
+        private: Signs; None if this process only verifies.
     """
 
     public_key: str
@@ -47,9 +45,9 @@ class Signing:
 
     @classmethod
     def of(cls, private: str | None, public: str | None) -> Self | None:
-        """Return the keys, each 32 bytes, hexadecimal; None where neither is set, and nothing is signed or checked.
+        """Read the keys, 32 bytes each, hexadecimal; None if neither is set.
 
-        The public key follows from the private one; where both are set they must belong together.
+        The public key follows from the private one; if both are set they must match.
         """
         if private is None:
             return cls(public, None) if public is not None else None
@@ -67,20 +65,20 @@ class Signing:
         return cls(own, key)
 
     def sign(self, folder: Path, kind: str) -> None:
-        """Write the signature of an artifact in the making, after all its other files."""
+        """Write the signature of a draft, after all its other files."""
         files = {path.relative_to(folder).as_posix(): digest_of(path) for path in folder.rglob("*") if path.is_file()}
         document = _Signature(public_key=self.public_key, signature=self.signature_of(kind, files=files))
         (folder / SIGNATURE).write_text(document.model_dump_json(indent=2, by_alias=True) + "\n", encoding="utf-8")
 
     def signature_of(self, kind: str, **content: object) -> str:
-        """Return the signature of a document of JSON values, hexadecimal."""
+        """Compute the signature of a document of JSON values, hexadecimal."""
         if self.private is None:
             advice = f"Set {PRIVATE} where evaluations, verdicts and champions are made."
             raise ConfigurationError(f"{PUBLIC} asks for a signature, and nothing is set to make one with. {advice}")
         return self.private.sign(_message(kind, content)).hex()
 
     def problem_of(self, signature: str | None, kind: str, **content: object) -> str | None:
-        """Say why a document of JSON values is not as somebody with the key signed it; None when it is."""
+        """Explain why a signature of JSON values is not valid; None if it is."""
         if signature is None:
             return "it is not signed"
         if self._fits(signature, _message(kind, content)):
@@ -88,7 +86,7 @@ class Signing:
         return f"its signature is not of the key {self.public_key[:12]}, or of something else"
 
     def find_reason(self, artifact: Artifact) -> str | None:
-        """Say why an evaluation, a verdict or a champion is not as somebody with the key signed it; None when it is."""
+        """Explain why the signature of an artifact is not valid; None if it is."""
         try:
             found = _Signature.model_validate_json((artifact.path / SIGNATURE).read_bytes())
         except FileNotFoundError:
@@ -119,7 +117,7 @@ class Signing:
 def add_signature(
     store: ArtifactStore, kind: str, inputs: "Mapping[str, Any]", write: "Callable[[Path], dict[str, Any]]"
 ) -> "tuple[Mapping[str, Any], Callable[[Path], dict[str, Any]]]":
-    """Return inputs and `write` so that they make an artifact with a signature; both unchanged without a key."""
+    """Extend inputs and `write` to make a signed artifact; return both unchanged without a key."""
     signing = store.signing
     if signing is None:
         return inputs, write
@@ -133,12 +131,11 @@ def add_signature(
 
 
 def explain_unsigned(artifact: Artifact, store: ArtifactStore) -> str | None:
-    """Say why an artifact of a store does not count where everything must be signed; None when it does."""
+    """Explain why an artifact does not count in a store that demands signatures; None if it counts."""
     return store.signing.find_reason(artifact) if store.signing is not None else None
 
 
 def _message(kind: str, content: "Mapping[str, object]") -> bytes:
-    """Return what is signed: canonical JSON."""
     document = {"schema": "mens_signature_v1", "kind": kind, **content}
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 

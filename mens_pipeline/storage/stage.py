@@ -1,4 +1,4 @@
-"""A stage: from parents and parameters to an artifact, made once for the same parents, parameters and code."""
+"""Stages: a stage makes one artifact from parents and parameters, once for the same inputs and code."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _Write = Callable[[Path], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class DecidedBy:
-    """Marks a field that may be of any type: what `log_line` makes of it, in JSON types, stands in the key for it."""
+    """Annotates a field of any type with the function that gives its JSON value for the key."""
 
     log_line: Callable[[Any], object]
 
@@ -31,18 +31,18 @@ Parent = Annotated[Artifact, DecidedBy(attrgetter("key"))]
 """An artifact that a stage reads."""
 
 Content = Annotated[Path, DecidedBy(digest_of)]
-"""A file of which the content counts, wherever it lies; the artifact that it lies in is a parent on record."""
+"""A file whose content counts and whose place does not; an artifact that holds it is recorded as a parent."""
 
 Helper = Annotated[T, Field(exclude=True), DecidedBy(repr)]
-"""What helps to make something and does not decide it, such as a process to start; it is in no key."""
+"""A field that does not decide the result, such as a launcher of processes; it is left out of the key."""
 
 
 class Params(BaseModel):
-    """What a stage is given: parents and parameters, which decide what it makes, and helpers.
+    """Inputs of a stage: parents, parameters and helpers.
 
     Attributes:
-        origins: Artifacts that are parents on record and in no key: other fields have the hashes of all that is taken
-            from them, so that another artifact with the same content makes nothing again.
+        origins: Parents that are left out of the key, because other fields hold the hashes of all that is read from
+            them. Another artifact with the same content then makes nothing again.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,7 +50,7 @@ class Params(BaseModel):
     origins: Helper[tuple[Artifact, ...]] = ()
 
     def parents(self, store: ArtifactStore) -> tuple[Artifact, ...]:
-        """Return the artifacts among the fields, and those that files among them lie in, each once."""
+        """Return the artifacts among the fields, and those that hold files among them, each once."""
         values = list(_values({name: getattr(self, name) for name in type(self).model_fields}))
         artifacts = [value for value in values if isinstance(value, Artifact)]
         artifacts += store.holding(*(value for value in values if isinstance(value, Path)))
@@ -70,14 +70,13 @@ P = TypeVar("P", bound=Params)
 
 @dataclass(frozen=True, slots=True)
 class Stage(Generic[P]):
-    """A kind of artifact, the code that decides what one holds, and the function that makes one.
+    """A kind of artifact, the code that decides its content, and the function that makes it.
 
     Attributes:
-        kind: What is made: `extracted_corpus`.
-        entries: The code, as `code_version` takes it; the module of the stage, or less where making again is dear.
-        run: Fills a folder, and returns what the manifest says besides.
-        without: Modules that are of no account to it.
-        sign: `signing.add_signature`, where what is made is signed.
+        entries: The code, as for `code_version`: the module of the stage, or less if making it again is expensive.
+        run: Fills a folder and returns further fields of the manifest.
+        without: Modules that do not decide the content.
+        sign: `signing.add_signature`, if artifacts are signed.
     """
 
     kind: str
@@ -88,11 +87,11 @@ class Stage(Generic[P]):
 
     @property
     def code_version(self) -> str:
-        """SHA-256 over the code, hexadecimal."""
+        """SHA-256 of the code, hexadecimal."""
         return code_version(*self.entries, without=self.without)
 
     def inputs(self, params: P) -> dict[str, Any]:
-        """Return all that decides what an artifact holds, in JSON types."""
+        """Return everything that decides the content of an artifact, in JSON types."""
         return {**params.model_dump(mode="json"), "code": self.code_version}
 
     def find(self, store: ArtifactStore, params: P) -> Artifact | None:
@@ -100,7 +99,7 @@ class Stage(Generic[P]):
         return store.find(self.kind, self.inputs(params))
 
     def build(self, store: ArtifactStore, params: P, *, force: bool = False) -> tuple[Artifact, bool]:
-        """Return the artifact of these parameters, made unless it is there, and whether it was reused."""
+        """Return the artifact of these parameters, made if absent, and whether it was reused."""
 
         def write(folder: Path) -> dict[str, Any]:
             return self.run(folder, params)

@@ -1,9 +1,8 @@
 """A content-addressed store: `<root>/<kind>/<sha256>/...` with a manifest that is written last.
 
-A folder without a manifest, or with that of another one, is as good as absent. Pointers such as `latest` are documents
-beside the folders; they are for people, while stages hand over by key. Where object storage stands behind the folder,
-it is what several machines agree on, and the folder is their cache. A store that cannot be read or written, or is full,
-is a `ConfigurationError`.
+A folder without a manifest, or with the manifest of another artifact, counts as absent. Pointers such as `latest` are
+documents next to the folders, for people; stages pass keys. With object storage, several machines share that, and the
+folder is a cache. A store that cannot be read or written, or is full, raises `ConfigurationError`.
 """
 
 import hashlib
@@ -36,12 +35,12 @@ _FORMAT: Final = 1
 _KIND: Final = re.compile(r"\w+")
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
 _SOUND: Final[set[tuple[Path, str]]] = set()
-"""Folders of artifacts that were found as they were written, with what their manifests say of their files."""
+"""Artifacts that were found unchanged: folder and hash of the outputs in the manifest."""
 
 
 @dataclass(frozen=True, slots=True)
 class ArtifactRef:
-    """The kind and key of an artifact, with those of the artifacts that it was made from."""
+    """The kind and key of an artifact and of its parents."""
 
     kind: str
     key: str
@@ -49,15 +48,15 @@ class ArtifactRef:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Return what `as_json` gave."""
+        """Invert `as_json`."""
         return cls(value["kind"], value["key"], tuple(map(cls.from_json, value["parents"])))
 
     def as_json(self) -> dict[str, Any]:
-        """Return it in JSON types."""
+        """Return the reference in JSON types."""
         return {"kind": self.kind, "key": self.key, "parents": [parent.as_json() for parent in self.parents]}
 
     def of(self, kind: str) -> "ArtifactRef":
-        """Return the nearest artifact of a kind among itself and what it was made from."""
+        """Return the nearest artifact of a kind: this one or an ancestor; raises `LookupError`."""
         level = [self]
         while level:
             for ref in level:
@@ -72,9 +71,8 @@ class Artifact:
     """A complete folder of the store.
 
     Attributes:
-        kind: What it is: `extracted_corpus`.
-        key: SHA-256 over the inputs it was made from, hexadecimal.
-        manifest: Inputs, parents, outputs with their digests, and what its maker added.
+        key: SHA-256 of the inputs, hexadecimal.
+        manifest: Inputs, parents, outputs with their digests, and fields that the stage added.
     """
 
     kind: str
@@ -84,23 +82,23 @@ class Artifact:
 
     @property
     def parents(self) -> tuple[ArtifactRef, ...]:
-        """The artifacts it was made from."""
+        """The artifacts that it was made from."""
         return tuple(ArtifactRef(parent["kind"], parent["key"]) for parent in self.manifest.get("parents", ()))
 
     @property
     def inputs(self) -> dict[str, Any]:
-        """All that decided what it holds, as the stage named it."""
+        """Everything that decided its content, by the names of the stage."""
         inputs: dict[str, Any] = self.manifest["inputs"]
         return inputs
 
     @property
     def data_version(self) -> str:
-        """SHA-256 over all its files and all that decided what they hold, hexadecimal."""
+        """SHA-256 of its key and all its files, hexadecimal."""
         return key_of({"key": self.key, "outputs": self._outputs})
 
     @property
     def outputs(self) -> dict[str, str]:
-        """The files of its folder by name, each with its SHA-256, hexadecimal."""
+        """Relative path of each file -> its SHA-256, hexadecimal."""
         return {name: output["sha256"] for name, output in self._outputs.items()}
 
     @property
@@ -113,15 +111,15 @@ class Artifact:
         return self.path / name
 
     def ref(self, *parents: ArtifactRef) -> ArtifactRef:
-        """Return it by its key."""
+        """Return a reference to it with these parents."""
         return ArtifactRef(self.kind, self.key, parents)
 
     def find_changed(self) -> tuple[str, ...]:
-        """Return the outputs that are not as they were written."""
+        """Return the outputs that are missing or changed."""
         return tuple(name for name, sha256 in self.outputs.items() if not self._is_as_written(self.path / name, sha256))
 
     def is_damaged(self) -> bool:
-        """Return whether an output has changed since it was written; looked at once in a process."""
+        """Return whether an output is missing or changed; a sound artifact is checked once in a process."""
         seen = (self.path, key_of(self._outputs))
         if seen not in _SOUND and not self.find_changed():
             _SOUND.add(seen)
@@ -133,7 +131,7 @@ class Artifact:
 
 
 class Details(BaseModel):
-    """What a stage adds to the manifest of its artifact, as the stages read it that are handed one."""
+    """Fields that a stage adds to the manifest of its artifact, for later stages to read."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -142,7 +140,7 @@ class Details(BaseModel):
         """Read the manifest of an artifact.
 
         Raises:
-            RefusedError: It lacks something; a version that kept other counts wrote it.
+            RefusedError: A field is missing, because another version wrote it.
         """
         try:
             return cls.model_validate(artifact.manifest)
@@ -152,36 +150,36 @@ class Details(BaseModel):
 
 
 class ArtifactStore:
-    """The store below one folder, and behind it perhaps object storage."""
+    """The store in one folder, with object storage if `remote` is given."""
 
     def __init__(self, root: Path, remote: "Remote | None" = None, signing: "Signing | None" = None) -> None:
-        """Use a folder; it is made on first writing."""
+        """Use a folder, which is made by the first write."""
         self.root = root
         self.documents = Documents(root, remote)
         self.remote, self.signing = remote, signing
 
     def find(self, kind: str, inputs: Mapping[str, Any]) -> Artifact | None:
-        """Return the artifact that was made from these inputs, if it is complete."""
+        """Return the artifact of these inputs, if it is complete."""
         return self.get(kind, key_of(inputs))
 
     def get(self, kind: str, key: str) -> Artifact | None:
-        """Return the artifact with this key, if it is complete here, or else in the object storage.
+        """Return the artifact of a key, if it is complete here or in the object storage.
 
-        Anything but 64 hexadecimal digits, such as a path out of the store, names none.
+        A key that is not 64 hexadecimal digits, such as a path out of the store, has no artifact.
         """
         if _KEY.fullmatch(key) is None:
             return None
         return _read(kind, key, self.root / kind / key) or self._pull(kind, key)
 
     def holding(self, *paths: Path) -> tuple[Artifact, ...]:
-        """Return the artifacts whose folders hold some paths, each once; paths outside the store are passed over."""
+        """Return the artifacts that hold some paths, each once; ignore paths outside the store."""
         roots = (self.root.resolve(), *(path.resolve() for path in paths))
         inside = (path.relative_to(roots[0]).parts[:2] for path in roots[1:] if path.is_relative_to(roots[0]))
         found = (self.get(*parts) for parts in dict.fromkeys(inside) if len(parts) > 1)
         return tuple(artifact for artifact in found if artifact is not None)
 
     def locate(self, path: Path) -> Path:
-        """Return where a file of an artifact lies here, by a path that another machine may have written."""
+        """Translate the path of a file in an artifact, perhaps of another machine, to its path here."""
         for place, (kind, key) in enumerate(pairwise(path.parts), start=2):
             if not path.exists() and _KIND.fullmatch(kind) and (found := self.get(kind, key)) is not None:
                 return found.path.joinpath(*path.parts[place:])
@@ -191,12 +189,11 @@ class ArtifactStore:
     def writing(
         self, kind: str, inputs: Mapping[str, Any], parents: Sequence[Artifact] = (), seen: "Version | None" = None
     ) -> Iterator["Draft"]:
-        """Open a folder to fill; it joins the store when the block ends without an exception, and is deleted otherwise.
+        """Open a draft to fill; it joins the store if the block ends without an exception, and is deleted otherwise.
 
-        Where the same was written meanwhile by another process, that stays; in object storage, whatever was.
-
-        In the object storage it may replace what was `seen` of this key. Failures of the block that are not the store's
-        pass as they are.
+        An equal artifact that another process wrote meanwhile stays. In the object storage any artifact that was
+        published meanwhile stays; the draft replaces only the version that was `seen`. Exceptions of the block that are
+        not about the store pass unchanged.
         """
         key = key_of(inputs)
         with self._draft(kind, key) as draft:
@@ -208,7 +205,7 @@ class ArtifactStore:
 
     @contextmanager
     def _draft(self, kind: str, key: str) -> Iterator["Draft"]:
-        """Open a folder beside the one of an artifact; failures of the block that are not the store's pass."""
+        """Open a draft; exceptions of the block that are not about the store pass unchanged."""
         target, draft = self.root / kind / key, None
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -219,22 +216,22 @@ class ArtifactStore:
         except OSError as error:
             if draft is None or is_full(error) or draft.holds(error.filename):
                 raise unwritable(error, self.root) from error
-            raise  # of whatever else the block reads and writes
+            raise  # about something else that the block reads or writes
 
     def _place(self, draft: Path, target: Path) -> None:
-        """Move a complete draft into the store, unless the same artifact is there already."""
+        """Move a complete draft into the store, unless an equal artifact is there."""
         kind, key = target.parts[-2:]
         made = _read(kind, key, draft)
         with hold_lock(self.root / LOCK):
             found = _read(kind, key, target)
             if found is None or made is None or found.manifest != made.manifest or found.find_changed():
-                if target.exists():  # what an interrupted run left, what is damaged, or what was forced
+                if target.exists():  # incomplete, damaged, or to be made again
                     shutil.rmtree(target.replace(draft.with_suffix(".old")))
                 draft.replace(target)
 
     def _pull(self, kind: str, key: str) -> Artifact | None:
-        """Copy an artifact from the object storage into the folder and return it; None if it is not complete there."""
-        if self.remote is None or not self.remote.manifest_of(kind, key).content:
+        """Copy an artifact from the object storage and return it; None if it is incomplete there."""
+        if self.remote is None or not self.remote.read_manifest(kind, key).content:
             return None
         with self._draft(kind, key) as draft:
             if not self.remote.fetch(draft.path, kind, key) or _read(kind, key, draft.path) is None:
@@ -243,11 +240,11 @@ class ArtifactStore:
         return _read(kind, key, self.root / kind / key)
 
     def _agree(self, kind: str, key: str, seen: "Version | None") -> None:
-        """Publish the artifact of a key as it lies here, or take the one that somebody else published."""
+        """Publish the local artifact of a key, or take the one that another machine published."""
         while self.remote is not None and not self.remote.publish(self.root / kind / key, kind, key, seen):
             if self._pull(kind, key) is not None:
                 return
-            seen = self.remote.manifest_of(kind, key).version  # theirs is damaged, so ours takes its place
+            seen = self.remote.read_manifest(kind, key).version  # theirs is damaged: replace it
 
     def build(
         self,
@@ -260,12 +257,12 @@ class ArtifactStore:
     ) -> tuple[Artifact, bool]:
         """Return the artifact of these inputs, made if it is absent or damaged, and whether it was reused.
 
-        `write` fills a folder, and returns what the manifest shall say besides. With `again` it replaces what is there.
-        `latest` names the artifact from now on.
+        `write` fills a folder and returns further fields of the manifest; `again` replaces an artifact that is there.
+        The pointer `latest` then names the artifact.
         """
         key = key_of(inputs)
-        # Before it is looked for: whatever is published from now on is not replaced.
-        seen = self.remote.manifest_of(kind, key).version if self.remote is not None else None
+        # Read first: an artifact that is published from now on is not replaced.
+        seen = self.remote.read_manifest(kind, key).version if self.remote is not None else None
         found = None if again else self.get(kind, key)
         if found is not None and found.is_damaged():
             found = self._pull(kind, key)
@@ -281,22 +278,22 @@ class ArtifactStore:
         return made, found is not None
 
     def point(self, name: str, artifact: Artifact) -> None:
-        """Let a pointer name an artifact."""
+        """Set a pointer to an artifact."""
         self.documents.amend(artifact.kind, name, lambda _found: f"{artifact.key}\n".encode())
 
     def latest(self, kind: str) -> Artifact | None:
-        """Return the artifact of a kind that was last made or taken up, if it is there."""
+        """Return the artifact of a kind that was last made or reused, if it is there."""
         return self.get(kind, self.read_pointer(kind, "latest") or "")
 
     def read_pointer(self, kind: str, name: str) -> str | None:
-        """Return the key that a pointer names; None when there is no such pointer."""
+        """Return the key in a pointer; None without such a pointer."""
         content = self.documents.read(kind, name).decode(errors="replace")
         return content.partition("\n")[0].strip() if content else None
 
 
 @dataclass
 class Draft:
-    """An artifact in the making, with what its manifest shall say besides inputs and outputs."""
+    """An artifact in the making, with further fields of its manifest."""
 
     path: Path
     extra: dict[str, Any] = field(default_factory=dict)
@@ -313,15 +310,15 @@ class Draft:
         (self.path / MANIFEST).write_text(text, encoding="utf-8")
 
     def holds(self, name: object) -> bool:
-        """Return whether a failure that names a file, a number or nothing is one of this folder or below it."""
+        """Return whether the `filename` of an `OSError` is in this folder."""
         return isinstance(name, str) and Path(name).is_relative_to(self.path)
 
 
 def _read(kind: str, key: str, path: Path) -> Artifact | None:
-    """Return what lies in a folder, if it is the complete artifact of a key.
+    """Read a folder if it is the complete artifact of a key.
 
     Raises:
-        RefusedError: Newer code wrote it: it is neither absent nor damaged, and nothing may take its place.
+        RefusedError: Newer code wrote it, so it must not be replaced.
     """
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
@@ -335,7 +332,7 @@ def _read(kind: str, key: str, path: Path) -> Artifact | None:
 
 
 def key_of(inputs: Mapping[str, Any]) -> str:
-    """Compute the SHA-256 over inputs in canonical JSON, whatever the order of keys, hexadecimal."""
+    """Compute the SHA-256 of inputs in canonical JSON, hexadecimal; the order of keys does not matter."""
     text = json.dumps(inputs, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Models that take nothing they do not know, versions of their formats, and what pydantic found wrong, as one line."""
+"""Strict models, versions of their formats, and mistakes that pydantic found, on one line."""
 
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
@@ -9,23 +9,23 @@ from pydantic_core import PydanticCustomError
 from mens_pipeline.errors import RefusedError
 
 _OWN: Final = "Value error, "
-"""How pydantic marks sentences that a validator of ours wrote; they say themselves what they are about."""
+"""Prefix of pydantic for messages of our validators, which name their subject themselves."""
 _NEWER: Final = "newer_format"
 FORMAT_VERSION: Final = "format_version"
 _LONGEST: Final = 300
-"""Characters of the mistakes in a line or document that a message shows."""
+"""Characters of the mistakes in a document that a message shows."""
 
 
 class Strict(BaseModel):
-    """A model that cannot change, and takes no field that it does not know."""
+    """An immutable model that refuses unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Versioned(Strict):
-    """A strict model of what is kept for long, with the version of its format; what says none has the first.
+    """A strict model of a long-lived document, with the version of its format.
 
-    A change of a format that older code would read wrongly raises `newest_format` of its model.
+    Raise `newest_format` with a change that older code would misread.
     """
 
     newest_format: ClassVar[int] = 1
@@ -44,7 +44,7 @@ class Versioned(Strict):
 
 
 class Document(Strict):
-    """A strict model whose fields may be called otherwise in its file."""
+    """A strict model whose fields may have aliases in its file."""
 
     model_config = ConfigDict(validate_by_name=True, serialize_by_alias=True)
 
@@ -53,7 +53,7 @@ Found = TypeVar("Found", bound=BaseModel)
 
 
 def read_document(path: Path, model: type[Found], what: str, advice: str) -> Found:
-    """Read a document that this project wrote; `what` it is and the advice are for messages.
+    """Read a document that this project wrote; `what` names it in messages.
 
     Raises:
         RefusedError: It cannot be read, is damaged, or was written by a newer version.
@@ -67,14 +67,14 @@ def read_document(path: Path, model: type[Found], what: str, advice: str) -> Fou
 
 
 def newer_format(version: object, newest: int) -> str | None:
-    """Say that a line or document is of a newer version of its format than can be read here; None where it is not."""
+    """Explain that newer code wrote a document; None if its format is known."""
     if not isinstance(version, int) or version <= newest:
         return None
     return f"written by a newer version of mens-pipeline (format {version}, read here up to {newest}). Upgrade it"
 
 
 def newer_than_known(error: ValidationError) -> str | None:
-    """Say that newer code wrote what does not fit: its format is newer, or it is right but for fields unknown here."""
+    """Explain that newer code wrote an invalid document: a newer format, or only unknown fields."""
     errors = error.errors()
     details = next((str(item["ctx"]["problem"]) for item in errors if item["type"] == _NEWER), None)
     if details is None and all(item["type"] == "extra_forbidden" for item in errors):
@@ -84,18 +84,18 @@ def newer_than_known(error: ValidationError) -> str | None:
 
 
 def problem_in(error: ValidationError, what: str, advice: str) -> str:
-    """Say why what this project wrote does not fit and what to do; the advice is for what is damaged, not for newer."""
+    """Explain why a document is invalid; the advice applies unless newer code wrote it."""
     newer = newer_than_known(error)
     return f"{newer}." if newer is not None else f"no {what} ({errors_in(error)[:_LONGEST]}). {advice}"
 
 
 def errors_in(error: ValidationError) -> str:
-    """Format all mistakes with their places: `rate: Input should be less than or equal to 1; name: Field required`."""
+    """Format all mistakes: `rate: Input should be less than or equal to 1; name: Field required`."""
     return "; ".join(list_errors(error))
 
 
 def list_errors(error: ValidationError) -> list[str]:
-    """Format each mistake with its place, as `errors_in` does."""
+    """Format each mistake as `errors_in` does."""
     return [_sentence(".".join(map(str, item["loc"])), item["msg"]) for item in error.errors()]
 
 

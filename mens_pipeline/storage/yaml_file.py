@@ -1,4 +1,4 @@
-"""YAML of strangers, plain values alone in bounded time and memory, and configuration files that fit a model."""
+"""YAML of strangers, read as plain values in bounded time and memory, and configuration files with a model."""
 
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -11,31 +11,31 @@ from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.validation import errors_in
 
 MAX_CHARACTERS: Final = 262_144
-"""Of a document; a longer one is refused unread."""
+"""A longer document is refused unread."""
 
 MAX_DEPTH: Final = 100
-"""Levels of lists and mappings; libraries behind this one recurse."""
+"""Levels of lists and mappings; the libraries that follow recurse."""
 
 MAX_NODES: Final = 20_000
-"""Values of a document once its aliases are written out: nine short lines can stand for a billion."""
+"""Values of a document with its aliases expanded: nine short lines can make a billion."""
 
 _BITS: Final = 63
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The loader on libyaml, ten times as fast, where PyYAML was built with it; it makes no objects of any class."""
+"""The loader of libyaml where PyYAML has it, which is ten times faster; both build plain values only."""
 
 _GIVEN_UP: Final = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""What PyYAML lets through for a scalar that does not fit its tag, such as `!!bool maybe`."""
+"""Errors that PyYAML raises for a scalar that does not fit its tag, such as `!!bool maybe`."""
 
 
 class YamlLimitError(Exception):
-    """A document that is longer, deeper or grows further than any honest one; never leaves this package."""
+    """A document exceeds a limit of length, depth or size; callers translate it."""
 
 
 def parse_yaml(text: str, *, allow_aliases: bool) -> Any:
-    """Parse a document to lists, mappings and scalars; a whole number beyond 64 bits stays text.
+    """Parse a document to lists, mappings and scalars; keep an integer beyond 64 bits as text.
 
     Raises:
-        YamlLimitError: It is too large, too deep, or uses aliases that it may not use or that grow too far.
+        YamlLimitError: It is too large or too deep, or its aliases are not allowed or expand too far.
     """
     if len(text) > MAX_CHARACTERS:
         raise YamlLimitError(f"{len(text)} characters, more than {MAX_CHARACTERS}")
@@ -47,7 +47,7 @@ def parse_yaml(text: str, *, allow_aliases: bool) -> Any:
 
 
 def _refuse_growth(text: str, *, allow_aliases: bool) -> None:
-    """Look at the events of a document, which neither nest nor grow, before any value is made of them."""
+    """Check the events of a document, which neither nest nor grow, before building values."""
     sizes: dict[str | None, int] = {}
     open_: list[tuple[str | None, int]] = []
     size = 0
@@ -55,7 +55,7 @@ def _refuse_growth(text: str, *, allow_aliases: bool) -> None:
         if isinstance(event, yaml.AliasEvent):
             if not allow_aliases:
                 raise YamlLimitError("it uses YAML aliases")
-            # An anchor that is still open contains itself: it has no size yet, and grows for ever.
+            # An anchor that is still open contains itself, and would expand for ever.
             size += sizes.get(event.anchor, MAX_NODES + 1)
         elif isinstance(event, yaml.CollectionStartEvent):
             open_.append((event.anchor, size))
@@ -71,8 +71,6 @@ def _refuse_growth(text: str, *, allow_aliases: bool) -> None:
 
 
 class _PlainLoader(_LOADER):  # type: ignore[misc]
-    """The safe loader without whole numbers that no other part of the pipeline could hold."""
-
     def whole_number(self, node: yaml.ScalarNode) -> int | str:
         value: int = self.construct_yaml_int(node)
         return value if value.bit_length() <= _BITS else node.value
@@ -85,22 +83,22 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def load_model(path: Path, model: type[Model]) -> Model:
-    """Read a YAML file as a model; one message (`ConfigurationError`) names all its mistakes."""
+    """Read a YAML file as a model; raise one `ConfigurationError` with all mistakes."""
     content = load_yaml(path)
     try:
-        return model.model_validate(content, context={"path": path})
+        return model.model_validate(content)
     except ValidationError as error:
         raise ConfigurationError(f"{path}: {errors_in(error)}. Correct the file.") from error
 
 
 def load_yaml(path: Path) -> Any:
-    """Read a YAML file; one that is missing or no YAML is a `ConfigurationError`."""
+    """Read a YAML file; raise `ConfigurationError` if it is missing or not YAML."""
     try:
         text = read_regular(path, 4 * MAX_CHARACTERS).decode("utf-8")
         return parse_yaml(text, allow_aliases=True)
     except OSError as error:
         raise ConfigurationError(f"{path}: {error.strerror}. Restore the file, or name another one.") from error
     except YamlLimitError as error:
-        raise ConfigurationError(f"{path}: not YAML of a configuration ({error}). Correct the file.") from error
+        raise ConfigurationError(f"{path}: not YAML for configuration ({error}). Correct the file.") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: not YAML ({error}). Correct the file.") from error

@@ -7,7 +7,16 @@ from hypothesis import strategies as st
 
 from mens_pipeline.delivery.gguf import format_modelfile
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.models.chat import CHATML, GEMMA, LLAMA3, MISTRAL, TEMPLATE, ChatFormat, render_prompt, system_of
+from mens_pipeline.models.chat import (
+    CHATML,
+    GEMMA,
+    LLAMA3,
+    MISTRAL,
+    TEMPLATE,
+    ChatFormat,
+    find_system_prompt,
+    render_prompt,
+)
 
 
 def _render(system: str, *messages: tuple[str, str]) -> str:
@@ -27,7 +36,7 @@ def test_a_lone_request_gets_the_system_prompt(system: str) -> None:
 @given(st.text())
 def test_a_template_tells_its_system_prompt(system: str) -> None:
     """Whatever is in it."""
-    assert system_of(CHATML.template(system)) == system
+    assert find_system_prompt(CHATML.template(system)) == system
 
 
 @pytest.mark.parametrize(
@@ -35,7 +44,7 @@ def test_a_template_tells_its_system_prompt(system: str) -> None:
 )
 def test_another_template_tells_none(template: str) -> None:
     """Not even one that differs in a letter."""
-    assert system_of(template) is None
+    assert find_system_prompt(template) is None
 
 
 def test_a_system_prompt_of_the_client_is_kept() -> None:

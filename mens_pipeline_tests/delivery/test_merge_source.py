@@ -116,7 +116,7 @@ def test_a_damaged_manifest_names_no_lane(tmp_path: Path, text: str) -> None:
     ("content", "message"),
     [
         (None, "Name the folder of a complete run"),
-        ("[", "no JSON"),
+        ("[", "not JSON"),
         ('{"backend": "lora"}', "backend is lora, expected qlora"),
         ("{}", "backend is nothing"),
     ],
@@ -235,7 +235,7 @@ def test_another_kind_of_adapter_is_refused(tmp_path: Path) -> None:
         refuse_misfit(adapter)
 
 
-@pytest.mark.parametrize(("content", "found"), [(None, "No such file"), ("[", "no JSON")])
+@pytest.mark.parametrize(("content", "found"), [(None, "No such file"), ("[", "not JSON")])
 def test_an_adapter_that_says_nothing_of_itself_is_refused(tmp_path: Path, content: str | None, found: str) -> None:
     """Weights alone do not tell what they are."""
     adapter = _run(tmp_path, _FITTING)
@@ -251,7 +251,7 @@ def test_weights_that_are_none_are_refused(tmp_path: Path) -> None:
     adapter = _run(tmp_path, _FITTING)
     adapter.weights.write_bytes(b"\x08\0\0\0\0\0\0\0no json!")
 
-    with pytest.raises(RefusedError, match=r"no safetensors file\. Fetch or write"):
+    with pytest.raises(RefusedError, match=r"not a safetensors file\. Fetch or write"):
         refuse_misfit(adapter)
 
 

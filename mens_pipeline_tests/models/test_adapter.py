@@ -16,7 +16,7 @@ from mens_pipeline_tests.training.manifests import manifest_about
 from mens_pipeline_tests.training.small_folder import described_base
 
 
-def _changed(at: tuple[str, ...], value: Any) -> str:
+def _change(at: tuple[str, ...], value: Any) -> str:
     """A manifest with another value in one place."""
     manifest = manifest_about(described_base())
     part = manifest
@@ -26,7 +26,7 @@ def _changed(at: tuple[str, ...], value: Any) -> str:
     return json.dumps(manifest)
 
 
-def _without(*at: str) -> str:
+def _remove(*at: str) -> str:
     """A manifest that lacks one value."""
     manifest = manifest_about(described_base())
     part = manifest
@@ -47,32 +47,32 @@ def test_what_training_writes_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("", "no JSON"),
-        ("[" * 100_000, "no JSON"),
-        ("[]", "a list, no object"),
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "a list, not an object"),
         ("{}", "backend is nothing, expected qlora"),
-        ("null", "a NoneType, no object"),
+        ("null", "a NoneType, not an object"),
         ('{"backend": ["lora"]}', r"backend is \['lora'\]"),
         (
             '{"backend": "qlora", "manifest_schema_version": 8}',
             "adapter_method: Field required; tokenizer: Field required; name: Field required; .* and 9 more",
         ),
-        (_changed(("name",), "../../home/x"), "name: String should match"),
-        (_changed(("name",), "x" * 129), "name: String should match"),
-        (_changed(("base_model",), "HuggingFaceTB"), "base_model: Input should be"),
-        (_changed(("base_model", "path"), 3), r"base_model\.path: Input should be a path"),
-        (_changed(("base_model", "path"), ""), r"base_model\.path: Input should be a path"),
-        (_changed(("base_model", "path"), "a\0b"), r"base_model\.path: Input should be a path"),
-        (_changed(("base_model", "sha256"), "A" * 64), r"base_model\.sha256: String should match"),
-        (_changed(("recipe", "target_modules"), [["q"]]), r"recipe\.target_modules\."),
-        (_changed(("result", "seconds"), "9"), r"result\.seconds: Input should be a valid number"),
-        (_changed(("result", "train_loss"), float("nan")), r"result\.train_loss: Input should be a finite number"),
-        (_changed(("result", "longest"), 7.5), r"result\.longest: Input should be a valid integer"),
-        (_changed(("result", "longest"), -1), r"result\.longest: Input should be greater"),
-        (_changed(("system_prompt",), None), "system_prompt: Input should be a valid string"),
-        (_without("base_model", "architecture"), r"base_model\.architecture: Field required"),
-        (_without("result", "compute_dtype"), r"result\.compute_dtype: Field required"),
-        (_without("train_file"), "train_file: Field required"),
+        (_change(("name",), "../../home/x"), "name: String should match"),
+        (_change(("name",), "x" * 129), "name: String should match"),
+        (_change(("base_model",), "HuggingFaceTB"), "base_model: Input should be"),
+        (_change(("base_model", "path"), 3), r"base_model\.path: Input should be a path"),
+        (_change(("base_model", "path"), ""), r"base_model\.path: Input should be a path"),
+        (_change(("base_model", "path"), "a\0b"), r"base_model\.path: Input should be a path"),
+        (_change(("base_model", "sha256"), "A" * 64), r"base_model\.sha256: String should match"),
+        (_change(("recipe", "target_modules"), [["q"]]), r"recipe\.target_modules\."),
+        (_change(("result", "seconds"), "9"), r"result\.seconds: Input should be a valid number"),
+        (_change(("result", "train_loss"), float("nan")), r"result\.train_loss: Input should be a finite number"),
+        (_change(("result", "longest"), 7.5), r"result\.longest: Input should be a valid integer"),
+        (_change(("result", "longest"), -1), r"result\.longest: Input should be greater"),
+        (_change(("system_prompt",), None), "system_prompt: Input should be a valid string"),
+        (_remove("base_model", "architecture"), r"base_model\.architecture: Field required"),
+        (_remove("result", "compute_dtype"), r"result\.compute_dtype: Field required"),
+        (_remove("train_file"), "train_file: Field required"),
     ],
 )
 def test_anything_else_is_refused(tmp_path: Path, content: str, problem: str) -> None:

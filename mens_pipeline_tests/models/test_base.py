@@ -16,7 +16,7 @@ from mens_pipeline.models.base import Base, find_recorded_base, look_in
 from mens_pipeline.settings import load_settings
 
 
-def _moved(trained: Path, folder: Path) -> Path:
+def _move(trained: Path, folder: Path) -> Path:
     """A run as another machine left it: its base lay where nothing is here."""
     run = folder / "run"
     shutil.copytree(trained, run)
@@ -26,7 +26,7 @@ def _moved(trained: Path, folder: Path) -> Path:
     return run
 
 
-def _base_of(trained: Path) -> Base:
+def _read_base(trained: Path) -> Base:
     return TrainingManifest.read(trained / MANIFEST).base_model
 
 
@@ -35,14 +35,14 @@ def test_a_run_of_another_machine_is_taken_where_the_base_lies_elsewhere(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """Judged, merged and counted with: all find the folder in the cache that the settings name."""
-    run, here = _moved(trained, tmp_path), tmp_path / "cache" / "base_models" / place
+    run, here = _move(trained, tmp_path), tmp_path / "cache" / "base_models" / place
     monkeypatch.setenv("MENS_CACHE_ROOT", str(tmp_path / "cache"))
     load_settings()
     adapter = Adapter.open(run)
     device = resolve_device(DeviceChoice.CPU)
     with pytest.raises(RefusedError, match=r"/srv/another-machine/base: the base model .* of this adapter is gone"):
         evaluated_model("adapter", adapter, device)
-    shutil.copytree(_base_of(trained).path, here)
+    shutil.copytree(_read_base(trained).path, here)
 
     assert evaluated_model("adapter", adapter, device).base_path == here
     assert completion_fits(adapter.manifest.base_model, Decoding())("fn f() { }")
@@ -51,7 +51,7 @@ def test_a_run_of_another_machine_is_taken_where_the_base_lies_elsewhere(
 
 def test_another_base_in_its_place_is_passed_over(trained: Path, tiny_base: Path, tmp_path: Path) -> None:
     """The same path on another machine is no proof; a folder without weights that can be read is none either."""
-    cache, base = tmp_path / "base_models", _base_of(trained)
+    cache, base = tmp_path / "base_models", _read_base(trained)
     look_in(cache)
     shutil.copytree(tiny_base, cache / "a")
     shutil.copytree(base.path, cache / "b")

@@ -8,7 +8,7 @@ from huggingface_hub import ModelCard
 from markdown_it import MarkdownIt
 
 from mens_pipeline.models.adapter import ShownKind, TrainingManifest
-from mens_pipeline.models.card import DataSource, Form, Score, Standing, base_name, model_card
+from mens_pipeline.models.card import CardScore, DataSource, Form, Standing, base_name, model_card
 from mens_pipeline.training.prepare import PreparedRun
 from mens_pipeline.training.qlora_adapter import training_manifest
 from mens_pipeline_tests.training.runs import prepare_fast
@@ -17,9 +17,9 @@ from mens_pipeline_tests.training.test_manifest import RESULT
 
 _STANDING = Standing(
     scores=(
-        Score("held-out prompts of the workspace", "parse rate", "4/112 (3.6 %)", "82/112 (73.2 %)", 0.73214),
-        Score("benchmark", "pass@1", "0/86 (0.0 %)", "18/86 (20.9 %)", 0.2093),
-        Score("benchmark", "parse rate", "0/0", "0/0", None),
+        CardScore("held-out prompts of the workspace", "parse rate", "4/112 (3.6 %)", "82/112 (73.2 %)", 0.73214),
+        CardScore("benchmark", "pass@1", "0/86 (0.0 %)", "18/86 (20.9 %)", 0.2093),
+        CardScore("benchmark", "parse rate", "0/0", "0/0", None),
     ),
     how="greedily",
     missing=("routes", "form"),

@@ -23,9 +23,9 @@ from mens_pipeline.models.chat import (
     encode_prompt,
     encode_turns,
     escape,
+    find_system_prompt,
     format_of,
     render_prompt,
-    system_of,
 )
 from mens_pipeline.training.examples import Example
 from mens_pipeline.training.preflight import check_tokenizer
@@ -47,7 +47,7 @@ _PIECES = st.sampled_from(("<", "|", ">", "im_end", "im_start", *_CONTROL, "\n",
 _HOSTILE = st.lists(_PIECES | st.text(max_size=4), max_size=12).map("".join)
 
 
-def _rendered(**values: Any) -> str:
+def _render_default(**values: Any) -> str:
     """The template as Hugging Face renders one."""
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(TEMPLATE).render(**values)
@@ -93,7 +93,7 @@ def test_a_base_is_asked_in_its_own_form_without_a_thought(name: str, *, thinks:
     assert environment.from_string(ours).render(messages=_MESSAGES, add_generation_prompt=True) == prompt
     assert environment.from_string(with_system).render(messages=_MESSAGES[1:], add_generation_prompt=True) == prompt
     assert format_of(with_system) == format_of(ours) == format_of(own)
-    assert system_of(with_system) == SYSTEM_PROMPT
+    assert find_system_prompt(with_system) == SYSTEM_PROMPT
 
 
 def test_a_tokenizer_with_the_template_of_a_model_that_thinks_encodes_it() -> None:
@@ -112,7 +112,9 @@ def test_the_template_gives_the_same_text() -> None:
     """Whoever serves the adapter with other tools shows the model what it was trained on."""
     messages = [{"role": "system", "content": SYSTEM_PROMPT}, {"role": "user", "content": "Add.\n\nTwice.\n"}]
 
-    assert _rendered(messages=messages, add_generation_prompt=True) == render_prompt(SYSTEM_PROMPT, "Add.\n\nTwice.\n")
+    assert _render_default(messages=messages, add_generation_prompt=True) == render_prompt(
+        SYSTEM_PROMPT, "Add.\n\nTwice.\n"
+    )
 
 
 def test_the_template_closes_the_answer_as_training_does() -> None:
@@ -124,7 +126,7 @@ def test_the_template_closes_the_answer_as_training_does() -> None:
         {"role": "assistant", "content": reply},
     ]
 
-    assert _rendered(messages=messages) == f"{render_prompt(SYSTEM_PROMPT, 'Add.')}{reply}{IM_END}\n"
+    assert _render_default(messages=messages) == f"{render_prompt(SYSTEM_PROMPT, 'Add.')}{reply}{IM_END}\n"
 
 
 @pytest.mark.parametrize("reply", _ANSWERS)
@@ -327,8 +329,8 @@ def test_a_base_is_asked_in_the_format_of_its_own_template(name: str) -> None:
 
     assert _render(with_system, _CONVERSATION[1:], chat.bos) == _render(chat.template(), _CONVERSATION, chat.bos)
     assert format_of(chat.template()) == format_of(with_system) == chat
-    assert system_of(with_system) == SYSTEM_PROMPT
-    assert system_of(chat.template()) is None
+    assert find_system_prompt(with_system) == SYSTEM_PROMPT
+    assert find_system_prompt(chat.template()) is None
 
 
 @pytest.mark.parametrize("name", _OWN_TEMPLATES)

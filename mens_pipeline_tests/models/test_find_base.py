@@ -24,7 +24,7 @@ from mens_pipeline_tests.training.small_folder import described_base, with_shape
 _COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def _cached(hub: Path, name: str, write: Callable[[Path], object]) -> None:
+def _cache_model(hub: Path, name: str, write: Callable[[Path], object]) -> None:
     """A model in the cache of the Hub, laid out as its library does."""
     folder = hub / f"models--{name.replace('/', '--')}"
     (folder / "refs").mkdir(parents=True)
@@ -88,9 +88,9 @@ def test_a_folder_without_all_files_is_refused(tmp_path: Path, missing: list[str
     ("config", "problem"),
     [
         ({"auto_map": {"AutoModel": "code.Model"}}, "wants to run code of its own. Choose a model that needs none"),
-        ({"architectures": ["BertForMaskedLM"]}, "BertForMaskedLM is no causal language model. Choose another"),
-        ({"architectures": None}, "none named is no causal language model"),
-        ({"architectures": []}, "none named is no causal language model"),
+        ({"architectures": ["BertForMaskedLM"]}, "BertForMaskedLM is not a causal language model. Choose another"),
+        ({"architectures": None}, "none named is not a causal language model"),
+        ({"architectures": []}, "none named is not a causal language model"),
         ({"text_config": {"num_hidden_layers": 2, "hidden_size": 2}}, "no num_attention_heads, no vocab_size"),
     ],
 )
@@ -107,7 +107,7 @@ def test_a_broken_configuration_is_refused(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "base")
     (folder / "config.json").write_text('{"architectures": [')
 
-    with pytest.raises(RefusedError, match=r"base/config\.json: no JSON .*Fetch the model again"):
+    with pytest.raises(RefusedError, match=r"base/config\.json: not JSON .*Fetch the model again"):
         find_base_model(str(folder), None, tmp_path)
 
 
@@ -162,7 +162,7 @@ def test_a_converted_model_is_taken_from_its_record(tmp_path: Path) -> None:
 @pytest.mark.seed_row(16)
 def test_a_model_in_the_cache_of_the_hub_is_taken(no_hub: Path, tmp_path: Path) -> None:
     """With its commit, and without asking the Hub."""
-    _cached(no_hub, "org/model", write_folder)
+    _cache_model(no_hub, "org/model", write_folder)
     said: list[str] = []
     base = find_base_model("org/model", None, tmp_path, said.append)
 
@@ -172,7 +172,7 @@ def test_a_model_in_the_cache_of_the_hub_is_taken(no_hub: Path, tmp_path: Path) 
 
 def test_half_a_model_in_the_cache_is_not_taken(no_hub: Path, tmp_path: Path) -> None:
     """Another program wanted the tokenizer alone; so the Hub is asked, and what was tried is told."""
-    _cached(no_hub, "org/model", lambda folder: (write_folder(folder) / "model.safetensors").unlink())
+    _cache_model(no_hub, "org/model", lambda folder: (write_folder(folder) / "model.safetensors").unlink())
     said: list[str] = []
 
     with pytest.raises(
@@ -267,7 +267,7 @@ def test_what_cannot_be_trained_is_refused_before_its_weights_are_fetched(
     """Its configuration says so."""
     write_folder(hub_with_a_model.folder, architectures=["BertForMaskedLM"])
 
-    with pytest.raises(RefusedError, match="BertForMaskedLM is no causal language model"):
+    with pytest.raises(RefusedError, match="BertForMaskedLM is not a causal language model"):
         find_base_model("org/model", None, tmp_path / "cache")
     assert "model.safetensors" not in hub_with_a_model.asked
 

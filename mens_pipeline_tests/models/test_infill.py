@@ -14,7 +14,7 @@ from mens_pipeline.models.infill import (
     encode_infill,
     encode_infill_prompt,
     encode_prefix,
-    marks_of,
+    find_marks,
     order_of_row,
     split_word,
 )
@@ -40,7 +40,7 @@ def _text(tokenizer: Encoder, ids: tuple[int, ...]) -> str:
 )
 def test_the_marks_of_a_base_are_its_own(tokenizer: Encoder, marks: tuple[str, str, str]) -> None:
     """Else idle tokens, else words."""
-    assert marks_of(tokenizer) == Marks(*marks)
+    assert find_marks(tokenizer) == Marks(*marks)
 
 
 def test_the_suffix_comes_first_so_that_typing_goes_on() -> None:

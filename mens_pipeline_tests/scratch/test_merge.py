@@ -180,7 +180,7 @@ def test_weights_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     whole = (cut / "model.safetensors").read_bytes()
     (cut / "model.safetensors").write_bytes(whole[:-100])
 
-    with pytest.raises(RefusedError, match=r"none/model\.safetensors: no safetensors file"):
+    with pytest.raises(RefusedError, match=r"none/model\.safetensors: not a safetensors file"):
         merge_scratch([none], tmp_path / "out")
     with pytest.raises(RefusedError, match=r"cut/model\.safetensors: cannot be read .*Train the model again"):
         merge_scratch([cut], tmp_path / "out")

@@ -218,11 +218,11 @@ def test_a_tokenizer_that_is_none_is_refused(tmp_path: Path, content: bytes) -> 
     """By name; so is a pipe in its place."""
     path = tmp_path / "tokenizer.json"
     path.write_bytes(content)
-    with pytest.raises(RefusedError, match=r"tokenizer\.json: no tokenizer .*Fetch or write the model again"):
+    with pytest.raises(RefusedError, match=r"tokenizer\.json: not a tokenizer .*Fetch or write the model again"):
         FileTokenizer(tmp_path)
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(RefusedError, match=r"tokenizer\.json: No regular file\. Fetch or write the model again"):
+    with pytest.raises(RefusedError, match=r"tokenizer\.json: Not a regular file\. Fetch or write the model again"):
         FileTokenizer(tmp_path)
 
 
@@ -275,7 +275,9 @@ def _with_header(header: bytes, length: int | None = None) -> bytes:
 )
 def test_an_absurd_header_is_refused(tmp_path: Path, weights: bytes) -> None:
     """By name, before anything is loaded."""
-    with pytest.raises(RefusedError, match=r"model\.safetensors: no safetensors file\. Fetch or write the file again"):
+    with pytest.raises(
+        RefusedError, match=r"model\.safetensors: not a safetensors file\. Fetch or write the file again"
+    ):
         describe_base("base", None, write_folder(tmp_path / "base", weights), "folder", None)
 
 
@@ -346,11 +348,11 @@ def _garbled(path: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "problem"),
     [
-        (lambda path: path.write_bytes(b"no archive"), "not the wheel"),
-        (_without, "not the wheel"),
-        (lambda path: _patched(path, 6, 1), "not the wheel"),  # encrypted
-        (lambda path: _patched(path, 8, 97), "not the wheel"),  # packed oddly
-        (_garbled, "not the wheel"),
+        (lambda path: path.write_bytes(b"no archive"), "not the expected wheel"),
+        (_without, "not the expected wheel"),
+        (lambda path: _patched(path, 6, 1), "not the expected wheel"),  # encrypted
+        (lambda path: _patched(path, 8, 97), "not the expected wheel"),  # packed oddly
+        (_garbled, "not the expected wheel"),
         (_bomb_of_zeros, "larger than it can be"),
     ],
 )

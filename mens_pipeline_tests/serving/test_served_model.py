@@ -212,11 +212,11 @@ def test_a_run_that_is_not_complete_is_refused(run: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"[]", "a list, no object"),
-        (b'"x"', "a str, no object"),
-        (b"[" * 100_000, "no JSON"),
-        (b"{", "no JSON"),
-        (b"\xff", "no JSON"),
+        (b"[]", "a list, not an object"),
+        (b'"x"', "a str, not an object"),
+        (b"[" * 100_000, "not JSON"),
+        (b"{", "not JSON"),
+        (b"\xff", "not JSON"),
         (b" " * 10_000_001, "larger than 10000000 bytes"),
     ],
     ids=["list", "text", "nested", "cut", "bytes", "large"],

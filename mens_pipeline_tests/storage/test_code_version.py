@@ -70,7 +70,7 @@ def _copy(folder: Path) -> Path:
     return Path(shutil.copytree(_PACKAGE, folder / "mens_pipeline", ignore=ignored))
 
 
-def _different(copy: Path, stage: str) -> set[str]:
+def _find_different(copy: Path, stage: str) -> set[str]:
     """What differs between a copy and the package of what a stage reaches: files, without their suffix if Python."""
     ours, theirs = (set(trace_code(_STAGES[stage], (), root).items()) for root in (_PACKAGE, copy))
     return {name.partition(":")[0].removeprefix("mens_pipeline.").replace(".", "/") for name, _ in ours ^ theirs}
@@ -84,7 +84,7 @@ def edited(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         text = (copy / file).read_text(encoding="utf-8")
         assert old in text
         (copy / file).write_text(text.replace(old, new, 1), encoding="utf-8")
-    return {stage: _different(copy, stage) for stage in _STAGES}
+    return {stage: _find_different(copy, stage) for stage in _STAGES}
 
 
 @pytest.mark.parametrize(("file", "stages"), [(file, stages) for file, _, _, stages in _EDITS])
@@ -122,7 +122,7 @@ def test_an_explanation_changes_nothing(tmp_path: Path) -> None:
             types = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import nothing_of_ours\n"
             path.write_text(f'"""Another docstring,\nlonger."""\n\n# A comment.\n{rest}\n{types}', encoding="utf-8")
 
-    assert {stage: _different(copy, stage) for stage in _STAGES} == {stage: set() for stage in _STAGES}
+    assert {stage: _find_different(copy, stage) for stage in _STAGES} == {stage: set() for stage in _STAGES}
 
 
 def test_modules_can_be_left_out() -> None:

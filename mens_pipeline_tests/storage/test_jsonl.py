@@ -64,7 +64,7 @@ def test_rows_of_our_own_are_read_or_refused(tmp_path: Path) -> None:
     assert list(read_models(path, TrainingPair)) == [pair_at("a.vox", "p", "r")]
     path.write_text("{}\n")
 
-    with pytest.raises(RefusedError, match=r"rows\.jsonl:1: .*Delete the folder it stands in"):
+    with pytest.raises(RefusedError, match=r"rows\.jsonl:1: .*Delete the folder that it is in"):
         list(read_models(path, TrainingPair))
 
 

@@ -26,7 +26,7 @@ def _machine(folder: Path, url: str) -> ArtifactStore:
     return ArtifactStore(folder, Remote(url))
 
 
-def _built(store: ArtifactStore, text: str = "hello\n", *, again: bool = False) -> tuple[Artifact, bool]:
+def _build(store: ArtifactStore, text: str = "hello\n", *, again: bool = False) -> tuple[Artifact, bool]:
     def write(folder: Path) -> dict[str, int]:
         (folder / "deep").mkdir()
         (folder / "deep" / "rows.txt").write_text(text)
@@ -45,18 +45,12 @@ def _rows(artifact: Artifact | None) -> str:
     return (artifact.path / "deep" / "rows.txt").read_text()
 
 
-@pytest.fixture
-def machines(tmp_path: Path, store_url: str) -> tuple[ArtifactStore, ArtifactStore]:
-    """Two machines with folders of their own, and one bucket."""
-    return _machine(tmp_path / "a", store_url), _machine(tmp_path / "b", store_url)
-
-
 def test_a_cold_cache_gets_an_artifact_by_its_key(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
     """And the pointers with it; made once, it is made nowhere else."""
     first, second = machines
     assert second.get("corpus", _KEY) is None
     assert second.read_pointer("corpus", "latest") is None
-    made, _ = _built(first)
+    made, _ = _build(first)
     taken = second.get("corpus", _KEY)
 
     assert _rows(taken) == "hello\n"
@@ -65,7 +59,7 @@ def test_a_cold_cache_gets_an_artifact_by_its_key(machines: tuple[ArtifactStore,
     assert taken.find_changed() == ()
     assert taken.path.is_relative_to(second.root)
     assert second.read_pointer("corpus", "latest") == _KEY
-    assert _built(second, "never written") == (taken, True)
+    assert _build(second, "never written") == (taken, True)
     assert not list(second.root.glob("corpus/.draft-*"))
     assert not (second.root / "corpus" / "latest").exists()
 
@@ -105,7 +99,7 @@ def _url(store: ArtifactStore) -> str:
 def test_a_path_that_another_machine_wrote_is_found_here(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
     """By kind and key in it; what names none is left as it is."""
     first, second = machines
-    path = _built(first)[0].path / "deep" / "rows.txt"
+    path = _build(first)[0].path / "deep" / "rows.txt"
     assert first.locate(path) == path
     path.rename(path.with_name("elsewhere"))  # each machine has a disk of its own
 
@@ -120,14 +114,14 @@ def test_what_is_forced_takes_the_place_of_what_is_there(
 ) -> None:
     """For all machines: one that has the old one takes the new one when it is next asked to build."""
     first, second = machines
-    _built(first, "old\n")
+    _build(first, "old\n")
     second.get("corpus", _KEY)
-    made, was_there = _built(first, "new\n", again=True)
+    made, was_there = _build(first, "new\n", again=True)
 
     assert not was_there
     assert _rows(made) == "new\n"
     assert _rows(_machine(tmp_path / "c", store_url).get("corpus", _KEY)) == "new\n"
-    taken, was_there = _built(second, "never written")
+    taken, was_there = _build(second, "never written")
     assert was_there
     assert _rows(taken) == "new\n"
 
@@ -148,13 +142,13 @@ def test_a_half_written_artifact_is_never_seen(
     with monkeypatch.context() as patched:
         patched.setattr(Remote, "swap", fail)
         with pytest.raises(_PowerFailure):
-            _built(first)
+            _build(first)
     there = {item["path"].rpartition("/")[2] for batch in obstore.list(from_url(_url(first))) for item in batch}
     assert _digest("hello") in there
     assert MANIFEST not in there
     assert second.get("corpus", _KEY) is None
 
-    assert _built(first, "never written")[1]
+    assert _build(first, "never written")[1]
     assert _rows(second.get("corpus", _KEY)) == "hello\n"
 
 
@@ -164,7 +158,7 @@ def test_a_tampered_object_makes_the_artifact_absent(
 ) -> None:
     """Changed or gone: it is made again, and then all have it."""
     first, second = machines
-    _built(first)
+    _build(first)
     place = f"corpus/{_KEY}/{_digest('hello')}"
     if content is None:
         obstore.delete(from_url(store_url), place)
@@ -172,7 +166,7 @@ def test_a_tampered_object_makes_the_artifact_absent(
         obstore.put(from_url(store_url), place, content)
     assert second.get("corpus", _KEY) is None
     assert list((second.root / "corpus").iterdir()) == []
-    made, was_there = _built(second)
+    made, was_there = _build(second)
 
     assert not was_there
     assert _rows(made) == "hello\n"
@@ -182,11 +176,11 @@ def test_a_tampered_object_makes_the_artifact_absent(
 def test_a_damaged_copy_is_fetched_again(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
     """The folder is a cache: nothing is made again for it."""
     first, second = machines
-    _built(first)
+    _build(first)
     taken = second.get("corpus", _KEY)
     assert taken is not None
     (taken.path / "deep" / "rows.txt").write_text("spoilt\n")
-    again, was_there = _built(second, "never written")
+    again, was_there = _build(second, "never written")
 
     assert was_there
     assert _rows(again) == "hello\n"
@@ -218,7 +212,7 @@ def test_a_manifest_of_a_stranger_makes_no_artifact(
     assert store.get("corpus", _KEY) is None
     assert where is None or not list(tmp_path.rglob(f"*{where}*"))
     assert not Path("/tmp/mens-evil").exists()  # noqa: S108
-    assert _rows(_built(store)[0]) == "hello\n"
+    assert _rows(_build(store)[0]) == "hello\n"
     assert _rows(_machine(tmp_path / "b", store_url).get("corpus", _KEY)) == "hello\n"
 
 
@@ -229,7 +223,7 @@ def test_one_that_is_published_and_damaged_meanwhile_gives_way(
     first, second = machines
 
     def write(folder: Path) -> dict[str, int]:
-        _built(second, "theirs\n")
+        _build(second, "theirs\n")
         obstore.delete(from_url(store_url), f"corpus/{_KEY}/{_digest('theirs')}")
         (folder / "deep").mkdir()
         (folder / "deep" / "rows.txt").write_text("ours\n")
@@ -243,7 +237,7 @@ def test_a_server_that_is_gone_says_so(
     machines: tuple[ArtifactStore, ArtifactStore], monkeypatch: pytest.MonkeyPatch, store_url: str
 ) -> None:
     """One line, with what to do; what lies here can be read, and what is made meanwhile is not lost."""
-    made, _ = _built(machines[0])
+    made, _ = _build(machines[0])
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         monkeypatch.setenv("AWS_ENDPOINT", f"http://127.0.0.1:{probe.getsockname()[1]}")
@@ -251,7 +245,7 @@ def test_a_server_that_is_gone_says_so(
 
     assert alone.get("corpus", _KEY) == made
     with pytest.raises(ConfigurationError, match="See that MENS_STORE_URL names a bucket that exists") as details:
-        _built(alone)
+        _build(alone)
     assert "\n" not in str(details.value)
     assert str(details.value).startswith(f"{store_url}/corpus/{_KEY}/{MANIFEST}: Generic S3 error")
 
@@ -279,7 +273,7 @@ def test_a_bucket_that_is_not_there_says_so(store_url: str, tmp_path: Path, monk
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         store = _machine(tmp_path, store_url)
         with pytest.raises(ConfigurationError, match="names a bucket that exists"):
-            _built(store)
+            _build(store)
         with pytest.raises(ConfigurationError, match=r"k/latest: Object at location .* names a bucket that exists"):
             store.documents.amend("k", "latest", lambda _found: b"x")
         assert not Remote(store_url).swap("k/latest", b"x", {"e_tag": "of one that is gone"})
@@ -292,7 +286,7 @@ def test_credentials_that_are_not_known_say_so(store_url: str, tmp_path: Path, m
     """Before anything is made, and without the secret."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
     with pytest.raises(ConfigurationError, match="credentials of this process may read and write there") as details:
-        _built(_machine(tmp_path, store_url))
+        _build(_machine(tmp_path, store_url))
     assert "another-secret" not in str(details.value)
     assert not (tmp_path / "corpus").exists()
 
@@ -305,7 +299,7 @@ def test_a_url_of_no_bucket_is_refused() -> None:
 
 def test_what_lies_there_is_listed_by_key(machines: tuple[ArtifactStore, ArtifactStore], store_url: str) -> None:
     """With the sizes of all files; what has no manifest is not whole, and pointers are no artifacts."""
-    made, _ = _built(machines[0])
+    made, _ = _build(machines[0])
     obstore.put(from_url(store_url), f"corpus/{'0' * 64}/{'1' * 64}", b"left")
     remote = Remote(store_url)
     left, whole = remote.list_artifacts()
@@ -319,26 +313,26 @@ def test_what_lies_there_is_listed_by_key(machines: tuple[ArtifactStore, Artifac
 def test_what_is_deleted_is_absent_for_all(machines: tuple[ArtifactStore, ArtifactStore], store_url: str) -> None:
     """Whoever needs it makes it again."""
     first, second = machines
-    _built(first)
+    _build(first)
     remote = Remote(store_url)
     remote.delete("corpus", _KEY)
 
     assert remote.list_artifacts() == []
     assert second.get("corpus", _KEY) is None
-    assert _built(second, "again\n")[1] is False
+    assert _build(second, "again\n")[1] is False
 
 
 def test_what_is_taken_up_is_young_again(
     machines: tuple[ArtifactStore, ArtifactStore], store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For all machines, once an hour at most: what is old is deleted."""
-    _built(machines[0])
+    _build(machines[0])
     remote = Remote(store_url)
     before = remote.list_artifacts()[0].modified
     time.sleep(1.1)  # servers count whole seconds
-    assert _built(machines[1])[1] is True
+    assert _build(machines[1])[1] is True
     assert remote.list_artifacts()[0].modified == before
     monkeypatch.setattr(remote_module, "_RENEWED_AFTER", timedelta(0))
-    assert _built(machines[1])[1] is True
+    assert _build(machines[1])[1] is True
 
     assert remote.list_artifacts()[0].modified > before

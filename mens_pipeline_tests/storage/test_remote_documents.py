@@ -15,16 +15,6 @@ _INPUTS = {"a": 1}
 _KEY = key_of(_INPUTS)
 
 
-def _machine(folder: Path, url: str) -> ArtifactStore:
-    return ArtifactStore(folder, Remote(url))
-
-
-@pytest.fixture
-def machines(tmp_path: Path, store_url: str) -> tuple[ArtifactStore, ArtifactStore]:
-    """Two machines with folders of their own, and one bucket."""
-    return _machine(tmp_path / "a", store_url), _machine(tmp_path / "b", store_url)
-
-
 def test_documents_change_by_compare_and_swap(machines: tuple[ArtifactStore, ArtifactStore]) -> None:
     """A change on top of what is no more is refused; lines that two machines add at once are both there."""
     first, second = (store.documents for store in machines)
@@ -63,7 +53,7 @@ def test_a_stale_version_is_not_written(store_url: str) -> None:
 
 def test_whoever_never_comes_first_gives_up(store_url: str, tmp_path: Path) -> None:
     """And a request that was answered although its answer was lost is not done twice."""
-    store, remote = _machine(tmp_path, store_url), Remote(store_url)
+    store, remote = ArtifactStore(tmp_path, Remote(store_url)), Remote(store_url)
 
     def outrun(found: bytes) -> bytes:
         assert remote.swap("k/lines", found + b"x", remote.read("k/lines").version)

@@ -24,7 +24,7 @@ def _write(folder: Path) -> dict[str, Any]:
     return {"name": "of a test"}
 
 
-def _made(store: ArtifactStore) -> Artifact:
+def _make_artifact(store: ArtifactStore) -> Artifact:
     return store.build("eval_results", *add_signature(store, "eval_results", {"of": "a test"}, _write))[0]
 
 
@@ -32,7 +32,7 @@ def test_an_artifact_is_what_was_signed(tmp_path: Path) -> None:
     """By the key, by its public half; not by another key, nor when a file is another one or its signature is none."""
     signing = _keys(_PRIVATE)
     store = ArtifactStore(tmp_path, signing=signing)
-    made = _made(store)
+    made = _make_artifact(store)
 
     assert (made.manifest["inputs"]["signed_by"], made.manifest["name"]) == (signing.public_key, "of a test")
     assert explain_unsigned(made, store) is None
@@ -49,7 +49,7 @@ def test_an_artifact_is_what_was_signed(tmp_path: Path) -> None:
 def test_without_a_key_nothing_is_signed_or_asked_for(tmp_path: Path) -> None:
     """The key of the artifact is that of its inputs alone."""
     store = ArtifactStore(tmp_path)
-    made = _made(store)
+    made = _make_artifact(store)
 
     assert Signing.of(None, None) is None
     assert made.manifest["inputs"] == {"of": "a test"}

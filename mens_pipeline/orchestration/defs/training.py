@@ -222,7 +222,7 @@ def metadata_of(adapter: Adapter) -> dict[str, Any]:
     validation = result.validation_loss
     return {
         "adapter": dg.MetadataValue.path(adapter.folder),
-        **losses_metadata(result, losses_of(adapter.path / TELEMETRY), validation),
+        **losses_metadata(result, losses_of(adapter.file(TELEMETRY)), validation),
         **({} if validation is None else {"train/validation_loss": round(validation, 4)}),
         "num_planned_updates": result.planned_steps,
         "num_updates_before": manifest.continues.num_steps if manifest.continues is not None else 0,

@@ -1,0 +1,15 @@
+"""Machines that share object storage."""
+
+from pathlib import Path
+
+import pytest
+
+from mens_pipeline.storage.store import ArtifactStore
+
+
+@pytest.fixture
+def machines(tmp_path: Path, store_url: str) -> tuple[ArtifactStore, ArtifactStore]:
+    """Two machines with folders of their own, and one bucket."""
+    from mens_pipeline.storage.remote import Remote  # noqa: PLC0415 - `make quick` is without its library
+
+    return ArtifactStore(tmp_path / "a", Remote(store_url)), ArtifactStore(tmp_path / "b", Remote(store_url))
