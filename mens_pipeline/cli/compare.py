@@ -8,8 +8,7 @@ from pydantic import TypeAdapter
 
 from mens_pipeline.cli.options import argument, declare_options, option, switch
 from mens_pipeline.cli.terminal import align_columns, log_line, print_json, print_line
-from mens_pipeline.configured import open_store
-from mens_pipeline.settings import load_settings
+from mens_pipeline.settings import load_settings, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

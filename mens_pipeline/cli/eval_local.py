@@ -13,14 +13,13 @@ from pydantic import ValidationError
 from mens_pipeline.cli.options import Options, option, switch, take_options, values_of
 from mens_pipeline.cli.progress import choose_device, run_and_show, show_completions
 from mens_pipeline.cli.terminal import align_columns, interruptible, log_line, print_line
-from mens_pipeline.configured import open_store, thresholds_of
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.inference.generation import EvaluationConfig, Syntax
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.settings import FEW_SHOT, load_settings
+from mens_pipeline.settings import FEW_SHOT, load_settings, open_store, read_thresholds
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact
 from mens_pipeline.storage.validation import errors_in
@@ -172,7 +171,7 @@ def evaluate_run(options: EvalOptions) -> "EvalResults":
     manifest = adapter.manifest
     heldout = options.heldout or heldout_beside(manifest)
     whole_suite, thresholds = assemble_suite(
-        manifest, heldout, manifest.train_file, benchmark, config, thresholds_of(settings), few_shot=FEW_SHOT
+        manifest, heldout, manifest.train_file, benchmark, config, read_thresholds(settings), few_shot=FEW_SHOT
     )
     first, *later = rounds_of(whole_suite.tasks, thresholds)
     more = f", {sum(map(len, later))} more where that cannot tell" if later else ""

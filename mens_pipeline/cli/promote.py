@@ -10,10 +10,17 @@ from pydantic import ValidationError
 
 from mens_pipeline.cli.options import REQUIRED, declare_options, option, switch
 from mens_pipeline.cli.terminal import REFUSED, log_line, print_line
-from mens_pipeline.configured import open_store, pipeline_commit, policy_label, present_of, thresholds_of
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest, adapter_digest, refuse_links
-from mens_pipeline.settings import Settings, load_settings
+from mens_pipeline.settings import (
+    Settings,
+    load_settings,
+    open_store,
+    pipeline_commit,
+    policy_label,
+    present_of,
+    read_thresholds,
+)
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.storage.validation import errors_in
 
@@ -66,7 +73,7 @@ def decide_on(run_dir: Path, settings: Settings) -> "Receipt":
         evaluation=evaluation,
         adapter=run_dir,
         policy=policy_label(settings),
-        thresholds=thresholds_of(settings),
+        thresholds=read_thresholds(settings),
         champion_key=baseline.key if baseline is not None else None,
         is_benchmark_asked=settings.benchmark,
         strict=settings.eval_strict,

@@ -10,10 +10,9 @@ import typer
 from mens_pipeline.cli.options import declare_options, option, switch
 from mens_pipeline.cli.progress import choose_device, run_and_show, show_completions
 from mens_pipeline.cli.terminal import align_columns, interruptible, print_json, print_line
-from mens_pipeline.configured import open_store
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import DeviceChoice
-from mens_pipeline.settings import EVALUATION, Settings, load_settings
+from mens_pipeline.settings import EVALUATION, Settings, load_settings, open_store
 
 if TYPE_CHECKING:
     from mens_pipeline.evaluation.replay import ReplayRates, ReplayResults

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import Field
 
-from mens_pipeline.configured import open_store, thresholds_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import KIND as MIXED
@@ -35,7 +34,7 @@ from mens_pipeline.promotion.history import CHAMPION
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.promotion.rounds import rounds_of
-from mens_pipeline.settings import EVALUATION, GATE_POLICY, Settings
+from mens_pipeline.settings import EVALUATION, GATE_POLICY, Settings, open_store, read_thresholds
 from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
 from mens_pipeline.storage.validation import Strict, read_document
 from mens_pipeline.storage.yaml_file import load_model
@@ -238,7 +237,7 @@ def _count_suite(base: Base, mixed: Artifact, store: ArtifactStore, settings: Se
     of_benchmark = benchmark_tasks(load_benchmark(settings.benchmark_dir)) if settings.benchmark else ()
     heldout = [task for task in heldout_tasks(read_pairs(found.path / HELDOUT)) if fits(task.reference)]
     bench = [task for task in of_benchmark if fits(task.reference)]
-    first = sum(map(len, rounds_of(heldout, thresholds_of(settings))[:1]))
+    first = sum(map(len, rounds_of(heldout, read_thresholds(settings))[:1]))
     tested = sum(task.tests is not None for task in (*heldout, *bench)) / max(1, len(heldout) + len(bench))
     return Suite((first, len(heldout)), len(bench), tested, config, _has_champion(store))
 
@@ -249,6 +248,6 @@ def _has_champion(store: ArtifactStore) -> bool:
 
 def _find_too_few(settings: Settings, dial: Dial) -> str:
     """Say where the gates refuse an evaluation for its size, whatever it finds."""
-    least, asked = thresholds_of(settings).min_heldout_tasks, dial.suite.heldout_tasks
+    least, asked = read_thresholds(settings).min_heldout_tasks, dial.suite.heldout_tasks
     few = f"{asked} held-out prompts are too few to promote: the policy asks for {least}; take more minutes"
     return few if asked < least else ""

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import dagster as dg
 
-from mens_pipeline.configured import present_of
 from mens_pipeline.corpus.schema.records import HELDOUT
 from mens_pipeline.corpus.schema.records import HELDOUT_SPLIT as SPLIT
 from mens_pipeline.errors import RefusedError
@@ -23,7 +22,7 @@ from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import results_in
 from mens_pipeline.promotion.report.comparison import Entry, compare
 from mens_pipeline.promotion.report.table import PASS_AT_1, table_of
-from mens_pipeline.settings import Settings
+from mens_pipeline.settings import Settings, present_of
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 

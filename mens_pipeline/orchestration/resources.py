@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import dagster as dg
+from pydantic import PrivateAttr
 
-from mens_pipeline.configured import open_store
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.extract.batches import Pool
@@ -27,7 +27,7 @@ from mens_pipeline.promotion.history import history_of
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import PAGE
-from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
+from mens_pipeline.settings import PIPELINE_CONFIG, load_settings, open_store
 from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
@@ -76,10 +76,13 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
     """
 
     root: str = ""
+    _opened: ArtifactStore | None = PrivateAttr(default=None)
 
     def open(self) -> ArtifactStore:
-        """Open the store."""
-        return open_store(load_settings(), self.root)
+        """Return the store, opened at the first call: a step reads its settings once."""
+        if self._opened is None:
+            self._opened = open_store(load_settings(), self.root)
+        return self._opened
 
     def artifact(self, ref: ArtifactRef) -> Artifact:
         """Load the artifact that was handed over, and check that it is unchanged.

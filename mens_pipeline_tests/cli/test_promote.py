@@ -13,7 +13,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.configured import open_store
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import FILE, remember
@@ -25,7 +24,7 @@ from mens_pipeline.promotion.ledger import Try, record_try
 from mens_pipeline.promotion.promote import reasons_against
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import PAGE, RECEIPT
-from mens_pipeline.settings import load_settings
+from mens_pipeline.settings import load_settings, open_store
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.cli.invoking import refusal
 from mens_pipeline_tests.evaluation.runs import HELDOUT, PRESENT, champion_in, evaluated, trained, training_manifest

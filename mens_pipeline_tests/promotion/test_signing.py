@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.configured import signing_of
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS
 from mens_pipeline.models.adapter import ADAPTER, WEIGHTS, adapter_digest
@@ -17,7 +16,7 @@ from mens_pipeline.promotion.ledger import sign_ledger
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.serving.served_model import candidate_model, champion_model
-from mens_pipeline.settings import load_settings
+from mens_pipeline.settings import load_settings, open_store
 from mens_pipeline.storage.signing import SIGNATURE, Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.evaluation.runs import (
@@ -352,14 +351,14 @@ def test_keys_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     """None, one, both; two that do not belong together, and what is no key, are mistakes that tell no secret."""
     for name in ("MENS_SIGNING_KEY", "MENS_VERIFY_KEY"):
         monkeypatch.delenv(name, raising=False)
-    assert signing_of(load_settings()) is None
+    assert open_store(load_settings()).signing is None
     monkeypatch.setenv("MENS_SIGNING_KEY", _PRIVATE)
-    found = signing_of(load_settings())
+    found = open_store(load_settings()).signing
     assert found is not None
     assert (found.public_key, found.private is None) == (_SIGNING.public_key, False)
     monkeypatch.setenv("MENS_VERIFY_KEY", _keys(_OTHER).public_key)
     with pytest.raises(ConfigurationError, match=r"MENS_VERIFY_KEY: .* but MENS_SIGNING_KEY belongs to") as wrong:
-        signing_of(load_settings())
+        open_store(load_settings())
     monkeypatch.setenv("MENS_SIGNING_KEY", "Z" * 63)
     with pytest.raises(ConfigurationError, match="not 64 hexadecimal digits, as `openssl rand -hex 32`") as none:
         load_settings()

@@ -6,7 +6,6 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field, ValidationError
 
-from mens_pipeline.configured import thresholds_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.schema.account import share_text
@@ -28,7 +27,7 @@ from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute
 from mens_pipeline.promotion.receipt import PAGE, receipt_in, results_in
 from mens_pipeline.promotion.report.table import columns_of, points, table_of
 from mens_pipeline.promotion.rounds import Demands, assemble_suite, evaluate_in_rounds
-from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, load_settings
+from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, load_settings, read_thresholds
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef
 from mens_pipeline.storage.validation import errors_in
@@ -86,7 +85,7 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
         opened.locate(manifest.train_file),  # perhaps trained on another machine
         benchmark,
         asked,
-        thresholds_of(settings),
+        read_thresholds(settings),
         few_shot=FEW_SHOT,
         part=None if size is None else (size.heldout_tasks, size.benchmark_tasks),
     )

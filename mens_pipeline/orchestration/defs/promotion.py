@@ -10,7 +10,6 @@ import dagster as dg
 from dagster._utils.interrupts import capture_interrupts
 from pydantic import Field
 
-from mens_pipeline.configured import pipeline_commit, policy_label, present_of
 from mens_pipeline.corpus.schema.records import HELDOUT
 from mens_pipeline.corpus.schema.records import HELDOUT_SPLIT as SPLIT
 from mens_pipeline.delivery.trackers import track_champion
@@ -37,7 +36,7 @@ from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus
 from mens_pipeline.promotion.promote import promote
 from mens_pipeline.promotion.receipt import PAGE, RECEIPT, Receipt, cause_of, gate_of, receipt_in
 from mens_pipeline.promotion.report.headline import gate_rows
-from mens_pipeline.settings import GATE_POLICY, Settings, load_settings
+from mens_pipeline.settings import GATE_POLICY, Settings, load_settings, pipeline_commit, policy_label, present_of
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef
 
