@@ -15,8 +15,8 @@ from mens_pipeline.models.base import look_in
 from mens_pipeline.storage.validation import errors_in
 
 if TYPE_CHECKING:
-    from mens_pipeline.promotion.conditions import Conditions
     from mens_pipeline.promotion.policy import Thresholds
+    from mens_pipeline.promotion.verdict_basis import Terms
     from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 _PACKAGE: Final = Path(__file__).resolve().parent
@@ -375,27 +375,25 @@ def pipeline_commit() -> str | None:
     return head_commit(PROJECT_ROOT) if (PROJECT_ROOT / ".git").exists() else load_settings().commit or None
 
 
-def present_of(
-    settings: Settings, evaluation: "Artifact", heldout: Path | None, heldout_problem: str = ""
-) -> "Conditions":
-    """Return what holds now, as far as it is of no one adapter, to find out whether a verdict is out of date.
+def read_terms(settings: Settings, evaluation: "Artifact", heldout: Path | None, heldout_problem: str = "") -> "Terms":
+    """Return what an adapter is held to now: by policy, benchmark, decoding, newest figures and held-out pairs.
 
     Raises:
         ConfigurationError: There is no such policy, or the benchmark cannot be read.
     """
-    from mens_pipeline.evaluation.benchmark import digest_of_benchmark  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.benchmark import digest_of_benchmark  # noqa: PLC0415 - most commands judge nothing
     from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
     from mens_pipeline.inference.generation import EvaluationConfig  # noqa: PLC0415 - likewise
-    from mens_pipeline.promotion.conditions import Conditions  # noqa: PLC0415 - likewise
-    from mens_pipeline.storage.store import digest_of  # noqa: PLC0415 - most commands judge nothing
+    from mens_pipeline.promotion.verdict_basis import Terms  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.store import digest_of  # noqa: PLC0415 - likewise
     from mens_pipeline.storage.yaml_file import load_model  # noqa: PLC0415 - likewise
 
-    return Conditions(
+    return Terms(
         thresholds=read_thresholds(settings),
-        results=evaluation.outputs[RESULTS],
-        heldout=digest_of(heldout) if heldout is not None else None,
-        heldout_problem=heldout_problem,
-        benchmark=digest_of_benchmark(settings.benchmark_dir) if settings.benchmark else None,
         is_benchmark_asked=settings.benchmark,
+        benchmark=digest_of_benchmark(settings.benchmark_dir) if settings.benchmark else None,
         decoding=load_model(EVALUATION, EvaluationConfig).decoding,
+        heldout=digest_of(heldout) if heldout is not None else None,
+        results=evaluation.outputs[RESULTS],
+        heldout_problem=heldout_problem,
     )

@@ -56,10 +56,10 @@ def generate(options: GenerateOptions) -> None:
 
 
 def _champion(settings: Settings) -> Path:
-    from mens_pipeline.promotion.history import champion_of
+    from mens_pipeline.promotion.history import find_champion
 
     store = open_store(settings)
-    champion = champion_of(store)
+    champion = find_champion(store)
     if champion is None:
         raise RefusedError(f"{store.root}: no adapter is promoted. Name a run with --run-dir, such as {DEMO}.")
     return champion.path

@@ -105,11 +105,11 @@ def _left_out(dropped: Mapping[str, int]) -> str:
 
 def _adapter(run_dir: Path | None, settings: Settings) -> "Adapter":
     from mens_pipeline.models.adapter import Adapter
-    from mens_pipeline.promotion.history import champion_of
+    from mens_pipeline.promotion.history import find_champion
 
     if run_dir is not None:
         return Adapter.open(run_dir)
-    champion = champion_of(open_store(settings))
+    champion = find_champion(open_store(settings))
     if champion is None:
         advice = "Name a run with --run-dir, or count the holes alone with --dry-run."
         raise RefusedError(f"{settings.store_root}: no adapter was promoted yet. {advice}")

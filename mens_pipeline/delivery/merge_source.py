@@ -18,7 +18,7 @@ from mens_pipeline.models.adapter import MANIFEST, Adapter, read_adapter_config
 from mens_pipeline.models.base import Shape, find_recorded_base, shapes_in
 from mens_pipeline.models.card import Form, Score, Standing, data_sources, model_card
 from mens_pipeline.promotion.history import KIND as PROMOTED
-from mens_pipeline.promotion.history import champion_of, find_withdrawn, history_of
+from mens_pipeline.promotion.history import find_champion, find_withdrawn, read_history
 from mens_pipeline.promotion.receipt import RECEIPT, Receipt, read_results, receipt_in
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
@@ -107,7 +107,7 @@ def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
         RefusedError: There is no champion; the run is not complete, or of the scratch lane; the adapter is no LoRA
             adapter, or of another base; the base is gone.
     """
-    champion = champion_of(store) if run is None else None
+    champion = find_champion(store) if run is None else None
     if run is None and champion is None:
         raise RefusedError(f"{store.root / PROMOTED}: no champion. Promote an adapter, or name one with --run-dir DIR.")
     folder = champion.path if champion is not None else run
@@ -147,7 +147,7 @@ def promoted_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
     """Return an adapter in its promoted state; None when it was not promoted, or a rollback took it out of use."""
     if adapter_sha256 in find_withdrawn(store):
         return None
-    events = (event for event in reversed(history_of(store)) if event.adapter_sha256 == adapter_sha256)
+    events = (event for event in reversed(read_history(store)) if event.adapter_sha256 == adapter_sha256)
     return next((found for event in events if (found := store.get(PROMOTED, event.key)) is not None), None)
 
 

@@ -15,7 +15,7 @@ from mens_pipeline.delivery.serving_handoff import KIND as HANDOFF
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
 from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.models.adapter import KIND as ADAPTER
-from mens_pipeline.promotion.history import CHAMPION, champion_key, history_of, lock_champion
+from mens_pipeline.promotion.history import CHAMPION, champion_key, lock_champion, read_history
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.storage.store import MANIFEST, ArtifactStore
@@ -222,7 +222,7 @@ def read_store(store: ArtifactStore) -> Stored:
     items |= _shared_items(store, items)
     kinds = sorted({folder.name for folder in folders} | {kind for kind, _ in items})
     pointers = {(kind, name): key for kind in kinds for name in _POINTERS if (key := store.read_pointer(kind, name))}
-    history = frozenset(event.key for event in history_of(store))
+    history = frozenset(event.key for event in read_history(store))
     return Stored(tuple(items[ref] for ref in sorted(items)), pointers, history)
 
 

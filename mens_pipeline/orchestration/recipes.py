@@ -13,16 +13,17 @@ from mens_pipeline.evaluation.results import KIND as EVALUATION
 from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, ScoredCompletion
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.models.adapter import KIND as ADAPTER
-from mens_pipeline.models.adapter import adapter_digest
+from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.orchestration.metadata import RECIPE_TAG, table
 from mens_pipeline.orchestration.resources import artifact_of, made_by
-from mens_pipeline.promotion.history import adapter_sha256_of, champion_of
-from mens_pipeline.promotion.promote import reasons_against
+from mens_pipeline.promotion.history import adapter_sha256_of, find_champion
+from mens_pipeline.promotion.promote import find_reasons_against
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import results_in
 from mens_pipeline.promotion.report.comparison import Entry, compare
 from mens_pipeline.promotion.report.table import PASS_AT_1, table_of
-from mens_pipeline.settings import Settings, present_of
+from mens_pipeline.promotion.verdict_basis import Verdict
+from mens_pipeline.settings import Settings, read_terms
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
 
@@ -163,19 +164,19 @@ def best_evaluated(
     if not able:
         details = " ".join(f"{name}: {why}" for name, why in passed_over.items())
         raise RefusedError(f"no recipe of {len(names)} may be promoted. {details}")
-    champion = champion_of(store)
+    champion = find_champion(store)
     in_use = adapter_sha256_of(champion) if champion is not None else None
     return Choice(rank([*able.values()], in_use), passed_over)
 
 
 def _candidate(name: str, ref: ArtifactRef, store: ArtifactStore, settings: Settings) -> Candidate:
     gate, evaluation, adapter, split = (_sound(ref.of(kind), store) for kind in (GATE, EVALUATION, ADAPTER, SPLIT))
-    present = present_of(settings, evaluation, split.path / HELDOUT)
-    reasons = [*reasons_against(gate, adapter.path, store, present)]
+    opened, terms = Adapter.open(adapter.path), read_terms(settings, evaluation, split.path / HELDOUT)
+    reasons = [*find_reasons_against(Verdict.open(gate, store), opened, store, terms)]
     if reasons:
         raise RefusedError(" ".join(reasons))
     completions = tuple(read_models(evaluation.path / SCORED_COMPLETIONS, ScoredCompletion))
-    return Candidate(name, adapter_digest(adapter.path), ref, completions)
+    return Candidate(name, opened.digest, ref, completions)
 
 
 def _sound(ref: ArtifactRef, store: ArtifactStore) -> Artifact:

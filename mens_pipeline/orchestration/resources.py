@@ -23,7 +23,7 @@ from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import ADAPTER, CARD
 from mens_pipeline.orchestration.metadata import FILES, fold_paths, table
 from mens_pipeline.promotion.history import KIND as PROMOTED
-from mens_pipeline.promotion.history import history_of
+from mens_pipeline.promotion.history import read_history
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import PAGE
@@ -153,7 +153,7 @@ def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, A
                 "champion": event.key[:12],
                 "reason": event.reason,
             }
-            for event in reversed(history_of(store))
+            for event in reversed(read_history(store))
         ),
     }
     return fold_paths(metadata)

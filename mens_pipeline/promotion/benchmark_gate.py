@@ -13,12 +13,13 @@ from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.promotion.receipt import (
     KIND,
     PAGE,
-    Evaluated,
+    PIPELINE_COMMIT,
     Receipt,
+    build_receipt,
     digest_of_thresholds,
-    read_results,
+    hash_documents,
+    read_inputs,
     results_in,
-    verdict_on,
     write_receipt,
 )
 from mens_pipeline.promotion.report.page import report_page
@@ -28,14 +29,11 @@ from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.telemetry_log import losses_of
 
-PIPELINE_COMMIT: Final = "pipeline_commit"
-"""In the manifest of a verdict: the commit of the code that first came to it."""
-
 
 class GateParams(Params):
     """Evaluation, thresholds and champion (its key) of a verdict; `commit` is that of the pipeline.
 
-    A verdict is on two documents: another evaluation or run that holds the same has the same one.
+    A verdict is on two documents, wherever they lie: the same figures and manifest give the same one.
     """
 
     evaluation: Annotated[Artifact, DecidedBy(lambda evaluation: digest_of(evaluation.path / RESULTS))]
@@ -56,19 +54,19 @@ def write_benchmark_gate(folder: Path, params: GateParams) -> dict[str, Any]:
     `eval_gate_failed.json`.
     """
     evaluation, adapter = params.evaluation, params.adapter
-    evaluated = Evaluated(evaluation.path / RESULTS, adapter / MANIFEST)
-    receipt = verdict_on(
-        evaluated,
-        params.policy,
+    documents = (evaluation.path / RESULTS, adapter / MANIFEST)
+    inputs = read_inputs(*documents, params.champion_key, is_benchmark_asked=params.is_benchmark_asked)
+    receipt = build_receipt(
+        inputs,
+        hash_documents(*documents),
         params.thresholds,
-        params.champion_key,
-        is_benchmark_asked=params.is_benchmark_asked,
+        policy=params.policy,
         strict=params.strict,
         now=params.now,
         run_dir=adapter,
     )
-    write_receipt(folder, receipt, read_results(evaluated.results_path))
-    for path in (evaluated.results_path, evaluated.manifest_path):
+    write_receipt(folder, receipt, inputs.results)
+    for path in documents:
         shutil.copy2(path, folder / path.name)
     write_page(folder / PAGE, evaluation.path, adapter, receipt)
     return {
@@ -82,11 +80,11 @@ STAGE: Final = Stage(KIND, (__name__,), write_benchmark_gate, sign=add_signature
 
 
 def build_benchmark_gate(params: GateParams, store: ArtifactStore) -> tuple[Artifact, bool]:
-    """Return the verdict on an evaluation, and whether it was reused: the very same is decided on once.
+    """Return the verdict on an evaluation, and whether an earlier one was reused.
 
     Raises:
-        RefusedError: The evaluation has changed since it was written, or is not signed.
-        ConfigurationError: The store cannot be written, or there is no key to sign with although one checks.
+        RefusedError: The evaluation was changed since it was written, or is not signed.
+        ConfigurationError: The store cannot be written, or signatures are checked and no key signs.
     """
     evaluation, champion = params.evaluation, params.champion_key
     changed = evaluation.find_changed()

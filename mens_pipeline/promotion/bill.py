@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.corpus.schema.records import FILES, UNKNOWN_LICENCE, SourceKind, TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.models.adapter import MANIFEST, TrainingManifest, adapter_digest
+from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.models.base import FileTokenizer, find_recorded_base
 from mens_pipeline.models.card import base_name
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
@@ -97,13 +97,9 @@ class Bill:
         return {"mens-pipeline": version("mens-pipeline"), **known}
 
 
-def write_bill(folder: Path, store: ArtifactStore, timestamp_unix: int) -> None:
-    """Write the bill of materials of the adapter in a folder beside it: the same bytes for the same adapter and time.
-
-    Raises:
-        RefusedError: The adapter or its manifest is not complete.
-    """
-    (folder / BILL).write_text(as_cyclonedx(bill_of(folder, store, timestamp_unix)), encoding="utf-8")
+def write_bill(adapter: Adapter, store: ArtifactStore, timestamp_unix: int) -> None:
+    """Write the bill of materials next to an adapter: the same bytes for the same adapter and time."""
+    (adapter.path / BILL).write_text(as_cyclonedx(build_bill(adapter, store, timestamp_unix)), encoding="utf-8")
 
 
 def copy_bill(promoted: Artifact, folder: Path) -> None:
@@ -111,9 +107,9 @@ def copy_bill(promoted: Artifact, folder: Path) -> None:
     shutil.copy2(promoted.path / BILL, folder / BILL)
 
 
-def bill_of(run: Path, store: ArtifactStore, timestamp_unix: int) -> Bill:
-    """Gather what the adapter in a folder is made of, from its manifest, its train set, and the corpus behind that."""
-    manifest = TrainingManifest.read(run / MANIFEST)
+def build_bill(adapter: Adapter, store: ArtifactStore, timestamp_unix: int) -> Bill:
+    """List what an adapter is made of, from its manifest, its train set, and the corpus that the train set is from."""
+    manifest = adapter.manifest
     train_file = store.locate(manifest.train_file)
     is_there = train_file.is_file() and digest_of(train_file) == manifest.train_sha256
     rows = Counter(read_pairs(train_file)) if is_there else Counter[TrainingPair]()
@@ -130,7 +126,7 @@ def bill_of(run: Path, store: ArtifactStore, timestamp_unix: int) -> Bill:
     shares = (SourceFileShare(*file, licences.get(file[:2]), amount) for file, amount in files.items())
     return Bill(
         manifest=manifest,
-        adapter_sha256=adapter_digest(run),
+        adapter_sha256=adapter.digest,
         timestamp_unix=timestamp_unix,
         unit=unit,
         num_rows=rows.total(),

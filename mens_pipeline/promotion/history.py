@@ -95,7 +95,7 @@ def champion_key(store: ArtifactStore) -> str | None:
     return key
 
 
-def champion_of(store: ArtifactStore) -> Artifact | None:
+def find_champion(store: ArtifactStore) -> Artifact | None:
     """Return the adapter that is in use, as an artifact; None before the first promotion.
 
     Raises:
@@ -116,7 +116,7 @@ def adapter_sha256_of(promoted: Artifact) -> str:
     return digest
 
 
-def baseline_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
+def find_baseline(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
     """Return the baseline of a candidate: the champion, or the one before it if the candidate is the champion.
 
     So the comparison of a candidate stays the same when it has won.
@@ -124,40 +124,40 @@ def baseline_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
     Raises:
         RefusedError: The pointer names an adapter that is gone.
     """
-    champion = champion_of(store)
+    champion = find_champion(store)
     if champion is None or adapter_sha256_of(champion) != adapter_sha256:
         return champion
-    previous = promotion_of(store, champion.key).previous
+    previous = find_promotion(store, champion.key).previous
     return store.get(KIND, previous) if previous is not None else None
 
 
-def promotion_of(store: ArtifactStore, key: str) -> HistoryEvent:
+def find_promotion(store: ArtifactStore, key: str) -> HistoryEvent:
     """Return the event that last promoted an adapter.
 
     Raises:
         RefusedError: The history does not tell of it.
     """
-    for event in reversed(history_of(store)):
+    for event in reversed(read_history(store)):
         if event.key == key and event.action != "rollback":
             return event
     raise RefusedError(f"{store.documents.place(KIND, HISTORY)}: nothing about {key[:12]}. Restore the file.")
 
 
-def usable_before(store: ArtifactStore, present: Artifact) -> str | None:
+def find_usable_before(store: ArtifactStore, present: Artifact) -> str | None:
     """Return the key of the adapter promoted last before the present one, with other weights, not withdrawn, if any.
 
     Raises:
         RefusedError: The history does not tell of the champion.
     """
-    event = promotion_of(store, present.key)
+    event = find_promotion(store, present.key)
     passed_over = {*find_withdrawn(store), event.adapter_sha256}
-    promotions = [entry for entry in history_of(store) if entry.action != "rollback"]
+    promotions = [entry for entry in read_history(store) if entry.action != "rollback"]
     last = max(place for place, entry in enumerate(promotions) if entry == event)
     before = (entry for entry in reversed(promotions[:last]) if entry.adapter_sha256 not in passed_over)
     return next((entry.key for entry in before), None)
 
 
-def history_of(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
+def read_history(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
     """Return all changes of the champion, the oldest first; a last line that was cut off is left out.
 
     Raises:
@@ -169,7 +169,7 @@ def history_of(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
 def find_withdrawn(store: ArtifactStore) -> frozenset[str]:
     """Return the SHA-256 of adapters that a rollback took out of use and that were not promoted by hand since."""
     out: set[str] = set()
-    for event in history_of(store):
+    for event in read_history(store):
         if event.withdrawn_sha256 is not None:
             out.add(event.withdrawn_sha256)
         out.discard(event.adapter_sha256)

@@ -13,8 +13,7 @@ from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
 from mens_pipeline.models.base import read_object
 from mens_pipeline.models.card import base_name, markdown_table, plain
-from mens_pipeline.promotion.benchmark_gate import PIPELINE_COMMIT
-from mens_pipeline.promotion.receipt import KIND, Receipt, read_results, receipt_in
+from mens_pipeline.promotion.receipt import KIND, PIPELINE_COMMIT, Receipt, read_results, receipt_in
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 from mens_pipeline.training.recipe import PREFLIGHT

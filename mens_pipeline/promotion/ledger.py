@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.promotion.history import find_withdrawn, history_of
+from mens_pipeline.promotion.history import find_withdrawn, read_history
 from mens_pipeline.storage.jsonl import model_in
 from mens_pipeline.storage.signing import PRIVATE, Signing
 from mens_pipeline.storage.store import ArtifactStore, key_of
@@ -101,7 +101,7 @@ def record_try(store: ArtifactStore, tried: Try, *, now: int) -> LedgerEntry:
         RefusedError: A line of the ledger is none, or the ledger has changed since it was signed.
         ConfigurationError: The store cannot be written, or there is only a key to check with.
     """
-    trusted = {e.adapter_sha256 for e in history_of(store) if e.action == "promote"} - find_withdrawn(store)
+    trusted = {e.adapter_sha256 for e in read_history(store) if e.action == "promote"} - find_withdrawn(store)
 
     def add_try(content: bytes) -> bytes:
         lines, entries = _lines(content, store)
@@ -155,7 +155,7 @@ def find_try(store: ArtifactStore, try_sha256: str | None) -> tuple[LedgerEntry 
 def _was_evaluated(store: ArtifactStore) -> bool:
     shared = store.remote.list_artifacts() if store.remote is not None else []
     return (
-        bool(history_of(store))
+        bool(read_history(store))
         or any((store.root / FOLDER).glob("*/manifest.json"))
         or any(artifact.kind == FOLDER for artifact in shared)
     )

@@ -22,7 +22,7 @@ from mens_pipeline.evaluation.results import INSERTS
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, completion_fits, generate_all
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.promotion.history import baseline_of
+from mens_pipeline.promotion.history import find_baseline
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.stage import DecidedBy, Params, Parent, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore
@@ -87,7 +87,7 @@ def replay_history(  # noqa: PLR0913 - all that a replay rests on
     history = read_history(workspace, since, number)
     fits = completion_fits(manifest.base_model, infill_decoding(config))
     suite = replay_suite(history, store.locate(manifest.train_file), manifest, config, fits)
-    baseline = baseline_of(store, adapter.digest)
+    baseline = find_baseline(store, adapter.digest)
     facts = facts_of(history, suite, since, adapter, baseline.key if baseline is not None else None)
     asked = prepare_infill(suite, adapter, baseline, conditions, store, work) if suite.tasks else {}
     completions = generate_all(asked, store, launch)

@@ -28,7 +28,7 @@ from mens_pipeline.inference.prepare import Conditions, PreparedGeneration, comp
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.promotion.gate import GateInputs, measure_all
 from mens_pipeline.promotion.history import KIND as PROMOTED
-from mens_pipeline.promotion.history import HistoryEvent, adapter_sha256_of, baseline_of, find_withdrawn, history_of
+from mens_pipeline.promotion.history import HistoryEvent, adapter_sha256_of, find_baseline, find_withdrawn, read_history
 from mens_pipeline.promotion.ledger import Try, record_try
 from mens_pipeline.promotion.policy import GateName, GateStatus, Reserve, Thresholds
 from mens_pipeline.promotion.receipt import KIND as GATE
@@ -85,7 +85,7 @@ def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
         part = replace(suite, tasks=rounds[number - 1])
         if asked:
             part = replace(part, few_shot=None, families=(), infill=None)
-        baseline = baseline_of(store, adapter.digest)
+        baseline = find_baseline(store, adapter.digest)
         asked.append(prepare_generations(adapter, part, conditions, store, f"{work}-{number}", baseline))
         champion = baseline.key if baseline is not None else None
         champions.add(champion)
@@ -157,11 +157,11 @@ def _earlier_champions(
 
     Those that a rollback withdrew are passed over, as are those that were asked in another way.
     """
-    baseline, passed_over = baseline_of(store, adapter_sha256), {adapter_sha256, *find_withdrawn(store)}
+    baseline, passed_over = find_baseline(store, adapter_sha256), {adapter_sha256, *find_withdrawn(store)}
     if baseline is not None:
         passed_over.add(adapter_sha256_of(baseline))
     newest: dict[str, HistoryEvent] = {}
-    for event in reversed(history_of(store)):
+    for event in reversed(read_history(store)):
         if event.action != "rollback" and event.adapter_sha256 not in passed_over:
             newest.setdefault(event.adapter_sha256, event)
     for event in [*newest.values()][:most]:

@@ -23,7 +23,7 @@ from mens_pipeline.models.base import (
 )
 from mens_pipeline.models.chat import format_of, system_of
 from mens_pipeline.models.infill import Order
-from mens_pipeline.promotion.history import adapter_sha256_of, champion_of
+from mens_pipeline.promotion.history import adapter_sha256_of, find_champion
 from mens_pipeline.promotion.policy import GateStatus
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import read_results, receipt_in
@@ -88,7 +88,7 @@ def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
     Raises:
         RefusedError: There is none, it has changed since its promotion or is not signed, or its base is gone.
     """
-    champion = champion_of(store)
+    champion = find_champion(store)
     if champion is None:
         advice = (
             "Promote one with `mens promote`, serve the one that was evaluated last with --candidate, or name a run "

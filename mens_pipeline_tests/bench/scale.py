@@ -35,7 +35,7 @@ from mens_pipeline.inference.generation import Completion
 from mens_pipeline.jobs.progress import Follower, TelemetryLog
 from mens_pipeline.models.adapter import WEIGHTS, adapter_digest
 from mens_pipeline.promotion.history import KIND as PROMOTED
-from mens_pipeline.promotion.history import HistoryEvent, champion_of, lock_champion, record
+from mens_pipeline.promotion.history import HistoryEvent, find_champion, lock_champion, record
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import PAGE
 from mens_pipeline.promotion.report.curve import curve_of
@@ -250,7 +250,7 @@ def champions_of(folder: Path, size: int) -> Measured:
         for number in times:
             _record(store, size + number)
     with measure_time(found, "the champion, found and checked", _NUM_LOOKS) as times:
-        assert all(champion_of(store) is not None for _ in times)
+        assert all(find_champion(store) is not None for _ in times)
     _command(store, "promote", "--history")  # imports what it needs
     with measure_time(found, "mens promote --history"):
         _command(store, "promote", "--history")
@@ -267,7 +267,7 @@ def _record(store: ArtifactStore, number: int) -> None:
     digest = key_of({WEIGHTS: sha256(weights.encode()).hexdigest()})
     made = store.build(PROMOTED, {"adapter_sha256": digest}, lambda path: fill_trained(path, weights))[0]
     with lock_champion(store) as seen:
-        before = champion_of(store)
+        before = find_champion(store)
         event = HistoryEvent(
             timestamp_unix=_EPOCH + number,
             action="promote",

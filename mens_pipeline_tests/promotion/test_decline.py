@@ -16,7 +16,7 @@ from mens_pipeline.inference.prepare import Conditions, PreparedGeneration
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import MANIFEST, WEIGHTS, Adapter
 from mens_pipeline.models.base import digest_of_folder
-from mens_pipeline.promotion.history import history_of
+from mens_pipeline.promotion.history import read_history
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import results_in
@@ -94,20 +94,20 @@ def test_two_points_a_promotion_are_refused_though_each_step_is_small(line: _Lin
     """Of 100 prompts, each champion does two fewer; history, receipt and figures say since when."""
     for name in ("100", "98", "96", "94"):
         line.promote(name)
-    *_, last = history_of(line.store)
+    *_, last = read_history(line.store)
     assert "; down 6.0 points since the champion of 2027-01-16 (" in last.reason
     assert "the best of 2 before the one in use, on 100 tasks that both were asked (p = 0.031)" in last.reason
 
     with pytest.raises(RefusedError, match=r"decline: down 8\.0 points since the champion of 2027-01-16 \("):
         line.promote("92")
-    assert len(history_of(line.store)) == 4
+    assert len(read_history(line.store)) == 4
 
 
 def test_the_best_champion_before_is_meant_not_the_first(line: _Line) -> None:
     """It is compared on what both were asked, and what is withdrawn is no measure."""
     for name in ("91", "95", "94"):
         line.promote(name)
-    keys = [event.key for event in history_of(line.store)]
+    keys = [event.key for event in read_history(line.store)]
     earlier = line.results("93").earlier
     assert earlier is not None
     assert (earlier.key, earlier.num_champions, earlier.parse_difference.num_tasks) == (keys[1], 2, 100)

@@ -10,7 +10,7 @@ import pytest
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS
 from mens_pipeline.models.adapter import ADAPTER, WEIGHTS, adapter_digest
-from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, champion_of, history_of, sign_history
+from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, find_champion, read_history, sign_history
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.ledger import sign_ledger
 from mens_pipeline.promotion.promote import roll_back
@@ -260,7 +260,7 @@ def test_what_was_signed_is_promoted_with_a_signature(run: Path, store: Artifact
     champion = promote(verdict_of(run, store), run, store, PRESENT, now=NOW).champion
 
     assert signing.find_reason(champion) is None
-    assert champion_of(_with(store, signing)) == champion
+    assert find_champion(_with(store, signing)) == champion
     assert json.loads((champion.path / SIGNATURE).read_text())["public_key"] == signing.public_key
     assert not promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1).changed
 
@@ -298,7 +298,7 @@ def test_what_counted_before_the_key_is_judged_again(
     assert again.changed
     assert again.champion.key != champion.key
     assert _SIGNING.find_reason(again.champion) is None
-    assert [event.action for event in history_of(store)] == ["promote", "promote"]
+    assert [event.action for event in read_history(store)] == ["promote", "promote"]
 
 
 @pytest.mark.threat("M23")

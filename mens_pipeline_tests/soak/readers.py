@@ -28,7 +28,7 @@ from mens_pipeline.models.adapter import (
     read_adapter_config,
 )
 from mens_pipeline.models.base import configuration_of, read_tokenizer
-from mens_pipeline.promotion.history import CHAMPION, HISTORY, KIND, champion_key, history_of
+from mens_pipeline.promotion.history import CHAMPION, HISTORY, KIND, champion_key, read_history
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.promotion.receipt import RECEIPT, Override, read_override, read_results, receipt_in, sign_override
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, PRESETS, PROJECT_ROOT, RETENTION
@@ -129,7 +129,7 @@ def _of_promotion(folder: Path) -> Readers:
         "figures of an evaluation": (results, read_results),
         "receipt": (receipt, lambda path: receipt_in(path.parent)),
         "override": (override, lambda path: read_override(path, _KEY)),
-        "history": (apart.root / KIND / HISTORY, lambda _path: history_of(apart)),
+        "history": (apart.root / KIND / HISTORY, lambda _path: read_history(apart)),
         "pointer to the champion": (store.root / KIND / CHAMPION, lambda _path: champion_key(store)),
     }
 
