@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 def summary_of(results: "EvalResults", page: Path) -> str:
     """Format the figures that most people look for, each with its 95 % interval."""
     from mens_pipeline.evaluation.results import figures_of_infill
-    from mens_pipeline.promotion.report.table import columns_of, table_of
+    from mens_pipeline.promotion.report.side_by_side import build_table, list_columns
 
-    table = table_of([column for column in columns_of(results) if column.name != "champion"])
+    table = build_table([column for column in list_columns(results) if column.name != "champion"])
     found = table.row("coverage").cells[table.models.index("adapter")].text.partition(" ")[0]
     pieces = figures_of_infill(results.infill) if results.infill is not None else {}
     return "\n".join(
@@ -51,11 +51,11 @@ def summary_of(results: "EvalResults", page: Path) -> str:
 
 def trial_summary_of(trial: "Trial", completions: Path) -> str:
     """Format the figures of a model that completed a benchmark alone, and of what is served of it."""
-    from mens_pipeline.promotion.report.table import Column, table_of
+    from mens_pipeline.promotion.report.side_by_side import Column, build_table
 
     columns = [Column("model", trial.scores, best_of=trial.best_of if trial.served is None else None)]
     columns += [Column("as served", trial.served, best_of=trial.best_of)] if trial.served is not None else []
-    lines = table_of(columns).lines_by_suite()
+    lines = build_table(columns).lines_by_suite()
     if trial.scores.overall.test_rate.denominator:
         errors = (column.scores.overall.execution_errors.get(ErrorClass.RUNTIME, 0) for column in columns)
         lines.append(("", "run-time errors", *map(str, errors)))

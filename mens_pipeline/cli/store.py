@@ -57,7 +57,7 @@ def leaderboard(
 
     Exit code 0: printed. 1: nothing was evaluated yet. 2: the command was misused.
     """
-    from mens_pipeline.promotion.leaderboard import read_leaderboard
+    from mens_pipeline.promotion.report.side_by_side import read_leaderboard
 
     board = read_leaderboard(open_store(load_settings()))
     if output is not None:

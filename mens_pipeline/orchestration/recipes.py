@@ -20,8 +20,7 @@ from mens_pipeline.promotion.history import adapter_sha256_of, find_champion
 from mens_pipeline.promotion.promote import find_reasons_against
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import results_in
-from mens_pipeline.promotion.report.comparison import Entry, compare
-from mens_pipeline.promotion.report.table import PASS_AT_1, table_of
+from mens_pipeline.promotion.report.side_by_side import PASS_AT_1, ComparedModel, build_table, compare
 from mens_pipeline.promotion.verdict_basis import Verdict
 from mens_pipeline.settings import Settings, read_terms
 from mens_pipeline.storage.jsonl import read_models
@@ -31,7 +30,7 @@ _VERDICT: Final = "mens/verdict"
 _EVAL_SUITE: Final = frozenset({Suite.HELDOUT, Suite.BENCHMARK})
 
 
-def find_entry(name: str, instance: dg.DagsterInstance, store: ArtifactStore) -> Entry:
+def find_entry(name: str, instance: dg.DagsterInstance, store: ArtifactStore) -> ComparedModel:
     """Return the newest evaluation of a recipe, or that of a run by its id.
 
     Raises:
@@ -42,7 +41,7 @@ def find_entry(name: str, instance: dg.DagsterInstance, store: ArtifactStore) ->
         if evaluation is None or evaluation.is_damaged():
             raise RefusedError(f"{name}: its evaluation {ref.key[:12]} is gone or changed. Run the recipe again.")
         completions = tuple(read_models(evaluation.path / SCORED_COMPLETIONS, ScoredCompletion))
-        return Entry(name, completions, results_in(evaluation.path), run.tags.get(_VERDICT, "no verdict"))
+        return ComparedModel(name, completions, results_in(evaluation.path), run.tags.get(_VERDICT, "no verdict"))
     raise _unknown(name, instance)
 
 
@@ -109,11 +108,11 @@ def rank(candidates: Sequence[Candidate], in_use: str | None) -> tuple[Place, ..
     Raises:
         RefusedError: They were asked no prompt in common.
     """
-    entries = {one.name: Entry(one.name, tuple(filter(_is_of_eval_suite, one.completions))) for one in candidates}
-    columns = {column.name: column for column in compare([*entries.values()]).columns}
+    models = [ComparedModel(one.name, tuple(filter(_is_of_eval_suite, one.completions))) for one in candidates]
+    columns = {column.name: column for column in compare(models).columns}
     rates = {name: column.scores.overall.pass_at_1 for name, column in columns.items()}
     ordered = sorted(candidates, key=lambda one: (-(rates[one.name].value or 0.0), one.adapter_sha256 != in_use))
-    cells = table_of([columns[one.name] for one in ordered]).row(PASS_AT_1).cells
+    cells = build_table([columns[one.name] for one in ordered]).row(PASS_AT_1).cells
     return tuple(
         Place(one, str(rates[one.name]), str(cell.difference or "")) for one, cell in zip(ordered, cells, strict=True)
     )

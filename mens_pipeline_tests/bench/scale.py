@@ -38,7 +38,7 @@ from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.history import HistoryEvent, find_champion, lock_champion, record
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import PAGE
-from mens_pipeline.promotion.report.curve import curve_of
+from mens_pipeline.promotion.report.page import build_curve
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
 from mens_pipeline.training.telemetry_log import losses_of, seconds_trained
@@ -175,7 +175,7 @@ def log_of(folder: Path, size: int) -> Measured:
         assert seconds_trained(path) == 0.5 * size
     found["log, MB"] = path.stat().st_size / 1e6
     with measure_time(found, "the curve of the report"):
-        assert curve_of(losses_of(path)) is not None
+        assert build_curve(losses_of(path)) is not None
     return found
 
 

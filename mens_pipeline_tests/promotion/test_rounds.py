@@ -216,7 +216,7 @@ GATES: Final""",
 }
 _ASK: Final = """
 from mens_pipeline.promotion import gate
-from mens_pipeline.promotion.report.headline import headline
+from mens_pipeline.promotion.report.page import headline
 from mens_pipeline_tests.promotion import test_rounds
 from mens_pipeline_tests.promotion.verdicts import RESULTS, inputs, receipt_of
 print(gate.__file__)

@@ -25,7 +25,7 @@ from mens_pipeline.orchestration.launchers import Generator
 from mens_pipeline.orchestration.metadata import declare_asset, fold_paths, identify, table, version_with_config
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over, linked_page
 from mens_pipeline.promotion.receipt import PAGE, receipt_in, results_in
-from mens_pipeline.promotion.report.table import columns_of, points, table_of
+from mens_pipeline.promotion.report.side_by_side import build_table, list_columns, points
 from mens_pipeline.promotion.rounds import Demands, assemble_suite, evaluate_in_rounds
 from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, load_settings, read_thresholds
 from mens_pipeline.storage.code_version import code_version
@@ -200,7 +200,7 @@ def figures_of(results: EvalResults) -> dict[str, Any]:
 
 def rows_of(results: EvalResults) -> list[dict[str, str]]:
     """Return the figures of adapter and base over all prompts."""
-    figures = table_of(columns_of(results))
+    figures = build_table(list_columns(results))
     adapter, base = (figures.models.index(name) for name in ("adapter", "base"))
     cells = ((r.label, r.cells[adapter], r.cells[base]) for r in figures.rows if r.suite == figures.rows[0].suite)
     return [

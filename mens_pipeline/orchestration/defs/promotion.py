@@ -35,7 +35,7 @@ from mens_pipeline.promotion.history import find_baseline, find_withdrawn
 from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus
 from mens_pipeline.promotion.promote import promote
 from mens_pipeline.promotion.receipt import PAGE, RECEIPT, Receipt, find_cause, find_gate, receipt_in
-from mens_pipeline.promotion.report.headline import gate_rows
+from mens_pipeline.promotion.report.page import gate_rows
 from mens_pipeline.promotion.verdict_basis import Verdict
 from mens_pipeline.settings import GATE_POLICY, Settings, load_settings, pipeline_commit, policy_label, read_terms
 from mens_pipeline.storage.code_version import code_version

@@ -147,7 +147,7 @@ def _who_passes(names: tuple[str, ...], everyone: tuple[str, ...]) -> str:
     return f"Only {names[0]} passes" if len(names) == 1 else f"Only {' and '.join(names)} pass"
 
 
-def faults_of(score: Score, asked: str) -> Iterator[str]:
+def find_faults(score: Score, asked: str) -> Iterator[str]:
     """Return why a completion does not pass, a sentence each; none exactly when it passes."""
     if score.empty:
         yield "The completion is empty."
@@ -199,7 +199,7 @@ def _completion_view(samples: Sequence[ScoredCompletion]) -> CompletionView:
     first = min(samples, key=lambda completion: completion.score.sample)
     return CompletionView(
         program=excerpt(first.score.program, first.score.error),
-        faults=tuple(faults_of(first.score, first.asked)),
+        faults=tuple(find_faults(first.score, first.asked)),
         num_tokens=first.score.num_tokens,
         num_passed=sum(completion.score.passed for completion in samples),
         num_samples=len(samples),
