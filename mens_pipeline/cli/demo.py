@@ -115,7 +115,7 @@ def complete_here(
     adapter: Adapter, requests: "Mapping[str, Sequence[Request]]", most_tokens: int, device: Device, cache: Path
 ) -> "list[Completion]":
     """Generate all completions as they are served, in one process that leaves nothing behind."""
-    from mens_pipeline.evaluation.eval_results import completions_of
+    from mens_pipeline.evaluation.eval_results import read_completions
     from mens_pipeline.inference.prepare import Conditions, generate_all, prepare_generation
     from mens_pipeline.storage.store import ArtifactStore
 
@@ -131,7 +131,7 @@ def complete_here(
             for name, some in requests.items()
         }
         made = generate_all(jobs, ArtifactStore(work / "store"), launch)
-        return [*as_served(completions_of(made.values()))]
+        return [*as_served(read_completions(made.values()))]
 
 
 def _prompt_tasks(pairs: Sequence[TrainingPair]) -> "tuple[Any, ...]":

@@ -160,36 +160,46 @@ def _asked_alone(options: EvalOptions) -> "Benchmark":
 
 def evaluate_run(options: EvalOptions) -> "EvalResults":
     """Let base and adapter take the eval suite, and write what came of it into the folder of the run."""
+    from mens_pipeline.evaluation.results import results_in
+    from mens_pipeline.evaluation.rounds import evaluate_in_rounds
     from mens_pipeline.evaluation.run_folder import heldout_beside
+    from mens_pipeline.evaluation.suite import build_suite
     from mens_pipeline.promotion.benchmark_gate import write_page
-    from mens_pipeline.promotion.receipt import PAGE, results_in
-    from mens_pipeline.promotion.rounds import Demands, assemble_suite, evaluate_in_rounds, rounds_of
+    from mens_pipeline.promotion.receipt import PAGE
+    from mens_pipeline.promotion.referee import StoreReferee
 
     run_dir, settings, config = options.run_dir, load_settings(), _config(options)
     benchmark, conditions = _benchmark(options), _conditions(options, config)
     adapter, store = Adapter.open(run_dir), open_store(settings)
     manifest = adapter.manifest
     heldout = options.heldout or heldout_beside(manifest)
-    whole_suite, thresholds = assemble_suite(
-        manifest, heldout, manifest.train_file, benchmark, config, read_thresholds(settings), few_shot=FEW_SHOT
+    thresholds = read_thresholds(settings)
+    suite = build_suite(
+        manifest,
+        heldout,
+        manifest.train_file,
+        benchmark,
+        config,
+        first_heldout_tasks=thresholds.first_heldout_tasks,
+        max_rounds=thresholds.max_rounds,
+        few_shot=FEW_SHOT,
     )
-    first, *later = rounds_of(whole_suite.tasks, thresholds)
+    first, *later = suite.rounds
     more = f", {sum(map(len, later))} more where that cannot tell" if later else ""
     log_line(f"{len(first)} prompts to base and adapter{more}")
-    _report_too_long(whole_suite.num_too_long, conditions)
-    if whole_suite.num_tests_dropped:
-        log_line(f"{whole_suite.num_tests_dropped} prompts lost their hidden tests: their own reference fails them")
+    _report_too_long(suite.num_too_long, conditions)
+    if suite.num_tests_dropped:
+        log_line(f"{suite.num_tests_dropped} prompts lost their hidden tests: their own reference fails them")
     with interruptible(_KEPT):
         evaluation, reused = evaluate_in_rounds(
             adapter,
-            whole_suite,
+            suite,
             conditions,
             store,
-            demands=Demands(thresholds, is_benchmark_asked=settings.benchmark),
+            StoreReferee(store, thresholds, settings.benchmark, int(time.time()), log_line),
             launch=_launch,
             log_line=log_line,
             work=str(time.time_ns()),
-            now=int(time.time()),
         )
     _put_into(run_dir, evaluation)
     write_page(run_dir / PAGE, evaluation.path, run_dir, None)

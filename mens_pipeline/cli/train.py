@@ -208,7 +208,7 @@ def _refuse_what_cannot_be_evaluated(run: "PreparedRun") -> None:
     from mens_pipeline.corpus.curate.heldout_split import HELDOUT
     from mens_pipeline.corpus.curate.overlap import refuse_trained_heldout
     from mens_pipeline.corpus.schema.records import read_pairs
-    from mens_pipeline.evaluation.eval_results import refuse_unanswerable
+    from mens_pipeline.evaluation.suite import refuse_unanswerable
     from mens_pipeline.evaluation.tasks import heldout_tasks
     from mens_pipeline.inference.generation import EvaluationConfig
     from mens_pipeline.inference.prepare import completion_fits

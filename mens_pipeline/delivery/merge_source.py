@@ -12,14 +12,14 @@ from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.delivery.agreement import spread
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.results import RESULTS, EvalResults
+from mens_pipeline.evaluation.results import RESULTS, EvalResults, read_results
 from mens_pipeline.evaluation.tasks import Suite, Task, heldout_tasks
 from mens_pipeline.models.adapter import MANIFEST, Adapter, read_adapter_config
 from mens_pipeline.models.base import Shape, find_recorded_base, shapes_in
 from mens_pipeline.models.card import Form, Score, Standing, data_sources, model_card
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.history import find_champion, find_withdrawn, read_history
-from mens_pipeline.promotion.receipt import RECEIPT, Receipt, read_results, receipt_in
+from mens_pipeline.promotion.receipt import RECEIPT, Receipt, receipt_in
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 

@@ -1,4 +1,4 @@
-"""Demands of a task, as its manifest states them, and what of them a completion lacks."""
+"""Requirements of a task, as its manifest states them, and the check of a completion against them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
@@ -103,11 +103,7 @@ _MOST_NAMED: Final = 5
 
 
 def unmet(requirements: Iterable[Requirement], module: Module, source: str) -> tuple[str, ...]:
-    """Return the requirements that a completion does not meet; by its syntax tree, never by substrings.
-
-    Returns:
-        One sentence for each: what was asked for, and what was found. None when all are met.
-    """
+    """Return a sentence for each requirement that a completion does not meet; by its syntax tree, not by substrings."""
     return tuple(
         sentence for requirement in requirements if (sentence := _find_reason(requirement, module, source)) is not None
     )
@@ -133,7 +129,6 @@ def _find_reason(requirement: Requirement, module: Module, source: str) -> str |
 
 
 def _faults(requirement: Requirement, declaration: Declaration, source: str) -> Iterator[str]:
-    """Yield what one declaration lacks, one clause for each key of the requirement."""
     if requirement.label is not None and requirement.label != (label := _label(requirement, declaration)):
         yield f"asked for the text `{requirement.label}`, found {_quote([label]) if label else 'none'}"
     if requirement.params is not None:
@@ -180,7 +175,6 @@ def _part_fault(asked: Sequence[str], part: Part, parts: Sequence[Spellings]) ->
 
 
 def _function_in(declaration: Declaration) -> Any:
-    """Return the declaration that has the parameters: this one, or the function it wraps."""
     return getattr(declaration, "function", declaration)
 
 

@@ -21,6 +21,7 @@ from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
+from mens_pipeline.evaluation.suite import divide_into_rounds
 from mens_pipeline.evaluation.tasks import benchmark_tasks, heldout_tasks
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import completion_fits
@@ -33,7 +34,6 @@ from mens_pipeline.orchestration.estimate import GATE_SECONDS, Dial, Rows, Suite
 from mens_pipeline.promotion.history import CHAMPION
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.policy import load_gate_policy
-from mens_pipeline.promotion.rounds import rounds_of
 from mens_pipeline.settings import EVALUATION, GATE_POLICY, Settings, open_store, read_thresholds
 from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
 from mens_pipeline.storage.validation import Strict, read_document
@@ -237,7 +237,9 @@ def _count_suite(base: Base, mixed: Artifact, store: ArtifactStore, settings: Se
     of_benchmark = benchmark_tasks(load_benchmark(settings.benchmark_dir)) if settings.benchmark else ()
     heldout = [task for task in heldout_tasks(read_pairs(found.path / HELDOUT)) if fits(task.reference)]
     bench = [task for task in of_benchmark if fits(task.reference)]
-    first = sum(map(len, rounds_of(heldout, read_thresholds(settings))[:1]))
+    thresholds = read_thresholds(settings)
+    rounds = divide_into_rounds(heldout, thresholds.first_heldout_tasks, thresholds.max_rounds)
+    first = sum(map(len, rounds[:1]))
     tested = sum(task.tests is not None for task in (*heldout, *bench)) / max(1, len(heldout) + len(bench))
     return Suite((first, len(heldout)), len(bench), tested, config, _has_champion(store))
 

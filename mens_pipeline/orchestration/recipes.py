@@ -10,7 +10,7 @@ from mens_pipeline.corpus.schema.records import HELDOUT
 from mens_pipeline.corpus.schema.records import HELDOUT_SPLIT as SPLIT
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import KIND as EVALUATION
-from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, ScoredCompletion
+from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, ScoredCompletion, results_in
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import Adapter
@@ -19,7 +19,6 @@ from mens_pipeline.orchestration.resources import artifact_of, made_by
 from mens_pipeline.promotion.history import adapter_sha256_of, find_champion
 from mens_pipeline.promotion.promote import find_reasons_against
 from mens_pipeline.promotion.receipt import KIND as GATE
-from mens_pipeline.promotion.receipt import results_in
 from mens_pipeline.promotion.report.side_by_side import PASS_AT_1, ComparedModel, build_table, compare
 from mens_pipeline.promotion.verdict_basis import Verdict
 from mens_pipeline.settings import Settings, read_terms

@@ -6,7 +6,14 @@ from typing import Annotated, Any, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import EvaluationDetails
-from mens_pipeline.evaluation.results import INSERTS, RESULTS, SCORED_COMPLETIONS, InsertScore, ScoredCompletion
+from mens_pipeline.evaluation.results import (
+    INSERTS,
+    RESULTS,
+    SCORED_COMPLETIONS,
+    InsertScore,
+    ScoredCompletion,
+    results_in,
+)
 from mens_pipeline.models.adapter import MANIFEST, TELEMETRY
 from mens_pipeline.promotion.history import KIND as PROMOTED
 from mens_pipeline.promotion.policy import Thresholds
@@ -19,7 +26,6 @@ from mens_pipeline.promotion.receipt import (
     digest_of_thresholds,
     hash_documents,
     read_inputs,
-    results_in,
     write_receipt,
 )
 from mens_pipeline.promotion.report.page import report_page

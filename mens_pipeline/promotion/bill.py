@@ -1,7 +1,4 @@
-"""The bill of materials of a promoted model: base, source files with their licences, synthetic share, versions.
-
-It lies with the model as JSON of CycloneDX 1.6, which other tools read.
-"""
+"""The bill of materials of a promoted model, as CycloneDX 1.6: base, source files, licences, synthetic share."""
 
 import json
 import shutil
@@ -65,10 +62,10 @@ class SourceFileShare:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """All that a model is made of.
+    """Everything that a model is made of.
 
-    `unit` is what amounts count: tokens of the base, or characters where the base is not on this machine. Without the
-    train set on record there are neither files nor amounts.
+    Amounts count `unit`: tokens of the base, or characters if the base is not on this machine. Without the train set
+    there are neither files nor amounts.
     """
 
     manifest: TrainingManifest
@@ -86,13 +83,13 @@ class Bill:
 
     @property
     def synthetic_share(self) -> float | None:
-        """Share of the train set that no person wrote; None without it."""
+        """Share of the train set that is synthetic; None without the train set."""
         synthetic = self.amounts.get(Origin.TEMPLATES, 0) + self.amounts.get(Origin.MODELS, 0)
         return synthetic / self.total if self.total else None
 
     @property
     def libraries(self) -> dict[str, str]:
-        """The software that made it, with its versions."""
+        """Versions of the libraries that trained it."""
         known = {name: number for name, number in self.manifest.libraries.items() if name.strip()}
         return {"mens-pipeline": version("mens-pipeline"), **known}
 
@@ -142,13 +139,13 @@ def _texts(row: TrainingPair) -> tuple[str, ...]:
 def _measure(manifest: TrainingManifest) -> tuple[str, Callable[[str], int]]:
     try:
         tokenizer = FileTokenizer(find_recorded_base(manifest.base_model))
-    except RefusedError:  # an adapter may be promoted where its base is not; the bill then says what it counts
+    except RefusedError:  # the base may be on another machine only; the bill names its unit
         return "characters", len
     return "tokens", lambda text: len(tokenizer.encode(text, add_special_tokens=False))
 
 
 def _read_licences(store: ArtifactStore, train_file: Path) -> dict[tuple[str, str], str]:
-    """Return the licences of files by path and SHA-256, as the corpus behind a train set has them."""
+    """Return licences by path and SHA-256, from the corpus that a train set was made from."""
     waiting = list(store.holding(train_file))
     seen: set[tuple[str, str]] = set()
     for artifact in waiting:
@@ -163,10 +160,7 @@ def _read_licences(store: ArtifactStore, train_file: Path) -> dict[tuple[str, st
 
 
 def as_cyclonedx(bill: Bill) -> str:
-    """Format a bill as JSON of CycloneDX 1.6: the adapter, and what it depends on.
-
-    What the standard has no field for are properties whose names begin with `mens:`.
-    """
+    """Format a bill as JSON of CycloneDX 1.6; properties outside the standard begin with `mens:`."""
     from cyclonedx.model import HashAlgorithm, HashType, Property  # noqa: PLC0415 - a promotion alone needs it
     from cyclonedx.model.bom import Bom, BomMetaData  # noqa: PLC0415 - likewise
     from cyclonedx.model.component import Component, ComponentType  # noqa: PLC0415 - likewise
@@ -242,8 +236,6 @@ def _format_value(value: object) -> str:
 
 
 class _Licensed:
-    """Licences as CycloneDX has them, each made once; what is unknown or not on record is none."""
-
     def __init__(self) -> None:
         from cyclonedx.contrib.license.factories import LicenseFactory  # noqa: PLC0415 - a promotion alone needs it
 

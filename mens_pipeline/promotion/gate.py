@@ -122,7 +122,7 @@ def _compare_rate(  # noqa: PLR0913 - all that a comparison rests on
 
 
 def _on_heldout(name: GateName, inputs: GateInputs, thresholds: Thresholds) -> Measured:
-    """Require one rate to be measured, and a lower one to be sure."""
+    """Require a measured rate, and be sure of a lower one."""
     scores = _results(inputs).adapter.suites.get(Suite.HELDOUT)
     if scores is None:
         raise _UnreadableError("there is no held-out task")
@@ -284,7 +284,6 @@ def _find_worst(champion: ChampionComparison) -> Paired:
 
 
 def _format_power(difference: Paired, p_value: float) -> str:
-    """Name the smallest drop that the gate detects; a smaller one may pass."""
     by_chance = 2 * min(difference.only_first, difference.only_second) / difference.num_tasks
     drop = smallest_drop(difference.num_tasks, by_chance, p_value)
     if drop is None:

@@ -179,7 +179,6 @@ def _find_reasons_against_override(
 
 
 def _refuse_changed(champion: Artifact) -> None:
-    """Refuse a champion that was changed since it was promoted, or to which something was added."""
     changed = champion.find_changed()
     if changed or adapter_digest(champion.path) != adapter_sha256_of(champion):
         what = ", ".join(changed) or f"files in {ADAPTER}"

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from pydantic import Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.evaluation.results import RESULTS, EvalResults, Subject
+from mens_pipeline.evaluation.results import RESULTS, EvalResults, Subject, load_results
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
 from mens_pipeline.promotion.gate import GateInputs, decide
 from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, Thresholds, overall_status
@@ -24,8 +24,6 @@ from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.storage.validation import (
     Document,
     Versioned,
-    errors_in,
-    newer_than_known,
     problem_in,
     read_document,
 )
@@ -106,7 +104,7 @@ class GateFailed(Versioned):
 
 def read_inputs(results: Path, manifest: Path, champion_key: str | None, *, is_benchmark_asked: bool) -> GateInputs:
     """Read the documents of a verdict; what is missing or malformed is None, with the problem in words."""
-    found, problem = _read_results(results)
+    found, problem = load_results(results)
     return GateInputs(found, problem, *_read_manifest(manifest), champion_key, is_benchmark_asked)
 
 
@@ -178,47 +176,12 @@ def find_gate(receipt: Receipt, name: GateName) -> GateOutcome:
     return next(gate for gate in receipt.gates if gate.name is name)
 
 
-def read_results(path: Path) -> EvalResults | None:
-    """Read the figures of an evaluation; return None when they cannot be read."""
-    return _read_results(path)[0]
-
-
-def results_in(folder: Path) -> EvalResults:
-    """Read the figures of an evaluation that is unchanged."""
-    results = read_results(folder / RESULTS)
-    assert results is not None, "what is complete can be read"  # noqa: S101 - our own impossibility
-    return results
-
-
-def _read_results(path: Path) -> tuple[EvalResults | None, str]:
-    content, problem = read_json(path)
-    if content is None:
-        return None, problem
-    try:
-        return EvalResults.model_validate_json(json.dumps(content)), ""
-    except ValidationError as error:
-        return None, newer_than_known(error) or f"malformed ({errors_in(error)[:300]})"
-
-
 def _read_manifest(path: Path) -> tuple[TrainingManifest | None, str]:
     try:
         return TrainingManifest.read(path), ""
     except RefusedError as error:
         # Without its folder: the same verdict is given again where the documents were copied to.
         return None, str(error).removeprefix(f"{path}: ")
-
-
-def read_json(path: Path) -> tuple[dict[str, Any] | None, str]:
-    """Read a JSON object; return None and the problem where the file does not hold one."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None, "missing"
-    except OSError as error:
-        return None, f"unreadable ({error.strerror})"
-    except (ValueError, RecursionError) as error:
-        return None, f"malformed ({error})"
-    return (content, "") if isinstance(content, dict) else (None, "malformed (no object)")
 
 
 _NEAR: Final = 0.1

@@ -171,7 +171,7 @@ def _is_unknown_or_equal(then: str | None, now: str | None) -> bool:
 
 
 def _demands_as_much(then: Thresholds, now: Thresholds) -> bool:
-    """Return whether a verdict was given by the present thresholds; a run may raise that of the benchmark."""
+    """Return whether the thresholds are the present ones; a run may raise that of the benchmark."""
     is_same = then.model_copy(update={"min_benchmark": now.min_benchmark}) == now
     return is_same and then.min_benchmark >= now.min_benchmark
 

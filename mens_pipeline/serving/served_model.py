@@ -6,7 +6,7 @@ from typing import Final
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.evaluation.results import RESULTS, read_results
 from mens_pipeline.inference.generation import EvaluatedModel
 from mens_pipeline.inference.prepare import computed_in, evaluated_model
 from mens_pipeline.jobs.device import Device
@@ -26,7 +26,7 @@ from mens_pipeline.models.infill import Order
 from mens_pipeline.promotion.history import adapter_sha256_of, find_champion
 from mens_pipeline.promotion.policy import GateStatus
 from mens_pipeline.promotion.receipt import KIND as GATE
-from mens_pipeline.promotion.receipt import read_results, receipt_in
+from mens_pipeline.promotion.receipt import receipt_in
 from mens_pipeline.scratch.merge import is_scratch_model
 from mens_pipeline.storage.signing import PRIVATE, explain_unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore

@@ -23,7 +23,7 @@ from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.history import champion_key
-from mens_pipeline.promotion.ledger import Try, record_try
+from mens_pipeline.promotion.ledger import EvaluationTry, record_try
 from mens_pipeline.promotion.receipt import KIND as GATE
 from mens_pipeline.promotion.receipt import PAGE, RECEIPT
 from mens_pipeline.promotion.verdict_basis import Verdict
@@ -237,7 +237,7 @@ def test_thresholds_of_the_environment_are_told_wherever_the_verdict_is(run: _Ru
 def test_with_a_key_only_what_it_signed_is_promoted(run: _Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is from before the key is refused; made again it is promoted, and so is the history that was signed."""
     assert _invoke("promote", run).exit_code == 0
-    tried = Try(
+    tried = EvaluationTry(
         adapter_sha256="a" * 64,
         decoding=Decoding(),
         first_heldout_tasks=100,

@@ -19,7 +19,7 @@ from mens_pipeline.models.adapter import ADAPTER, CARD, MANIFEST, TELEMETRY, WEI
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.benchmark_gate import GateParams, build_benchmark_gate
 from mens_pipeline.promotion.history import find_baseline, find_champion
-from mens_pipeline.promotion.ledger import Try, record_try
+from mens_pipeline.promotion.ledger import EvaluationTry, record_try
 from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.promotion.receipt import Override
@@ -198,10 +198,10 @@ def evaluated_run(folder: Path, name: str, weights: str) -> Path:
     return run
 
 
-def tried_by(adapter_sha256: str, decoding: Decoding = DECODING) -> Try:
+def tried_by(adapter_sha256: str, decoding: Decoding = DECODING) -> EvaluationTry:
     """A try on an eval suite that nobody else takes."""
     rows = hashlib.sha256(f"{adapter_sha256} {decoding}".encode()).hexdigest()
-    return Try(
+    return EvaluationTry(
         adapter_sha256=adapter_sha256,
         decoding=decoding,
         first_heldout_tasks=_NUM_TASKS,

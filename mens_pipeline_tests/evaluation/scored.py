@@ -42,6 +42,13 @@ def task(number: int = 0, suite: Suite = Suite.HELDOUT, **changes: Any) -> Task:
     return Task(**values)
 
 
+def heldout_files(*sizes: int) -> tuple[Task, ...]:
+    """Held-out tasks of files, with the given number of tasks each."""
+    return tuple(
+        task(100 * number + place, file=f"{number}.vox") for number, size in enumerate(sizes) for place in range(size)
+    )
+
+
 def needs(construct: str, **keys: Any) -> Requirement:
     """A requirement."""
     return Requirement.model_validate({"construct": construct, **keys})

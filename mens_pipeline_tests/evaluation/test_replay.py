@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.corpus.infill.history import read_history
-from mens_pipeline.evaluation.replay import drift_of, rates_of, replay_suite
+from mens_pipeline.evaluation.replay import build_replay_holes, drift_of, rates_of
 from mens_pipeline.evaluation.results import InsertScore
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.models.adapter import TrainingManifest
@@ -82,7 +82,9 @@ def test_two_insertions_of_a_commit_have_names_of_their_own(tmp_path: Path) -> N
     manifest["result"]["kinds"] = {"infill": {"tokens_shown": 9, "share": 0.5, "epochs": 1.0}}
     taught = TrainingManifest.model_validate({**manifest, "train_sha256": digest_of(train)})
 
-    suite = replay_suite(read_history(repository.root, since, 9), train, taught, EvaluationConfig(), lambda _text: True)
+    holes = build_replay_holes(
+        read_history(repository.root, since, 9), train, taught, EvaluationConfig(), lambda _text: True
+    )
 
-    assert [task.prefix.count("\n") for task in suite.tasks] == [2, 2]
-    assert len({task.id for task in suite.tasks}) == 2
+    assert [task.prefix.count("\n") for task in holes.tasks] == [2, 2]
+    assert len({task.id for task in holes.tasks}) == 2

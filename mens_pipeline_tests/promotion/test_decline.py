@@ -8,9 +8,10 @@ from typing import Any, Final
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.eval_results import Examination
 from mens_pipeline.evaluation.results import RESULTS as EVAL_RESULTS
-from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, EvalResults
+from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, EvalResults, results_in
+from mens_pipeline.evaluation.rounds import evaluate_in_rounds
+from mens_pipeline.evaluation.suite import EvalSuite
 from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding
 from mens_pipeline.inference.prepare import Conditions, PreparedGeneration
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
@@ -19,8 +20,7 @@ from mens_pipeline.models.base import digest_of_folder
 from mens_pipeline.promotion.history import read_history
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.promote import roll_back
-from mens_pipeline.promotion.receipt import results_in
-from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds
+from mens_pipeline.promotion.referee import StoreReferee
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.evaluation.runs import HELDOUT, NOW, PRESENT, THRESHOLDS, promote, scored, trained
@@ -50,14 +50,13 @@ class _Line:
         conditions = Conditions(Decoding(**changes), resolve_device(DeviceChoice.CPU), self.store.root / "cpu.lock")
         evaluation, _ = evaluate_in_rounds(
             Adapter.open(run),
-            Examination(prompts, HELDOUT, None),
+            EvalSuite(prompts, HELDOUT, None, _CI.first_heldout_tasks, _CI.max_rounds),
             conditions,
             self.store,
-            demands=Demands(_CI, is_benchmark_asked=False),
+            StoreReferee(self.store, _CI, is_benchmark_asked=False, now=NOW, log_line=self.lines.append),
             launch=_complete,
             log_line=self.lines.append,
             work="test",
-            now=NOW,
         )
         return run, evaluation
 

@@ -10,7 +10,7 @@ import pytest
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.models.adapter import adapter_digest
-from mens_pipeline.promotion.ledger import FOLDER, LEDGER, Try, find_try, record_try, sign_ledger
+from mens_pipeline.promotion.ledger import FOLDER, LEDGER, EvaluationTry, find_try, record_try, sign_ledger
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.signing import Signing
@@ -20,8 +20,8 @@ from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote
 _FILES = tuple(f"golden/{number}.vox" for number in range(20))
 
 
-def _try(adapter: str = "a", files: tuple[str, ...] = _FILES, rounds: int = 2, **decoding: Any) -> Try:
-    return Try(
+def _try(adapter: str = "a", files: tuple[str, ...] = _FILES, rounds: int = 2, **decoding: Any) -> EvaluationTry:
+    return EvaluationTry(
         adapter_sha256=adapter if len(adapter) == 64 else adapter * 64,
         decoding=Decoding(**decoding),
         first_heldout_tasks=100,
@@ -32,11 +32,11 @@ def _try(adapter: str = "a", files: tuple[str, ...] = _FILES, rounds: int = 2, *
     )
 
 
-def _changed(**changes: Any) -> Try:
+def _changed(**changes: Any) -> EvaluationTry:
     return _try().model_copy(update=changes)
 
 
-def _recorded(store: ArtifactStore, *tries: Try) -> list[int]:
+def _recorded(store: ArtifactStore, *tries: EvaluationTry) -> list[int]:
     return [record_try(store, tried, now=NOW).attempt for tried in tries]
 
 
@@ -72,7 +72,7 @@ def test_the_same_again_is_no_new_try(store: ArtifactStore) -> None:
     ],
     ids=["seed", "temperature", "limit", "rounds", "first half", "other half", "device"],
 )
-def test_drawing_again_is_a_new_try(store: ArtifactStore, again: Try) -> None:
+def test_drawing_again_is_a_new_try(store: ArtifactStore, again: EvaluationTry) -> None:
     """The same weights, and another chance: other numbers, a part of the rows, or another machine."""
     assert _recorded(store, _try(), again) == [1, 2]
 

@@ -14,7 +14,7 @@ from mens_pipeline.inference.generation import Decoding, Syntax
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, adapter_digest
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.history import champion_key, read_history
-from mens_pipeline.promotion.ledger import FOLDER, LEDGER, Try, record_try
+from mens_pipeline.promotion.ledger import FOLDER, LEDGER, EvaluationTry, record_try
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.receipt import PAGE, RECEIPT
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
@@ -193,5 +193,5 @@ def test_a_verdict_without_a_gate_of_today_is_judged_again(run: Path, store: Art
     assert champion_key(store) is None
 
 
-def _of_exam(exam_of: str, adapter_sha256: str) -> Try:
+def _of_exam(exam_of: str, adapter_sha256: str) -> EvaluationTry:
     return tried_by(exam_of).model_copy(update={"adapter_sha256": adapter_sha256})

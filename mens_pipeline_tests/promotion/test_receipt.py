@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.evaluation.results import RESULTS, read_results
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
 from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, Thresholds, load_gate_policy
 from mens_pipeline.promotion.receipt import (
@@ -27,7 +27,6 @@ from mens_pipeline.promotion.receipt import (
     ordinal,
     read_inputs,
     read_override,
-    read_results,
     receipt_in,
     write_receipt,
 )

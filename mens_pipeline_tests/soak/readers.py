@@ -17,7 +17,7 @@ from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.corpus.telemetry.table import TelemetryAccount, TelemetryQuery, read_telemetry, telemetry_pairs
 from mens_pipeline.delivery.retention import load_retention
 from mens_pipeline.evaluation.benchmark import load_benchmark
-from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.evaluation.results import RESULTS, read_results
 from mens_pipeline.jobs.protocol import RESULT, mark_complete, newest_checkpoint, result_of
 from mens_pipeline.models.adapter import (
     CONFIGURATION,
@@ -30,7 +30,7 @@ from mens_pipeline.models.adapter import (
 from mens_pipeline.models.base import configuration_of, read_tokenizer
 from mens_pipeline.promotion.history import CHAMPION, HISTORY, KIND, champion_key, read_history
 from mens_pipeline.promotion.policy import load_gate_policy
-from mens_pipeline.promotion.receipt import RECEIPT, Override, read_override, read_results, receipt_in, sign_override
+from mens_pipeline.promotion.receipt import RECEIPT, Override, read_override, receipt_in, sign_override
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, PRESETS, PROJECT_ROOT, RETENTION
 from mens_pipeline.storage.files import MAX_LINE_BYTES
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl

@@ -13,8 +13,10 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.eval_results import STAGE
 from mens_pipeline.evaluation.results import KIND as EVALUATED
-from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults, figures_of_infill
+from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults, figures_of_infill, results_in
+from mens_pipeline.evaluation.rounds import evaluate_in_rounds
 from mens_pipeline.evaluation.statistics import p_text
+from mens_pipeline.evaluation.suite import build_suite
 from mens_pipeline.inference.generation import EvaluationConfig
 from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.models.adapter import KIND as ADAPTER
@@ -24,9 +26,9 @@ from mens_pipeline.orchestration.estimate import SuiteSize
 from mens_pipeline.orchestration.launchers import Generator
 from mens_pipeline.orchestration.metadata import declare_asset, fold_paths, identify, table, version_with_config
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over, linked_page
-from mens_pipeline.promotion.receipt import PAGE, receipt_in, results_in
+from mens_pipeline.promotion.receipt import PAGE, receipt_in
+from mens_pipeline.promotion.referee import StoreReferee
 from mens_pipeline.promotion.report.side_by_side import build_table, list_columns, points
-from mens_pipeline.promotion.rounds import Demands, assemble_suite, evaluate_in_rounds
 from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, load_settings, read_thresholds
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.store import ArtifactRef
@@ -79,27 +81,28 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
     size = config.size()
     if size is not None:
         asked = asked.model_copy(update=size.model_dump(exclude={"heldout_tasks", "benchmark_tasks"}))
-    whole_suite, thresholds = assemble_suite(
+    thresholds = read_thresholds(settings)
+    suite = build_suite(
         manifest,
         store.artifact(qlora_adapter.of(SPLIT)).path / HELDOUT,
         opened.locate(manifest.train_file),  # perhaps trained on another machine
         benchmark,
         asked,
-        read_thresholds(settings),
+        first_heldout_tasks=thresholds.first_heldout_tasks,
+        max_rounds=thresholds.max_rounds,
         few_shot=FEW_SHOT,
         part=None if size is None else (size.heldout_tasks, size.benchmark_tasks),
     )
     conditions = Conditions(asked.decoding, device, device.lock_in(settings.cache_root))
     evaluation, reused = evaluate_in_rounds(
         adapter,
-        whole_suite,
+        suite,
         conditions,
         opened,
-        demands=Demands(thresholds, is_benchmark_asked=settings.benchmark),
+        StoreReferee(opened, thresholds, settings.benchmark, int(time.time()), context.log.info),
         launch=lambda prepared: generator.run(context, prepared.job_path, prepared.job.devices),
         log_line=context.log.info,
         work=context.run.run_id,
-        now=int(time.time()),
     )
     results = results_in(evaluation.path)
     metadata: dict[str, Any] = {
@@ -217,7 +220,7 @@ _NAMES: Final = tuple(load_recipes(RECIPES))
 @declare_asset(
     "experiments",
     "json",
-    version=code_version("mens_pipeline.promotion.receipt:results_in"),
+    version=code_version("mens_pipeline.evaluation.results:results_in"),
     name=_NAME,
     partitions_def=dg.StaticPartitionsDefinition(_NAMES),
 )
@@ -243,7 +246,6 @@ def recipe_scores(
 
 
 def _latest(context: dg.AssetExecutionContext, recipe: str) -> dict[str, Any]:
-    """Return what a recipe came to last; empty where it was never tried."""
     of_recipe = dg.AssetRecordsFilter(asset_key=dg.AssetKey(_NAME), asset_partitions=[recipe])
     records = context.instance.fetch_materializations(of_recipe, limit=1).records
     made = records[0].asset_materialization if records else None

@@ -117,8 +117,6 @@ def benchmark_gate(
 
 
 def _gates_table(gates: Iterable[GateOutcome]) -> dg.TableMetadataValue:
-    """Return what was measured beside what is required, those that refuse first; fits a page of 1,280 pixels."""
-
     def text(figure: float | None) -> str:
         return "-" if figure is None else f"{figure:.4g}"
 
@@ -210,7 +208,6 @@ def _promote(
     benchmark_gate: ArtifactRef,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any] | None:
-    """Promote the adapter, unless the run is configured not to, or the verdict of this run does not allow it."""
     if not config.promote:
         context.log.info("evaluated, and not promoted: the run was told promote: false")
         return None
@@ -260,7 +257,6 @@ def _choose(context: dg.AssetExecutionContext, names: list[str], store: Artifact
 
 
 def _report_not_promoted(context: dg.AssetExecutionContext, reasons: str) -> None:
-    """Say in the log and on the page of the adapter in use why it was not replaced."""
     context.log.warning("not promoted: %s", reasons)
     context.log_event(dg.AssetObservation(context.asset_key, metadata={NOT_PROMOTED: reasons}))
 
@@ -271,16 +267,15 @@ def _cause(receipt: Receipt, manifest: TrainingManifest) -> dict[str, str]:
 
 
 def _policy(config: GateConfig, settings: Settings) -> str:
-    """Return the name of the policy, and what this run and the environment change of it."""
     label = policy_label(settings)
     higher = config.benchmark_min_pass_rate
     return label if higher is None else f"{label}, min_benchmark {higher:g} by benchmark_min_pass_rate"
 
 
 def _is_evaluated_here(context: dg.AssetExecutionContext) -> bool:
-    """Return whether a check of this very run has reported the verdict.
+    """Return whether a check of this run has reported the verdict.
 
-    The events say so; the selection of a run does not: of all assets it is none or empty, as the run was started.
+    Read the events: the selection of a run may be empty although all its assets run.
     """
     details = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
     evaluations = (event.asset_check_evaluation_data for entry in details if (event := entry.dagster_event) is not None)

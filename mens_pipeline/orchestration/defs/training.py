@@ -11,7 +11,7 @@ from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.heldout_split import KIND as SPLIT
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.schema.records import read_pairs
-from mens_pipeline.evaluation.eval_results import refuse_unanswerable
+from mens_pipeline.evaluation.suite import refuse_unanswerable
 from mens_pipeline.evaluation.tasks import heldout_tasks
 from mens_pipeline.inference.prepare import completion_fits
 from mens_pipeline.models.adapter import KIND, MANIFEST, TELEMETRY, Adapter, TrainingManifest, TrainingResult

@@ -53,7 +53,7 @@ class Headline:
     """The verdict.
 
     Attributes:
-        gates: Those that refuse first, then those that cannot tell, those that warn, and the others.
+        gates: Refusing, undecided, warning, passing.
     """
 
     title: str
@@ -63,11 +63,7 @@ class Headline:
 
 
 def headline(results: EvalResults, receipt: Receipt | None) -> Headline:
-    """Return the headline for the verdict on an adapter.
-
-    Returns:
-        `No verdict yet` also where the receipt is about other models, prompts or another adapter.
-    """
+    """Return the headline of a verdict; `No verdict yet` also for a receipt on other models, prompts or adapters."""
     if receipt is None:
         return Headline("No verdict yet", Tone.OPEN, "No gate has looked at these figures; nothing may be promoted.")
     if receipt.subject is not None and receipt.subject != results.subject:
@@ -95,7 +91,7 @@ def headline(results: EvalResults, receipt: Receipt | None) -> Headline:
 
 
 def gate_rows(gates: Iterable[GateOutcome]) -> tuple[GateRow, ...]:
-    """Return a row for each gate: those that refuse first, then those that cannot tell, those that warn, the others."""
+    """Return a row for each gate: refusing, undecided, warning, passing."""
     return tuple(sorted(map(_row, gates), key=lambda row: _ORDER[row.tone]))
 
 
@@ -139,8 +135,8 @@ class Curve:
         average: Those of their exponential moving average, begun at the mean of the first values.
         x_ticks: Place on the axis -> optimizer step.
         y_ticks: Place on the axis -> value.
-        summary: What it shows, for those who do not see it.
-        num_left_out: Values that are no finite number.
+        summary: Text alternative.
+        num_left_out: Values that are not finite.
     """
 
     values: str
@@ -188,7 +184,7 @@ def build_curve(measured: Mapping[int, float]) -> Curve | None:
 
 
 def _round_values(low: float, high: float) -> list[float]:
-    """Return about so many round numbers around a range: multiples of 1, 2 or 5 times a power of ten."""
+    """Return about `_TICKS` round numbers around a range: multiples of 1, 2 or 5 times a power of ten."""
     rough = ((high - low) or 1) / _TICKS
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
@@ -210,7 +206,7 @@ _SUITES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What was evaluated; `sha256` is shown in short."""
+    """A fact about the evaluation; `sha256` is shown in short."""
 
     label: str
     text: str
@@ -240,7 +236,7 @@ def report_page(
 ) -> str:
     """Render the page of an evaluation: verdict and reasons, figures, and every completion with its prompt.
 
-    Of the pieces at a cursor, `inserts`, some are shown. The same arguments give the same page.
+    Show some of the pieces at a cursor, `inserts`. The same arguments give the same page.
     """
     kinds = {"adapter": "adapter", "constrained by the parser": "fallback", "base": "base", "few-shot": "few_shot"}
     tasks = task_views({name: [a for a in completions if a.model == kind] for name, kind in kinds.items()})
@@ -276,12 +272,11 @@ def report_page(
 
 
 def _by_hash(tasks: Sequence[TaskView]) -> list[TaskView]:
-    """Return prompts in an order that no score decides."""
+    """Order prompts by hash, so that no score decides which are shown."""
     return sorted(tasks, key=lambda task: hashlib.sha256(task.id.encode()).digest())
 
 
 def _examples(inserts: Sequence[InsertScore]) -> list[tuple[str, list[InsertScore]]]:
-    """Return pieces of the adapter to show, exact ones and others, drawn by the hash of what stands around them."""
     own = [score for score in inserts if score.model == "adapter"]
     own.sort(key=lambda score: hashlib.sha256(f"{score.before}\0{score.after}".encode()).digest())
     parts = {"Exact pieces": True, "Other pieces, each above what was cut out": False}
@@ -290,7 +285,7 @@ def _examples(inserts: Sequence[InsertScore]) -> list[tuple[str, list[InsertScor
 
 
 def comparison_page(comparison: SideBySide) -> str:
-    """Render the page of models that are compared: figures, differences, and every completion with its prompt."""
+    """Render the page of several models: figures, differences, and every completion with its prompt."""
     names = [entry.name for entry in comparison.entries]
     title = f"{len(names)} models on {comparison.num_tasks} tasks"
     facts = []
@@ -319,14 +314,14 @@ def comparison_page(comparison: SideBySide) -> str:
 
 
 def visible(value: Any) -> Any:
-    """Replace each character of a text that would not show with a mark; return anything else as it is."""
+    """Replace invisible characters of a text with marks; return anything else unchanged."""
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     return visible_text(value)
 
 
 def _render(table: FigureTable, **values: Any) -> str:
-    """Render the page; it needs no other file, network or script, and what a model wrote is text, never markup."""
+    """Render the page without other files or network; model output is always escaped."""
     parts = [
         ("All prompts" if suite is None else _SUITES[suite], [*rows])
         for suite, rows in groupby(table.rows, key=lambda row: row.suite)
@@ -345,7 +340,7 @@ def _render(table: FigureTable, **values: Any) -> str:
 
 
 def _hash_source(text: str) -> str:
-    """Return the hash by which a page's content security policy allows a style sheet or script: no other runs."""
+    """Hash a style sheet or script for the content security policy of the page."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
@@ -377,7 +372,6 @@ def _facts(results: EvalResults, receipt: Receipt | None) -> list[Fact]:
 
 
 def _by_need(adapter: ModelScores) -> list[str]:
-    """Return the constructs that were asked for; those that the adapter does least well first."""
     return sorted(
         adapter.constructs,
         key=lambda name: (
@@ -393,14 +387,12 @@ def _difficulty(name: str) -> int:
 
 
 def _missing(adapter: ModelScores) -> list[tuple[str, int]]:
-    """Return the constructs that no accepted completion shows, with the prompts that ask for each; most asked first."""
     asked = {name: scores.num_tasks for name, scores in adapter.constructs.items()}
     missing = ((name, asked.get(name, 0)) for name in adapter.overall.coverage.missing)
     return sorted(missing, key=lambda item: (-item[1], item[0]))
 
 
 def _errors(base: Mapping[str, int], adapter: Mapping[str, int]) -> list[tuple[str, int, int]]:
-    """Return how many completions of base and adapter fail with each code; those that the adapter makes most first."""
     rows = ((code, base.get(code, 0), adapter.get(code, 0)) for code in {**adapter, **base})
     return sorted(rows, key=lambda row: (-row[2], -row[1], row[0]))
 

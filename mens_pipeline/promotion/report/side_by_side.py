@@ -19,6 +19,7 @@ from mens_pipeline.evaluation.results import (
     BestOfScores,
     EvalResults,
     ScoredCompletion,
+    read_results,
 )
 from mens_pipeline.evaluation.scores import ModelScores, Score, Scores, scores_of_model
 from mens_pipeline.evaluation.statistics import Rate, compare_paired, p_text
@@ -28,7 +29,7 @@ from mens_pipeline.models.adapter import KIND as ADAPTER
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
 from mens_pipeline.models.base import read_object
 from mens_pipeline.models.card import base_name, markdown_table, plain
-from mens_pipeline.promotion.receipt import KIND, PIPELINE_COMMIT, Receipt, read_results, receipt_in
+from mens_pipeline.promotion.receipt import KIND, PIPELINE_COMMIT, Receipt, receipt_in
 from mens_pipeline.storage.jsonl import models_in, open_rows
 from mens_pipeline.storage.store import MANIFEST as STORE_MANIFEST
 from mens_pipeline.storage.store import Artifact, ArtifactStore
@@ -49,13 +50,12 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What is counted of completions.
+    """A property of completions.
 
     Attributes:
-        rate: Its figure among scores; None where they have none.
-        holds: What is compared completion by completion; None of it where the prompt does not ask. Without it,
-            differences are not tested.
-        better: 1 where more is better, -1 where less is.
+        rate: Its figure among scores; None without one.
+        holds: Whether one completion has it, None if the prompt does not ask; without it differences are not tested.
+        better: 1 if more is better, -1 if less is.
     """
 
     label: str
@@ -109,9 +109,9 @@ class Column:
 
     Attributes:
         scores: Over the prompts of the eval suites.
-        completions: Its completions, as far as they are kept.
-        families: Its scores on synthetic tasks, which are part of no other figure.
-        best_of: Its scores where one of several completions is chosen.
+        completions: Completions that were kept.
+        families: Scores on synthetic tasks, which count in no other figure.
+        best_of: Scores when one of several completions is chosen.
     """
 
     name: str
@@ -121,11 +121,11 @@ class Column:
     best_of: BestOf | None = None
 
     def scores_in(self, suite: Suite | None) -> Scores | None:
-        """Return the scores over one suite, or over all; None where it was not asked."""
+        """Return the scores over one suite, or over all; None if it was not asked."""
         return self.scores.overall if suite is None else {**self.scores.suites, **self.families}.get(suite)
 
     def outcomes(self, measure: Measure, suite: Suite | None) -> dict[str, bool]:
-        """Return whether the first completion of each prompt does what a measure counts."""
+        """Return for each prompt whether the first completion has a property."""
         found = {}
         for completion in self.completions:
             is_asked = completion.suite == suite if suite is not None else completion.suite not in FAMILIES
@@ -136,10 +136,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A model less the first one, over the `num_tasks` prompts that both were asked.
+    """A model minus the first one, over the `num_tasks` prompts that both were asked.
 
-    `p_value` is the chance of a difference at least as large between equal models, by the exact paired test over first
-    completions; `tone` is good or bad where that is small.
+    `p_value` is by the exact paired test over first completions; `tone` is good or bad where it is small.
     """
 
     value: float
@@ -154,7 +153,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class FigureCell:
-    """A measure of a model; `rate` is None where it is no rate, or where the model was not asked."""
+    """A measure of a model; `rate` is None for a text, and if the model was not asked."""
 
     text: str = "-"
     rate: Rate | None = None
@@ -172,9 +171,9 @@ class FigureCell:
 
 @dataclass(frozen=True, slots=True)
 class FigureRow:
-    """A measure over the prompts of a suite, or over all where `suite` is None; a cell for each model.
+    """A measure over the prompts of a suite, or over all if `suite` is None; a cell for each model.
 
-    `is_detail`: such a row stands over all prompts alone, not suite by suite.
+    `is_detail`: the row is over all prompts only, not suite by suite.
     """
 
     suite: Suite | None
@@ -186,7 +185,7 @@ class FigureRow:
 
 @dataclass(frozen=True, slots=True)
 class FigureTable:
-    """Models, and what is measured of them; what no model was asked for is left out."""
+    """The figures of several models, without measures that no model was asked for."""
 
     models: tuple[str, ...]
     rows: tuple[FigureRow, ...]
@@ -196,7 +195,7 @@ class FigureTable:
         return next(row for row in self.rows if row.label == label)
 
     def lines(self) -> list[tuple[str, ...]]:
-        """Format each row, with intervals, and behind each model but the first its difference."""
+        """Format each row with intervals, and the difference after each model but the first."""
         others = [text for name in self.models[1:] for text in (name, f"less {self.models[0]}")]
         lines = [("suite", "figure", self.models[0], *others)]
         for suite, row in _with_suites(self.rows):
@@ -206,13 +205,12 @@ class FigureTable:
         return lines
 
     def lines_by_suite(self) -> list[tuple[str, ...]]:
-        """Format what is measured suite by suite, with intervals and without differences."""
+        """Format the rows of single suites, with intervals and without differences."""
         rows = _with_suites(row for row in self.rows if row.suite is not None and not row.is_detail)
         return [("suite", "figure", *self.models), *((suite, row.label, *map(str, row.cells)) for suite, row in rows)]
 
 
 def _with_suites(rows: Iterable[FigureRow]) -> Iterator[tuple[str, FigureRow]]:
-    """Yield each row with the name of its suite, empty but for the first row of that suite."""
     last = ""
     for row in rows:
         suite = row.suite or "all"
@@ -221,10 +219,10 @@ def _with_suites(rows: Iterable[FigureRow]) -> Iterator[tuple[str, FigureRow]]:
 
 
 def build_table(columns: Sequence[Column]) -> FigureTable:
-    """Lay models side by side; the first is what the others are compared with."""
+    """Build the table of several models; the others are compared with the first."""
     suites = [*dict.fromkeys(Suite(suite) for column in columns for suite in column.scores.suites)]
     families = [*dict.fromkeys(Suite(suite) for column in columns for suite in column.families)]
-    whole = suites[0] if len(suites) == 1 else None  # all there is stands there once
+    whole = suites[0] if len(suites) == 1 else None  # a single suite equals the whole
     rows = [*_rows(columns, whole), *_detail_rows(columns, whole)]
     for suite in (*(suites if whole is None else ()), *families):
         rows += _rows(columns, suite)
@@ -232,7 +230,7 @@ def build_table(columns: Sequence[Column]) -> FigureTable:
 
 
 def list_columns(results: EvalResults, completions: Iterable[ScoredCompletion] = ()) -> tuple[Column, ...]:
-    """Return the models of an evaluation, the base first; the completions of the champion are not kept."""
+    """Return the models of an evaluation, the base first."""
     by_model: dict[str, list[ScoredCompletion]] = {"base": [], "few_shot": [], "adapter": [], "fallback": []}
     for completion in completions:
         by_model[completion.model].append(completion)
@@ -250,7 +248,7 @@ def list_columns(results: EvalResults, completions: Iterable[ScoredCompletion] =
 
 
 def as_served(completions: Sequence[ScoredCompletion]) -> tuple[ScoredCompletion, ...]:
-    """Return the completions of an adapter, second tries, constrained by the parser, in the place of first ones."""
+    """Return the completions of an adapter as served: constrained second tries replace first ones."""
     second = {(a.score.task, a.score.sample): a for a in completions if a.model == "fallback"}
     own = (completion for completion in completions if completion.model == "adapter")
     return tuple(second.get((a.score.task, a.score.sample), a) for a in own)
@@ -262,7 +260,6 @@ def points(difference: float) -> str:
 
 
 def _rows(columns: Sequence[Column], suite: Suite | None) -> Iterator[FigureRow]:
-    """Yield the main measures, pass@k for every number of samples, and best-of-n of what is served."""
     scores = [found for column in columns if (found := column.scores_in(suite)) is not None]
     numbers = sorted({number for found in scores for number in found.pass_at} - {1})
     for measure in (*_MAIN, *map(_pass_at, numbers), _TESTED):
@@ -301,7 +298,6 @@ def _find_chosen(best_of: BestOf | None, suite: Suite | None) -> BestOfScores | 
 def _measure(
     columns: Sequence[Column], suite: Suite | None, measure: Measure, *, is_detail: bool = False
 ) -> Iterator[FigureRow]:
-    """Yield the row of a measure, unless no model was asked for it."""
     scores = [column.scores_in(suite) for column in columns]
     rates = [measure.rate(found) if found is not None else None for found in scores]
     if not any(rate is not None and rate.denominator for rate in rates):
@@ -322,7 +318,7 @@ def _difference(measure: Measure, first: Mapping[str, bool], second: Mapping[str
 
 
 def rate_cell(rate: Rate | None, difference: Difference | None = None) -> FigureCell:
-    """Return the cell of a rate; an empty one where nothing was asked."""
+    """Return the cell of a rate; an empty one if nothing was asked."""
     return FigureCell() if rate is None or not rate.denominator else FigureCell(rate.short, rate, difference)
 
 
@@ -344,9 +340,9 @@ class SideBySide:
     """Models, each over the same prompts.
 
     Attributes:
-        entries: The first is what the others are compared with; those stand by pass@1, the best first.
+        entries: The first is the baseline; the others are in order of pass@1, the best first.
         num_tasks: Prompts of eval suites that all were asked.
-        notes: What a reader must know, a sentence each.
+        notes: Caveats, a sentence each.
     """
 
     entries: tuple[ComparedModel, ...]
@@ -357,13 +353,13 @@ class SideBySide:
 
 
 def compare(entries: Sequence[ComparedModel]) -> SideBySide:
-    """Lay models side by side; every figure and every difference is over the prompts that all were asked.
+    """Compare models over the prompts that all were asked.
 
-    What an adapter wrote freely counts, as for its verdict; beside models of which nothing but completions is known, as
-    of a trial, it counts as it is served.
+    Adapters count by their free completions, as in a verdict; next to models with nothing but completions, such as
+    trials, they count as served.
 
     Raises:
-        RefusedError: There is no such prompt, or two models have one name.
+        RefusedError: They share no prompt, or two have the same name.
     """
     names = [entry.name for entry in entries]
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -388,10 +384,10 @@ def compare(entries: Sequence[ComparedModel]) -> SideBySide:
 
 
 def find_completions(place: Path) -> Path | None:
-    """Return the file of scored completions that a path is, or that the folder of a run or endpoint holds; else None.
+    """Return a file of scored completions: the path itself, or that in the folder of a run or endpoint; else None.
 
     Raises:
-        RefusedError: A folder holds both an eval suite and a trial.
+        RefusedError: The folder holds both an eval suite and a trial.
     """
     if place.is_file():
         return place
@@ -402,11 +398,11 @@ def find_completions(place: Path) -> Path | None:
 
 
 def read_model(path: Path) -> ComparedModel:
-    """Read the scored completions of a model, called by its folder, or by the file where that has a name of its own.
+    """Read the scored completions of a model, named after its folder, or after a file with a name of its own.
 
     Raises:
-        SourceNotFoundError: It cannot be read.
-        RefusedError: A line is no scored completion, or not each task has as many.
+        SourceNotFoundError: The file cannot be read.
+        RefusedError: A line is malformed, or tasks have different numbers of completions.
     """
     advice = "Write it with `mens eval-local --trial`, or with --endpoint."
     with open_rows(path) as lines:
@@ -422,10 +418,9 @@ def read_model(path: Path) -> ComparedModel:
 def _column(
     entry: ComparedModel, completions: Sequence[ScoredCompletion], shared: set[str], *, is_served: bool
 ) -> Column:
-    """Score a model over the shared prompts."""
     kept = [completion for completion in completions if completion.score.task in shared]
     if not is_served and entry.results is not None and len(kept) == len(completions):
-        # Scored with the source file of each prompt, over which intervals are wider.
+        # These intervals are over source files, and wider.
         return Column(entry.name, entry.results.adapter, kept, entry.results.families)
     families = [completion for completion in kept if completion.suite in FAMILIES]
     eval_suite = [completion for completion in kept if completion.suite not in FAMILIES]
@@ -433,7 +428,7 @@ def _column(
 
 
 def _scores(completions: Sequence[ScoredCompletion]) -> ModelScores:
-    # Each prompt stands for itself: from which file it is was not kept.
+    # Each prompt is its own unit: its file was not kept.
     prompts = {
         a.score.task: Prompt(a.score.task, Suite(a.suite), a.score.task, a.asked, a.difficulty) for a in completions
     }
@@ -476,7 +471,7 @@ _MOST_BYTES: Final = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class LeaderboardEntry:
-    """An adapter with its newest verdict, the commit of the pipeline that came to it, and where it was trained."""
+    """An adapter with its newest verdict, the commit of the pipeline, and the machine that trained it."""
 
     manifest: TrainingManifest
     results: EvalResults
@@ -486,13 +481,13 @@ class LeaderboardEntry:
 
     @property
     def rank(self) -> tuple[float, float]:
-        """What the best has most of: tasks whose hidden tests pass, then completions that parse."""
+        """Sort key: tasks whose hidden tests pass, then completions that parse."""
         overall = self.results.adapter.overall
         return overall.test_rate.value or 0.0, overall.parse_rate.value or 0.0
 
     @property
     def recipe(self) -> str:
-        """The recipes that were named, else the preset."""
+        """The named recipes, else the preset."""
         origins = set(self.manifest.recipe_origins.values())
         named = sorted(origin.removeprefix(_NAMED) for origin in origins if origin.startswith(_NAMED))
         return ", ".join(named) or self.manifest.preset or "none"
@@ -508,7 +503,7 @@ class LeaderboardEntry:
         return datetime.fromtimestamp(self.receipt.timestamp_unix, UTC)
 
     def cells(self) -> dict[str, str]:
-        """Return its line for people, by the heads of the columns."""
+        """Return its line for people, by column."""
         manifest, result = self.manifest, self.manifest.result
         steps = f"{result.num_steps} of " if result.num_steps != result.planned_steps else ""
         return {
@@ -524,7 +519,7 @@ class LeaderboardEntry:
         }
 
     def figures(self) -> dict[str, Any]:
-        """Return its line for programs: numbers as numbers, shares from 0 to 1, None for what is not known."""
+        """Return its line for programs: shares from 0 to 1, None for unknown values."""
         result = self.manifest.result
         return {
             "adapter_sha256": self.results.subject.adapter_sha256,
@@ -544,7 +539,7 @@ class LeaderboardEntry:
 
 @dataclass(frozen=True, slots=True)
 class Leaderboard:
-    """The entries of a store, the best first; `num_without` counts verdicts without figures that this version reads."""
+    """The entries of a store, the best first; `num_without` counts verdicts with unreadable figures."""
 
     entries: tuple[LeaderboardEntry, ...]
     num_without: int
@@ -557,11 +552,7 @@ class Leaderboard:
         return "\n".join([*table, *(note if self.num_without else [])]) + "\n"
 
     def write(self, path: Path) -> None:
-        """Write the figures into a file, as its ending says: `.csv` or `.parquet`.
-
-        Raises:
-            ConfigurationError: The ending is another, or the file cannot be written.
-        """
+        """Write the figures as `.csv` or `.parquet`; refuse (`ConfigurationError`) other endings and failing writes."""
         import pandas as pd
 
         frame = pd.DataFrame([entry.figures() for entry in self.entries])
@@ -575,11 +566,7 @@ class Leaderboard:
 
 
 def read_leaderboard(store: ArtifactStore) -> Leaderboard:
-    """Read the leaderboard of a store: each adapter with its newest verdict.
-
-    Raises:
-        RefusedError: Nothing was evaluated yet.
-    """
+    """Read the newest verdict on each adapter of a store; refuse (`RefusedError`) a store without any."""
     keys = sorted(path.parent.name for path in (store.root / KIND).glob(f"*/{STORE_MANIFEST}"))
     gates = [gate for key in keys if (gate := store.get(KIND, key)) is not None]
     if not gates:
@@ -599,7 +586,7 @@ def read_leaderboard(store: ArtifactStore) -> Leaderboard:
 
 
 def _read_entry(gate: Artifact, store: ArtifactStore) -> LeaderboardEntry | None:
-    """Read a verdict; None where its documents are not all there, or another version wrote them."""
+    """Read a verdict; None if documents are missing, or another version wrote them."""
     results = read_results(gate.path / RESULTS)
     try:
         manifest, receipt = TrainingManifest.read(gate.path / MANIFEST), receipt_in(gate.path)
@@ -611,7 +598,6 @@ def _read_entry(gate: Artifact, store: ArtifactStore) -> LeaderboardEntry | None
 
 
 def _find_machine(gate: Artifact, store: ArtifactStore) -> str:
-    """Return the device that an adapter was trained on, as its preflight names it."""
     refs = [ref for ref in gate.parents if ref.kind == ADAPTER]
     adapter = store.get(ADAPTER, refs[0].key) if refs else None
     if adapter is None or not (adapter.path / PREFLIGHT).is_file():

@@ -7,21 +7,22 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.eval_results import Examination
 from mens_pipeline.evaluation.results import RESULTS, EvalResults
+from mens_pipeline.evaluation.rounds import evaluate_in_rounds
+from mens_pipeline.evaluation.suite import EvalSuite
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.inference.generation import COMPLETIONS, Completion, Decoding
 from mens_pipeline.inference.prepare import Conditions, PreparedGeneration
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import MANIFEST, Adapter
 from mens_pipeline.models.base import digest_of_folder
-from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds
+from mens_pipeline.promotion.referee import StoreReferee
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, THRESHOLDS, evaluated, promote, scored, trained
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, task
 
-_DEMANDS = Demands(THRESHOLDS.model_copy(update={"min_coverage": 0.0}), is_benchmark_asked=False)
+_LENIENT = THRESHOLDS.model_copy(update={"min_coverage": 0.0})
 _TASKS = tuple(task(100 * n + place, file=f"{n}.vox") for n in range(40) for place in range(5))
 
 
@@ -67,14 +68,13 @@ def _evaluated(folder: Path, store: ArtifactStore, models: _Models, log_line: Ca
     conditions = Conditions(Decoding(), resolve_device(DeviceChoice.CPU), store.root / "cpu.lock")
     evaluation, _ = evaluate_in_rounds(
         Adapter.open(folder),
-        Examination(_TASKS, "cd" * 32, None),
+        EvalSuite(_TASKS, "cd" * 32, None, _LENIENT.first_heldout_tasks, _LENIENT.max_rounds),
         conditions,
         store,
-        demands=_DEMANDS,
+        StoreReferee(store, _LENIENT, is_benchmark_asked=False, now=NOW, log_line=log_line),
         launch=models,
         log_line=log_line,
         work="test",
-        now=NOW,
     )
     return EvalResults.model_validate_json((evaluation.path / RESULTS).read_text())
 
