@@ -82,7 +82,7 @@ def examples_among(rows: Iterable[TrainingPair]) -> tuple[TrainingPair, ...]:
     short.sort(key=lambda row: (row.tests is None, row.digest))
     frequent = Counter(row.category for row in short)
     constructs = sorted(frequent, key=lambda name: (name != "function", -frequent[name], name))
-    rows_of = {name: _first_of(name, short) for name in constructs}
+    rows_of = {name: _list_first(name, short) for name in constructs}
     turns = chain(["function"], constructs * _NUM_EXAMPLES)
     found = (next(rows_of[name], None) for name in turns if name in rows_of)
     return tuple(islice((row for row in found if row is not None), _NUM_EXAMPLES))
@@ -96,7 +96,7 @@ def _is_short(row: TrainingPair) -> bool:
     return is_code and is_plain and len(row.prompt) + len(row.response) <= _LONGEST
 
 
-def _first_of(construct: str, rows: Iterable[TrainingPair]) -> Iterator[TrainingPair]:
+def _list_first(construct: str, rows: Iterable[TrainingPair]) -> Iterator[TrainingPair]:
     for row in rows:
         module = analyze(row.response).module if row.category == construct else None
         if module is not None and len(module.declarations) == 1:

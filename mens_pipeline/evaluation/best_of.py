@@ -22,7 +22,7 @@ from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.schema.prompts import mentioned_names
 from mens_pipeline.evaluation.judge import FEATURES, errors_beside, prepend_given
 from mens_pipeline.evaluation.results import BestOf, BestOfScores
-from mens_pipeline.evaluation.scores import Score, Scores, differences_of, scores_of_model
+from mens_pipeline.evaluation.scores import Score, Scores, compare_scores, scores_of_model
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.inference.generation import Completion, is_program, program_in
 from mens_pipeline.inference.insert_constraint import stands_at_cursor
@@ -43,7 +43,7 @@ _MOST_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class SampledText:
     """One of several completions.
 
     `likelihood` is the mean log-probability of its tokens.
@@ -64,14 +64,14 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Selection:
     """One of several completions: its place, and the step that chose it."""
 
     place: int
     step: Step
 
 
-def choose_insert(prefix: str, suffix: str, candidates: Sequence[Candidate]) -> int:
+def choose_insert(prefix: str, suffix: str, candidates: Sequence[SampledText]) -> int:
     """Choose one of several pieces at a cursor: accepted ones first, then resolved names, then likelihood.
 
     Args:
@@ -111,14 +111,14 @@ class Selector(ExitStack):
         self.enter_context(self._workers)
         return self
 
-    def choose(self, prompt: str, mode: Mode, candidates: Sequence[Candidate], end: float = inf) -> Choice:
+    def choose(self, prompt: str, mode: Mode, candidates: Sequence[SampledText], end: float = inf) -> Selection:
         """Choose one of several completions; the first of those that are as good.
 
         Examples are run in the usual mode alone. After `end`, on the monotonic clock, no further step begins, and the
         likeliest of what is left is chosen.
         """
         left, step = self._narrow(prompt, mode, [candidate.text for candidate in candidates], end)
-        return Choice(max(left, key=lambda place: candidates[place].likelihood), step)
+        return Selection(max(left, key=lambda place: candidates[place].likelihood), step)
 
     def _narrow(self, prompt: str, mode: Mode, texts: Sequence[str], end: float) -> tuple[list[int], Step]:
         """Apply every step but the last; return the remaining places and the step that decided."""
@@ -208,14 +208,14 @@ def best_of(tasks: Sequence[Task], completions: Sequence[Completion], evaluated:
     with Selector() as selector:
         for task in tasks:
             candidates = [
-                Candidate(completion.text, completion.likelihood or 0.0) for completion, _ in samples[task.id]
+                SampledText(completion.text, completion.likelihood or 0.0) for completion, _ in samples[task.id]
             ]
             choice = selector.choose(task.prompt, task.mode, candidates)
             steps[choice.step] += 1
             chosen[task.id] = samples[task.id][choice.place][1]
     scores = scores_of_model(tasks, chosen.values())
     pairs = [(samples[task.id][0][1], chosen[task.id]) for task in tasks]
-    differences = differences_of(pairs, {task.id: task.file for task in tasks})
+    differences = compare_scores(pairs, {task.id: task.file for task in tasks})
     return BestOf(
         n=n,
         overall=_scores(scores.overall),

@@ -21,7 +21,7 @@ from mens_pipeline.evaluation.results import (
     Subject,
     TaskResult,
 )
-from mens_pipeline.evaluation.scores import Score, Scores, differences_of, group_by_task, scores_of_model
+from mens_pipeline.evaluation.scores import Score, Scores, compare_scores, group_by_task, scores_of_model
 from mens_pipeline.evaluation.statistics import Paired
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.inference.generation import Completion, Decoding, Syntax, as_served
@@ -211,7 +211,7 @@ def _fallback(
 def _differences(tasks: Iterable[Task], first: Iterable[Score], second: Iterable[Score]) -> dict[str, Paired]:
     samples = ([score for score in some if score.sample == 0] for some in (first, second))
     both = list(zip(*samples, strict=True))
-    return differences_of(both, {task.id: task.file for task in tasks})
+    return compare_scores(both, {task.id: task.file for task in tasks})
 
 
 def score_completions(tasks: Sequence[Task], completions: Iterable[Completion]) -> tuple[Score, ...]:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from mens_pipeline.corpus.schema.prompts import mentioned_names
-from mens_pipeline.evaluation.requirements import names_of, unmet
+from mens_pipeline.evaluation.requirements import list_names, unmet
 from mens_pipeline.evaluation.scores import Execution, Score
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.inference.generation import Completion, has_placeholder, is_refusal, program_in
@@ -139,7 +139,7 @@ def judge(task: Task, completion: Completion) -> Score:
     declarations = [(construct_of(d).name, d) for d in module.declarations] if module is not None else []
     found = dict(Counter(construct for construct, _ in declarations))
     parses = bool(found)
-    names = {name for construct, d in declarations if construct == task.construct for name in names_of(d)}
+    names = {name for construct, d in declarations if construct == task.construct for name in list_names(d)}
     first = analysis.errors[0] if analysis.errors else None
     meant = first_semantic_error(task, program) if parses else None
     return Score(

@@ -126,7 +126,7 @@ def build_replay_holes(
     return build_holes(tasks, lines, train, manifest, config)
 
 
-def facts_of(history: History, holes: Holes, since: str, adapter: Adapter, champion: str | None) -> ReplayFacts:
+def describe_replay(history: History, holes: Holes, since: str, adapter: Adapter, champion: str | None) -> ReplayFacts:
     """Describe a replay; `champion` is the key of the adapter before."""
     times = (max(0, hole.time - history.begin) for hole in history.holes)
     return ReplayFacts(
@@ -153,13 +153,16 @@ def score_replay(
             parts[part][score.model].append(score)
     results = ReplayResults(
         **facts.model_dump(),
-        parts={part: {model: rates_of(some) for model, some in models.items()} for part, models in parts.items()},
-        drift=drift_of(parts["all"]["adapter"], parts["all"]["ngram"], facts.times),
+        parts={
+            part: {model: compute_replay_rates(some) for model, some in models.items()}
+            for part, models in parts.items()
+        },
+        drift=compute_drift(parts["all"]["adapter"], parts["all"]["ngram"], facts.times),
     )
     return results, scores
 
 
-def rates_of(scores: Sequence[InsertScore]) -> ReplayRates:
+def compute_replay_rates(scores: Sequence[InsertScore]) -> ReplayRates:
     """Compute the figures over some holes."""
     commits = [score.file for score in scores]
     return ReplayRates(
@@ -171,7 +174,7 @@ def rates_of(scores: Sequence[InsertScore]) -> ReplayRates:
     )
 
 
-def drift_of(own: Sequence[InsertScore], ngram: Sequence[InsertScore], times: Mapping[str, int]) -> Drift:
+def compute_drift(own: Sequence[InsertScore], ngram: Sequence[InsertScore], times: Mapping[str, int]) -> Drift:
     """Tell whether the characters kept fall with time, beyond chance.
 
     Args:
@@ -188,8 +191,8 @@ def drift_of(own: Sequence[InsertScore], ngram: Sequence[InsertScore], times: Ma
     return Drift(
         verdict="cannot tell" if p_value is None else "falls" if is_fall else "holds",
         num_commits=len({score.file for score in own}),
-        first=rates_of(halves[0]).kept,
-        recent=rates_of(halves[1]).kept,
+        first=compute_replay_rates(halves[0]).kept,
+        recent=compute_replay_rates(halves[1]).kept,
         p_value=p_value,
         hint=hint if is_fall else "",
     )

@@ -83,7 +83,7 @@ class Progress(Document):
         return self
 
 
-class Comparison(Document):
+class ModelComparison(Document):
     """Another model beside the adapter that is evaluated, over the same prompts; differences are of first samples."""
 
     scores: ModelScores
@@ -92,7 +92,7 @@ class Comparison(Document):
     test_difference: Paired = Field(description="Over the prompts that have hidden tests.")
 
 
-class ChampionComparison(Comparison):
+class ChampionComparison(ModelComparison):
     """The adapter that is in use."""
 
     key: str = Field(description="Of the promoted adapter in the store.")
@@ -106,7 +106,7 @@ class EarlierComparison(ChampionComparison):
     num_champions: int = Field(ge=1, description="Earlier champions that have prompts in common with the adapter.")
 
 
-class FewShotComparison(Comparison):
+class FewShotComparison(ModelComparison):
     """The base with a description of the language and solved examples in its prompt, on a sample of the eval suite."""
 
     prompt: str = Field(description="What it was told before each prompt.")

@@ -60,7 +60,7 @@ class Reward(Strict):
     why: str = Field(description="For people.")
 
 
-def reward_of(task: Task, score: Score) -> Reward:
+def compute_reward(task: Task, score: Score) -> Reward:
     """Compute the reward of a completion, with the reason."""
     tier, value, why = _grade(task, score)
     if score.stopped:

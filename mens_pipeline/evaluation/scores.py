@@ -138,17 +138,17 @@ def scores_of_model(tasks: Sequence[Prompt], scores: Iterable[Score]) -> ModelSc
 
     def parts(key: Callable[[Prompt], str]) -> dict[str, Scores]:
         names = dict.fromkeys(key(task) for task in tasks)
-        return {name: scores_of([t for t in tasks if key(t) == name], by_task, repeated) for name in names}
+        return {name: compute_scores([t for t in tasks if key(t) == name], by_task, repeated) for name in names}
 
     return ModelScores(
-        overall=scores_of(tasks, by_task, repeated),
+        overall=compute_scores(tasks, by_task, repeated),
         suites=parts(lambda task: str(task.suite)),
         constructs=parts(lambda task: task.construct),
         difficulties=parts(lambda task: task.difficulty),
     )
 
 
-def differences_of(pairs: Sequence[tuple[Score, Score]], files: Mapping[str, str]) -> dict[str, Paired]:
+def compare_scores(pairs: Sequence[tuple[Score, Score]], files: Mapping[str, str]) -> dict[str, Paired]:
     """Compare two models by one completion of each to the same prompts.
 
     A prompt without an entry in `files` is its own unit.
@@ -176,7 +176,7 @@ def group_by_task(scores: Iterable[Score]) -> dict[str, list[Score]]:
     return by_task
 
 
-def scores_of(
+def compute_scores(
     tasks: Sequence[Prompt], by_task: Mapping[str, Sequence[Score]], repeated: frozenset[str] = frozenset()
 ) -> Scores:
     """Compute the figures over some tasks; all have the same number of scores, at least one.

@@ -100,7 +100,7 @@ def heldout_tasks(pairs: Iterable[TrainingPair]) -> tuple[Task, ...]:
     Raises:
         ConfigurationError: The front end rejects hidden tests of a pair, or they hold no test.
     """
-    tasks = (_task_of(pair, f"heldout/{number:04}", Suite.HELDOUT) for number, pair in enumerate(pairs))
+    tasks = (_build_task(pair, f"heldout/{number:04}", Suite.HELDOUT) for number, pair in enumerate(pairs))
     return tuple(task for task in tasks if task is not None)
 
 
@@ -118,7 +118,7 @@ def family_tasks(pairs: Iterable[TrainingPair], number: int) -> tuple[Task, ...]
             advice = f"Expected {' or '.join(FAMILIES)}; make the split again."
             raise ConfigurationError(f"family task {place}: found task_family {pair.task_family!r}. {advice}")
         suite = Suite(pair.task_family)
-        task = _task_of(pair, f"{suite}/{place:04}", suite)
+        task = _build_task(pair, f"{suite}/{place:04}", suite)
         if task is not None:
             tasks[suite].append(task)
     return tuple(task for some in tasks.values() for task in draw_tasks(some, number))
@@ -137,7 +137,7 @@ def training_tasks(pairs: Iterable[TrainingPair]) -> dict[str, tuple[Task, Train
     for pair in pairs:
         name = f"{Suite.TRAINING}/{hashlib.sha256(pair.prompt.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
         if pair.tests is not None and name not in found:
-            task = _task_of(pair, name, Suite.TRAINING)
+            task = _build_task(pair, name, Suite.TRAINING)
             if task is not None:
                 found[name] = (task, pair)
     return found
@@ -161,7 +161,7 @@ def sample_with_tests(tasks: Sequence[Task], number: int | None) -> tuple[Task, 
     return tuple(task for task in tasks if task.id in chosen)
 
 
-def _task_of(pair: TrainingPair, name: str, suite: Suite) -> Task | None:
+def _build_task(pair: TrainingPair, name: str, suite: Suite) -> Task | None:
     """Convert a pair to a task; None for prose, and for constructs that the front end does not know."""
     code = parsed_code(pair)
     if pair.lane is not Lane.CODEGEN or code is None or pair.category not in CONSTRUCTS:

@@ -206,7 +206,7 @@ def _lines(content: bytes, store: ArtifactStore, *, is_signed: bool = True) -> t
     """Read the lines without the seal, and without a last line that a full disk or a killed process cut off."""
     place = store.documents.place(FOLDER, LEDGER)
     lines = content[: content.rfind(b"\n") + 1].splitlines()
-    seal = _seal_of(lines)
+    seal = _read_seal(lines)
     if seal is not None:
         lines.pop()
     advice = "Restore the file from a backup: without it nobody knows how often adapters were tried."
@@ -226,7 +226,7 @@ def _lines(content: bytes, store: ArtifactStore, *, is_signed: bool = True) -> t
     return lines, entries
 
 
-def _seal_of(lines: Sequence[bytes]) -> _Seal | None:
+def _read_seal(lines: Sequence[bytes]) -> _Seal | None:
     try:
         return _Seal.model_validate_json(lines[-1]) if lines else None
     except ValidationError:

@@ -15,7 +15,7 @@ from mens_pipeline.evaluation.replay import (
     ReplayFacts,
     ReplayResults,
     build_replay_holes,
-    facts_of,
+    describe_replay,
     score_replay,
 )
 from mens_pipeline.evaluation.results import INSERTS
@@ -88,7 +88,7 @@ def replay_history(  # noqa: PLR0913 - all that a replay rests on
     fits = completion_fits(manifest.base_model, infill_decoding(config))
     holes = build_replay_holes(history, store.locate(manifest.train_file), manifest, config, fits)
     baseline = find_baseline(store, adapter.digest)
-    facts = facts_of(history, holes, since, adapter, baseline.key if baseline is not None else None)
+    facts = describe_replay(history, holes, since, adapter, baseline.key if baseline is not None else None)
     asked = prepare_infill(holes, adapter, baseline, conditions, store, work) if holes.tasks else {}
     completions = generate_all(asked, store, launch)
     return STAGE.build(

@@ -91,14 +91,14 @@ def scored_completions(evaluated: Evaluation) -> tuple[ScoredCompletion, ...]:
     """The lines of `scored_completions.jsonl`."""
     by_id = {task.id: task for task in evaluated.tasks}
     return (
-        *(_judged("base", by_id[score.task], score) for score in evaluated.base),
-        *(_judged("few_shot", by_id[score.task], score) for score in evaluated.few_shot),
-        *(_judged("adapter", by_id[score.task], score) for score in evaluated.adapter),
-        *(_judged("fallback", by_id[score.task], score) for score in evaluated.fallback),
+        *(_score("base", by_id[score.task], score) for score in evaluated.base),
+        *(_score("few_shot", by_id[score.task], score) for score in evaluated.few_shot),
+        *(_score("adapter", by_id[score.task], score) for score in evaluated.adapter),
+        *(_score("fallback", by_id[score.task], score) for score in evaluated.fallback),
     )
 
 
-def _judged(model: Any, of: Task, score: Score) -> ScoredCompletion:
+def _score(model: Any, of: Task, score: Score) -> ScoredCompletion:
     return ScoredCompletion(
         model=model,
         suite=of.suite,

@@ -34,8 +34,6 @@ _PRESENT: Final = replace(PRESENT, thresholds=_CI, heldout=HELDOUT, decoding=Dec
 
 
 class _Line:
-    """Adapters that are evaluated and promoted, one a day; the weights of each say how many prompts it does well."""
-
     def __init__(self, folder: Path, base: Path) -> None:
         self.store, self.lines, self.num_days = ArtifactStore(folder / "store"), list[str](), 0
         self._folder, self._base = folder, {"path": str(base), "sha256": digest_of_folder(base)}

@@ -37,7 +37,6 @@ def _gain(gains: int, total: int = 200) -> EvalResults:
 
 
 def _too_long(number: int) -> EvalResults:
-    """Results of an eval suite of three tasks that were asked and so many that were not."""
     asked = with_overall(RESULTS, num_tasks=3)
     return asked.model_copy(update={"num_too_long": number})
 

@@ -50,7 +50,6 @@ _LENIENT = _BOOTSTRAP.model_copy(
 
 
 def _evaluate(folder: Path, **changes: Any) -> Path:
-    """Lay documents of a good adapter that trained too slowly into a folder; `changes` are of what training came to."""
     (folder / RESULTS).write_text(evaluation(adapter=(GOOD,) * 3, second=(None,)).results.model_dump_json())
     manifest = manifest_about(described_base())
     manifest["result"] |= {"trained_tokens": 5, "seconds": 10.0, **changes}

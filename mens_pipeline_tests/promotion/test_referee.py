@@ -30,7 +30,6 @@ _CI = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("ci")
 
 
 def _results(hits: int, total: int = 100, **overall: Any) -> EvalResults:
-    """An adapter that is good but for its parse rate."""
     rate = rate_of([True] * hits + [False] * (total - hits))
     good = {
         "coverage": evaluation().results.adapter.overall.coverage.model_copy(update={"share": 0.9}),

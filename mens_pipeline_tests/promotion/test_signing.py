@@ -57,7 +57,6 @@ def _with(store: ArtifactStore, signing: Signing | None) -> ArtifactStore:
 
 
 def _written_over(artifact: Artifact, name: str, text: str) -> None:
-    """A file of an artifact, and its digest in the manifest, as who may write to the store can do."""
     (artifact.path / name).write_text(text)
     artifact.manifest["outputs"][name]["sha256"] = digest_of(artifact.path / name)
     (artifact.path / "manifest.json").write_text(json.dumps(artifact.manifest))
@@ -150,7 +149,6 @@ def _lines(store: ArtifactStore) -> list[dict[str, object]]:
 
 
 def _lay(store: ArtifactStore, events: list[dict[str, object]]) -> None:
-    """A history that holds together by its hashes, and the pointer to its last line, both with old signatures."""
     folder, lines = store.root / PROMOTED, [b""]
     for event in events:
         event["after_sha256"] = hashlib.sha256(lines[-1]).hexdigest()
@@ -191,7 +189,6 @@ def _write_the_key_alone(store: ArtifactStore) -> None:
 
 
 def _rolled_back(folder: Path, store: ArtifactStore) -> Path:
-    """The run whose adapter was withdrawn."""
     for name in ("first", "second"):
         promoted(trained(folder / name, name), store)
     roll_back(store, now=NOW, reason="it writes nonsense")

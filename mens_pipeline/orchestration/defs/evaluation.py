@@ -108,8 +108,8 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
     metadata: dict[str, Any] = {
         **identify(context, manifest, results.subject.adapter_sha256),
         "reused": reused,
-        "scores": table(rows_of(results)),
-        **figures_of(results),
+        "scores": table(list_rows(results)),
+        **list_figures(results),
         "results": dg.MetadataValue.path(evaluation.path / RESULTS),
         "completions": dg.MetadataValue.path(evaluation.path / SCORED_COMPLETIONS),
     }
@@ -159,7 +159,7 @@ def completes_lines(eval_results: ArtifactRef, store: ArtifactStoreResource) -> 
     )
 
 
-def figures_of(results: EvalResults) -> dict[str, Any]:
+def list_figures(results: EvalResults) -> dict[str, Any]:
     """Return the figures that are plotted over time, and read at a glance."""
     adapter, base = results.adapter, results.base
     shown, missing = adapter.overall.coverage.present, adapter.overall.coverage.missing
@@ -201,7 +201,7 @@ def figures_of(results: EvalResults) -> dict[str, Any]:
     return {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
 
 
-def rows_of(results: EvalResults) -> list[dict[str, str]]:
+def list_rows(results: EvalResults) -> list[dict[str, str]]:
     """Return the figures of adapter and base over all prompts."""
     figures = build_table(list_columns(results))
     adapter, base = (figures.models.index(name) for name in ("adapter", "base"))
@@ -234,7 +234,7 @@ def recipe_scores(
     figures = {
         **identify(context, adapter.manifest, adapter.digest, verdict=str(receipt.status)),
         "verdict": str(receipt.status),
-        **figures_of(results),
+        **list_figures(results),
     }
     others = {name: _latest(context, name) for name in _NAMES if name != context.partition_key}
     rows = [_row(name, found) for name, found in {context.partition_key: figures, **others}.items() if found]

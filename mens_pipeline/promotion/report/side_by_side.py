@@ -1,7 +1,4 @@
-"""Models side by side: one table of figures, the comparison of several models, and the leaderboard of a store.
-
-Reports, `mens compare`, `mens eval-local`, the choice of the best adapter and the metadata of Dagster show the table.
-"""
+"""Models side by side: one table of figures, the comparison of several models, and the leaderboard of a store."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -353,13 +350,10 @@ class SideBySide:
 
 
 def compare(entries: Sequence[ComparedModel]) -> SideBySide:
-    """Compare models over the prompts that all were asked.
+    """Compare models over the prompts that all were asked; refuse (`RefusedError`) shared names, and no shared prompt.
 
     Adapters count by their free completions, as in a verdict; next to models with nothing but completions, such as
     trials, they count as served.
-
-    Raises:
-        RefusedError: They share no prompt, or two have the same name.
     """
     names = [entry.name for entry in entries]
     if twice := sorted({name for name in names if names.count(name) > 1}):

@@ -30,7 +30,6 @@ _SYNTHETIC = [task(n, Suite.UNKNOWN_TASK, tests=_TESTS) for n in range(2)]
 
 
 def _entry(name: str, texts: Sequence[str], synthetic: Sequence[str] = (GOOD, GOOD)) -> ComparedModel:
-    """A run that was asked one prompt of a benchmark beside the others, and two synthetic tasks."""
     tasks = [*(task(n) for n in range(len(texts) - 1)), task(0, Suite.BENCHMARK)]
     completions = {
         "base": answers_to(tasks, [BROKEN] * len(texts)),
@@ -41,7 +40,7 @@ def _entry(name: str, texts: Sequence[str], synthetic: Sequence[str] = (GOOD, GO
     return ComparedModel(name, scored_completions(evaluated), evaluated.results, "passed")
 
 
-def _rated(comparison: SideBySide) -> Iterable[FigureRow]:
+def _rate(comparison: SideBySide) -> Iterable[FigureRow]:
     return (row for row in comparison.table.rows if any(cell.rate is not None for cell in row.cells))
 
 
@@ -56,7 +55,7 @@ def test_figures_and_differences_are_over_the_same_prompts(lengths: tuple[int, i
             for number in (cell.rate and cell.rate.denominator, cell.difference and cell.difference.num_tasks)
             if number is not None
         }
-        for row in _rated(comparison)
+        for row in _rate(comparison)
     }
 
     assert comparison.num_tasks == 4
