@@ -79,7 +79,7 @@ class Verdict:
         if changed:
             raise RefusedError(f"{place}: changed since it was written: {', '.join(changed)}; run the gate again.")
         if problem := explain_unsigned(gate, store):
-            raise RefusedError(f"{place}: {problem}; run the gate again with {PRIVATE}.")
+            raise RefusedError(f"{place} does not count: {problem}; run the gate again with {PRIVATE}.")
         receipt = receipt_in(gate.path)
         documents = (gate.path / RESULTS, gate.path / MANIFEST)
         inputs = read_inputs(*documents, receipt.champion_key, is_benchmark_asked=receipt.is_benchmark_asked)
