@@ -11,7 +11,7 @@ from trl import GRPOConfig, GRPOTrainer
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.evaluation.evaluate import score_completions
-from mens_pipeline.evaluation.reward import is_telling, reward_of
+from mens_pipeline.evaluation.reward import compute_reward, is_telling
 from mens_pipeline.evaluation.tasks import training_tasks
 from mens_pipeline.inference.generation import Completion
 
@@ -27,7 +27,7 @@ def vox(completions: list, completion_ids: list, task: list, **_: object) -> lis
         about = {"task": name, "sample": number, "num_tokens": len(ids), "stopped": len(ids) < MOST_TOKENS}
         written.append(Completion(text=turns[-1]["content"], **about))
     scores = score_completions([tasks[name] for name in task], written)
-    return [reward_of(tasks[score.task], score).value for score in scores]
+    return [compute_reward(tasks[score.task], score).value for score in scores]
 
 
 system, on_gpu = {"role": "system", "content": SYSTEM_PROMPT}, torch.cuda.is_available()

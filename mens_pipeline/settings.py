@@ -3,16 +3,21 @@
 import os
 import re
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from platformdirs import user_data_path
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from mens_pipeline.errors import ConfigurationError
+from mens_pipeline.errors import ConfigurationError, how_to_install
 from mens_pipeline.jobs.environment import num_processors
 from mens_pipeline.models.base import look_in
 from mens_pipeline.storage.validation import errors_in
+
+if TYPE_CHECKING:
+    from mens_pipeline.promotion.policy import Thresholds
+    from mens_pipeline.promotion.verdict_basis import Terms
+    from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 _PACKAGE: Final = Path(__file__).resolve().parent
 _PACKAGED: Final = _PACKAGE / "packaged"  # only a wheel has this folder; see [tool.hatch.build] in pyproject.toml
@@ -290,3 +295,105 @@ def secret_of(variable: str) -> SecretStr:
         advice = "Set it to a secret, such as `openssl rand -hex 32` prints."
         raise ConfigurationError(f"{variable}: {found}, a token needs {_SHORTEST_SECRET}. {advice}")
     return SecretStr(value)
+
+
+def open_store(settings: Settings, root: str = "") -> "ArtifactStore":
+    """Open the store that the settings name, with its keys; `root` takes the place of its folder.
+
+    Raises:
+        ConfigurationError: The object storage or the keys cannot be used.
+    """
+    from mens_pipeline.storage.signing import Signing  # noqa: PLC0415 - most commands open no store
+    from mens_pipeline.storage.store import ArtifactStore  # noqa: PLC0415 - likewise
+
+    private = settings.signing_key
+    signing = Signing.of(private.get_secret_value() if private is not None else None, settings.verify_key)
+    folder = (Path(root) if root else settings.store_root).resolve()
+    if settings.store_url is None:
+        return ArtifactStore(folder, signing=signing)
+    try:
+        from mens_pipeline.storage.remote import Remote  # noqa: PLC0415 - of an extra
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(f"MENS_STORE_URL: {error.name}: not installed. {how_to_install('cluster')}") from error
+    return ArtifactStore(folder, Remote(settings.store_url), signing)
+
+
+def read_thresholds(settings: Settings) -> "Thresholds":
+    """Read the thresholds of the policy, with those that the environment replaces.
+
+    Raises:
+        ConfigurationError: There is no such policy.
+    """
+    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
+
+    policy, rate = load_gate_policy(GATE_POLICY).thresholds(settings.eval_policy), settings.eval_min_parse_rate
+    coverage, benchmark = settings.eval_min_coverage, settings.benchmark_min_pass_rate
+    return policy.replace_values(min_parse_rate=rate, min_coverage=coverage, min_benchmark=benchmark)
+
+
+def policy_label(settings: Settings) -> str:
+    """Name the policy and every value that the environment replaces: `ci (min_parse_rate 0.0 by VOX_...)`.
+
+    A policy other than the default one is named with everything that it demands differently.
+
+    Raises:
+        ConfigurationError: There is no such policy.
+    """
+    from mens_pipeline.promotion.policy import load_gate_policy  # noqa: PLC0415 - most commands judge nothing
+
+    policies, name = load_gate_policy(GATE_POLICY), settings.eval_policy
+    policy, usual = policies.thresholds(name), Settings.model_fields["eval_policy"].default
+    changes = (
+        ("min_parse_rate", "eval_min_parse_rate"),
+        ("min_coverage", "eval_min_coverage"),
+        ("min_benchmark", "benchmark_min_pass_rate"),
+    )
+    details = [
+        f"{field} {value} by {Settings.model_fields[setting].validation_alias}"
+        for field, setting in changes
+        if (value := getattr(settings, setting)) is not None and value != getattr(policy, field)
+    ]
+    if not settings.benchmark:
+        details.append(f"the benchmark has no say by {Settings.model_fields['benchmark'].validation_alias}")
+    unusual = policy.unlike(policies.policies[usual]) if usual in policies.policies else ()
+    if unusual:
+        details.append(f"unlike {usual}: {', '.join(unusual)}")
+    return f"{name} ({'; '.join(details)})" if details else name
+
+
+def artifact_commit(settings: Settings) -> str | None:
+    """Return the commit that adapters are named after: VCS_SHA, else that of the workspace; None without either."""
+    from mens_pipeline.corpus.extract.sources import head_commit  # noqa: PLC0415 - most commands name nothing
+
+    return settings.vcs_sha or head_commit(settings.source_root)
+
+
+def pipeline_commit() -> str | None:
+    """Return the commit of this package, 40 hexadecimal digits; None without a checkout and without `MENS_COMMIT`."""
+    from mens_pipeline.corpus.extract.sources import head_commit  # noqa: PLC0415 - most commands name nothing
+
+    return head_commit(PROJECT_ROOT) if (PROJECT_ROOT / ".git").exists() else load_settings().commit or None
+
+
+def read_terms(settings: Settings, evaluation: "Artifact", heldout: Path | None, heldout_problem: str = "") -> "Terms":
+    """Return what an adapter is held to now: by policy, benchmark, decoding, newest figures and held-out pairs.
+
+    Raises:
+        ConfigurationError: There is no such policy, or the benchmark cannot be read.
+    """
+    from mens_pipeline.evaluation.benchmark import digest_of_benchmark  # noqa: PLC0415 - most commands judge nothing
+    from mens_pipeline.evaluation.config import EvaluationConfig  # noqa: PLC0415 - likewise
+    from mens_pipeline.evaluation.results import RESULTS  # noqa: PLC0415 - likewise
+    from mens_pipeline.promotion.verdict_basis import Terms  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.store import digest_of  # noqa: PLC0415 - likewise
+    from mens_pipeline.storage.yaml_file import load_model  # noqa: PLC0415 - likewise
+
+    return Terms(
+        thresholds=read_thresholds(settings),
+        is_benchmark_asked=settings.benchmark,
+        benchmark=digest_of_benchmark(settings.benchmark_dir) if settings.benchmark else None,
+        decoding=load_model(EVALUATION, EvaluationConfig).decoding,
+        heldout=digest_of(heldout) if heldout is not None else None,
+        results=evaluation.outputs[RESULTS],
+        heldout_problem=heldout_problem,
+    )

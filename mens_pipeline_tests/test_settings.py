@@ -8,10 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.configured import artifact_commit, open_store, policy_label
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.jobs.environment import go_offline, training_environment
-from mens_pipeline.settings import PROJECT_ROOT, load_settings, recipe_variables, secret_of
+from mens_pipeline.settings import (
+    PROJECT_ROOT,
+    artifact_commit,
+    load_settings,
+    open_store,
+    policy_label,
+    recipe_variables,
+    secret_of,
+)
 
 
 def test_defaults_lie_in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,12 @@ from pydantic import TypeAdapter
 
 from mens_pipeline.cli.options import argument, declare_options, option, switch
 from mens_pipeline.cli.terminal import align_columns, log_line, print_json, print_line
-from mens_pipeline.configured import open_store
-from mens_pipeline.settings import load_settings
+from mens_pipeline.settings import load_settings, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from mens_pipeline.promotion.report.comparison import Comparison, Entry
+    from mens_pipeline.promotion.report.side_by_side import ComparedModel, SideBySide
 
 
 _FEWEST: Final = 2
@@ -44,9 +43,9 @@ def compare(
 
     Exit code 0: compared. 1: nothing is there to compare. 2: the command was misused.
     """
-    from mens_pipeline.promotion.report.comparison import compare as compare_entries
     from mens_pipeline.promotion.report.page import comparison_page
-    from mens_pipeline.promotion.report.table import Table
+    from mens_pipeline.promotion.report.side_by_side import FigureTable
+    from mens_pipeline.promotion.report.side_by_side import compare as compare_entries
 
     if len(names) < _FEWEST:
         raise typer.BadParameter("one alone cannot be compared. Name at least two.")
@@ -56,7 +55,7 @@ def compare(
     except OSError as error:
         raise typer.BadParameter(f"{output}: {error.strerror}. Name a file that you may write with -o.") from error
     if as_json:
-        table = TypeAdapter(Table).dump_python(comparison.table, mode="json")
+        table = TypeAdapter(FigureTable).dump_python(comparison.table, mode="json")
         print_json({"num_tasks": comparison.num_tasks, "notes": comparison.notes, **table})
     else:
         for line in align_columns([*_lines(comparison)]):
@@ -66,24 +65,24 @@ def compare(
     log_line(f"page {output}")
 
 
-def _entries(names: "Sequence[str]") -> "list[Entry]":
+def _entries(names: "Sequence[str]") -> "list[ComparedModel]":
     """Read the scored completions of paths, and find those of recipes and runs."""
     from mens_pipeline.orchestration.instance import open_instance
     from mens_pipeline.orchestration.recipes import find_entry
-    from mens_pipeline.promotion.report.comparison import find_completions, read_entry
+    from mens_pipeline.promotion.report.side_by_side import find_completions, read_model
 
     paths = {name: find_completions(Path(name)) for name in names}
     if all(paths.values()):
-        return [read_entry(path) for name in names if (path := paths[name])]
+        return [read_model(path) for name in names if (path := paths[name])]
     settings = load_settings()
     with open_instance(settings.dagster_home) as instance:
         return [
-            read_entry(path) if (path := paths[name]) else find_entry(name, instance, open_store(settings))
+            read_model(path) if (path := paths[name]) else find_entry(name, instance, open_store(settings))
             for name in names
         ]
 
 
-def _lines(comparison: "Comparison") -> "Iterator[Sequence[str]]":
+def _lines(comparison: "SideBySide") -> "Iterator[Sequence[str]]":
     """Yield the table with short names, and below it which adapters these are."""
     head, *lines = comparison.table.lines()
     yield [name if len(name) <= _WIDEST else f"{name[: _WIDEST - 3]}..." for name in head]

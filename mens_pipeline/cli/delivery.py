@@ -11,11 +11,10 @@ import typer
 from mens_pipeline.cli.options import REQUIRED, argument, declare_options, option, switch
 from mens_pipeline.cli.progress import choose_device, run_and_show, show_completions
 from mens_pipeline.cli.terminal import interruptible, log_line, print_json, print_line
-from mens_pipeline.configured import open_store
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.jobs.device import DeviceChoice
-from mens_pipeline.settings import Settings, load_settings
+from mens_pipeline.settings import Settings, load_settings, open_store
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 

@@ -114,7 +114,7 @@ def complete_here(
     adapter: Adapter, requests: "Mapping[str, Sequence[Request]]", most_tokens: int, device: Device, cache: Path
 ) -> "list[Completion]":
     """Generate all completions as they are served, in one process that leaves nothing behind."""
-    from mens_pipeline.evaluation.eval_results import completions_of
+    from mens_pipeline.evaluation.eval_results import read_completions
     from mens_pipeline.inference.prepare import Conditions, generate_all, prepare_generation
     from mens_pipeline.storage.store import ArtifactStore
 
@@ -129,7 +129,7 @@ def complete_here(
             for name, prompts in requests.items()
         }
         made = generate_all(asked, ArtifactStore(Path(folder)), launch, conditions.lock_path)
-        return [*as_served(completions_of(made.values()))]
+        return [*as_served(read_completions(made.values()))]
 
 
 def _prompt_tasks(pairs: Sequence[TrainingPair]) -> "tuple[Any, ...]":

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from mens_pipeline.cli.options import Options, option, switch, take_options, values_of
 from mens_pipeline.cli.progress import choose_device, run_and_show, show_completions
 from mens_pipeline.cli.terminal import align_columns, interruptible, log_line, print_line
-from mens_pipeline.configured import open_store, thresholds_of
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.config import EvaluationConfig
@@ -21,7 +20,7 @@ from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.language.interpreter import ErrorClass
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.settings import FEW_SHOT, load_settings
+from mens_pipeline.settings import FEW_SHOT, load_settings, open_store, read_thresholds
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact
@@ -38,9 +37,9 @@ if TYPE_CHECKING:
 def summary_of(results: "EvalResults", page: Path) -> str:
     """Format the figures that most people look for, each with its 95 % interval."""
     from mens_pipeline.evaluation.results import figures_of_infill
-    from mens_pipeline.promotion.report.table import columns_of, table_of
+    from mens_pipeline.promotion.report.side_by_side import build_table, list_columns
 
-    table = table_of([column for column in columns_of(results) if column.name != "champion"])
+    table = build_table([column for column in list_columns(results) if column.name != "champion"])
     found = table.row("coverage").cells[table.models.index("adapter")].text.partition(" ")[0]
     pieces = figures_of_infill(results.infill) if results.infill is not None else {}
     return "\n".join(
@@ -55,11 +54,11 @@ def summary_of(results: "EvalResults", page: Path) -> str:
 
 def trial_summary_of(trial: "Trial", completions: Path) -> str:
     """Format the figures of a model that completed a benchmark alone, and of what is served of it."""
-    from mens_pipeline.promotion.report.table import Column, table_of
+    from mens_pipeline.promotion.report.side_by_side import Column, build_table
 
     columns = [Column("model", trial.scores, best_of=trial.best_of if trial.served is None else None)]
     columns += [Column("as served", trial.served, best_of=trial.best_of)] if trial.served is not None else []
-    lines = table_of(columns).lines_by_suite()
+    lines = build_table(columns).lines_by_suite()
     if trial.scores.overall.test_rate.denominator:
         errors = (column.scores.overall.execution_errors.get(ErrorClass.RUNTIME, 0) for column in columns)
         lines.append(("", "run-time errors", *map(str, errors)))
@@ -165,35 +164,45 @@ def _asked_alone(options: EvalOptions) -> "Benchmark":
 
 def evaluate_run(options: EvalOptions) -> "EvalResults":
     """Let base and adapter take the eval suite, and write what came of it into the folder of the run."""
+    from mens_pipeline.evaluation.results import results_in
+    from mens_pipeline.evaluation.rounds import evaluate_in_rounds
     from mens_pipeline.evaluation.run_folder import heldout_beside
+    from mens_pipeline.evaluation.suite import build_suite
     from mens_pipeline.promotion.benchmark_gate import write_page
-    from mens_pipeline.promotion.receipt import PAGE, results_in
-    from mens_pipeline.promotion.rounds import Demands, assemble_suite, evaluate_in_rounds, rounds_of
+    from mens_pipeline.promotion.receipt import PAGE
+    from mens_pipeline.promotion.referee import StoreReferee
 
     run_dir, settings, config = options.run_dir, load_settings(), _config(options)
     benchmark, conditions = _benchmark(options), _conditions(options, config)
     adapter, store = Adapter.open(run_dir), open_store(settings)
     manifest = adapter.manifest
     heldout = options.heldout or heldout_beside(manifest)
-    whole_suite, thresholds = assemble_suite(
-        manifest, heldout, manifest.train_file, benchmark, config, thresholds_of(settings), few_shot=FEW_SHOT
+    thresholds = read_thresholds(settings)
+    suite = build_suite(
+        manifest,
+        heldout,
+        manifest.train_file,
+        benchmark,
+        config,
+        first_heldout_tasks=thresholds.first_heldout_tasks,
+        max_rounds=thresholds.max_rounds,
+        few_shot=FEW_SHOT,
     )
-    first, *later = rounds_of(whole_suite.tasks, thresholds)
+    first, *later = suite.rounds
     more = f", {sum(map(len, later))} more where that cannot tell" if later else ""
     log_line(f"{len(first)} prompts to base and adapter{more}")
-    _report_too_long(whole_suite.num_too_long, conditions)
-    if whole_suite.num_tests_dropped:
-        log_line(f"{whole_suite.num_tests_dropped} prompts lost their hidden tests: their own reference fails them")
+    _report_too_long(suite.num_too_long, conditions)
+    if suite.num_tests_dropped:
+        log_line(f"{suite.num_tests_dropped} prompts lost their hidden tests: their own reference fails them")
     with interruptible(_KEPT):
         evaluation, reused = evaluate_in_rounds(
             adapter,
-            whole_suite,
+            suite,
             conditions,
             store,
-            demands=Demands(thresholds, is_benchmark_asked=settings.benchmark),
+            StoreReferee(store, thresholds, settings.benchmark, int(time.time()), log_line),
             launch=_launch,
             log_line=log_line,
-            now=int(time.time()),
         )
     _put_into(run_dir, evaluation)
     write_page(run_dir / PAGE, evaluation.path, run_dir, None)

@@ -47,7 +47,7 @@ def score(
 
 
 def _record(completion_score: "Score", task: str, asked: str) -> dict[str, Any]:
-    from mens_pipeline.promotion.report.completions import faults_of
+    from mens_pipeline.promotion.report.completions import find_faults
 
     return {
         "task": task,
@@ -56,7 +56,7 @@ def _record(completion_score: "Score", task: str, asked: str) -> dict[str, Any]:
         "parses": completion_score.parses,
         "resolves": completion_score.resolves,
         "passes_tests": completion_score.passes_tests if completion_score.has_tests else None,
-        "faults": list(faults_of(completion_score, asked)),
+        "faults": list(find_faults(completion_score, asked)),
     }
 
 

@@ -8,12 +8,11 @@ from mens_pipeline.cli.demo import DEMO, complete_here, describe_score
 from mens_pipeline.cli.options import Options, argument, option, switch, take_options
 from mens_pipeline.cli.progress import choose_device
 from mens_pipeline.cli.terminal import REFUSED, log_line, print_line
-from mens_pipeline.configured import open_store
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.language import Mode
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.settings import Settings, load_settings
+from mens_pipeline.settings import Settings, load_settings, open_store
 from mens_pipeline.storage.jsonl import write_text
 
 
@@ -57,10 +56,10 @@ def generate(options: GenerateOptions) -> None:
 
 
 def _champion(settings: Settings) -> Path:
-    from mens_pipeline.promotion.history import champion_of
+    from mens_pipeline.promotion.history import find_champion
 
     store = open_store(settings)
-    champion = champion_of(store)
+    champion = find_champion(store)
     if champion is None:
         raise RefusedError(f"{store.root}: no adapter is promoted. Name a run with --run-dir, such as {DEMO}.")
     return champion.path

@@ -26,10 +26,9 @@ from mens_pipeline.cli.terminal import MISUSE, REFUSED, log_line
 from mens_pipeline.cli.test import run_files
 from mens_pipeline.cli.train import train
 from mens_pipeline.cli.upstream import AdvisingGroup
-from mens_pipeline.configured import pipeline_commit
 from mens_pipeline.errors import DiskError, MensError, RefusedError, how_to_install
 from mens_pipeline.jobs.environment import keep_current_folder_out
-from mens_pipeline.settings import load_settings
+from mens_pipeline.settings import load_settings, pipeline_commit
 from mens_pipeline.storage.files import disk_error, is_full
 
 _EXTRAS: Final = {

@@ -10,17 +10,24 @@ from pydantic import ValidationError
 
 from mens_pipeline.cli.options import REQUIRED, declare_options, option, switch
 from mens_pipeline.cli.terminal import REFUSED, log_line, print_line
-from mens_pipeline.configured import open_store, pipeline_commit, policy_label, present_of, thresholds_of
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.models.adapter import MANIFEST, TrainingManifest, adapter_digest, refuse_links
-from mens_pipeline.settings import Settings, load_settings
+from mens_pipeline.models.adapter import Adapter, adapter_digest, refuse_links
+from mens_pipeline.settings import (
+    Settings,
+    load_settings,
+    open_store,
+    pipeline_commit,
+    policy_label,
+    read_terms,
+    read_thresholds,
+)
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.storage.validation import errors_in
 
 if TYPE_CHECKING:
-    from mens_pipeline.promotion.conditions import Conditions
     from mens_pipeline.promotion.receipt import Receipt
+    from mens_pipeline.promotion.verdict_basis import Terms
 
 
 @declare_options
@@ -54,19 +61,19 @@ def decide_on(run_dir: Path, settings: Settings) -> "Receipt":
     from mens_pipeline.evaluation.results import RESULTS
     from mens_pipeline.evaluation.run_folder import recall_artifact, remember
     from mens_pipeline.promotion.benchmark_gate import GateParams, build_benchmark_gate
-    from mens_pipeline.promotion.history import baseline_of
+    from mens_pipeline.promotion.history import find_baseline
     from mens_pipeline.promotion.receipt import FAILED, PAGE, RECEIPT, receipt_in
 
     store = open_store(settings)
     refuse_links(run_dir)
     advice = f"Run `mens eval-local --run-dir {run_dir}` first; what `mens corpus eval` writes is about data."
     evaluation = recall_artifact(run_dir, Kind.EVAL_RESULTS, RESULTS, store, advice)
-    baseline = baseline_of(store, adapter_digest(run_dir))
+    baseline = find_baseline(store, adapter_digest(run_dir))
     params = GateParams(
         evaluation=evaluation,
         adapter=run_dir,
         policy=policy_label(settings),
-        thresholds=thresholds_of(settings),
+        thresholds=read_thresholds(settings),
         champion_key=baseline.key if baseline is not None else None,
         is_benchmark_asked=settings.benchmark,
         strict=settings.eval_strict,
@@ -121,14 +128,15 @@ def promote(
     from mens_pipeline.delivery.trackers import track_champion
     from mens_pipeline.orchestration.instance import report_champion
     from mens_pipeline.promotion import promote as promotion
-    from mens_pipeline.promotion.history import champion_key, history_of, sign_history
+    from mens_pipeline.promotion.history import champion_key, read_history, sign_history
     from mens_pipeline.promotion.ledger import sign_ledger
     from mens_pipeline.promotion.receipt import read_override
+    from mens_pipeline.promotion.verdict_basis import Verdict
 
     settings = load_settings()
     store = open_store(settings)
     if history or sign:
-        events = sign_history(store) if sign else history_of(store)
+        events = sign_history(store) if sign else read_history(store)
         if not events and not champion_key(store):
             log_line("no adapter was promoted yet")
         for event in events:
@@ -142,11 +150,10 @@ def promote(
         done = promotion.roll_back(store, now=int(time.time()), reason=reason)
     else:
         refuse_links(run_dir)
-        gate = _gate_of(run_dir, store)
+        verdict, adapter = Verdict.open(_recall_gate(run_dir, store), store), Adapter.open(run_dir)
         record = read_override(override_file, _key(settings)) if override_file is not None else None
-        done = promotion.promote(
-            gate, run_dir, store, _present(run_dir, store, settings), now=int(time.time()), override=record
-        )
+        terms = _read_terms(adapter, store, settings)
+        done = promotion.promote(verdict, adapter, store, terms, now=int(time.time()), override=record)
     before = f", before it {done.previous[:12]}" if done.previous and done.changed else ""
     note = "" if done.changed else " already"
     print_line(f"champion{note}: {done.champion.key[:12]} in {done.champion.path}{before}")
@@ -178,7 +185,7 @@ def override(
 
     settings = load_settings()
     refuse_links(run_dir)
-    gate = _gate_of(run_dir, open_store(settings))
+    gate = _recall_gate(run_dir, open_store(settings))
     try:
         record = Override(
             adapter_sha256=adapter_digest(run_dir),
@@ -194,27 +201,25 @@ def override(
     print_line(f"{path} signed. Use it: mens promote --run-dir {run_dir} --override {path}")
 
 
-def _gate_of(run_dir: Path, store: ArtifactStore) -> Artifact:
+def _recall_gate(run_dir: Path, store: ArtifactStore) -> Artifact:
     from mens_pipeline.evaluation.run_folder import recall_artifact
     from mens_pipeline.promotion.receipt import RECEIPT
 
     return recall_artifact(run_dir, Kind.BENCHMARK_GATE, RECEIPT, store, f"Run `mens gate --run-dir {run_dir}` first.")
 
 
-def _present(run_dir: Path, store: ArtifactStore, settings: Settings) -> "Conditions":
-    """Return the current state: the newest evaluation of the run, and what was held out of its training."""
+def _read_terms(adapter: Adapter, store: ArtifactStore, settings: Settings) -> "Terms":
     from mens_pipeline.evaluation.results import RESULTS
     from mens_pipeline.evaluation.run_folder import heldout_of_training, recall_artifact
 
-    evaluation = recall_artifact(
-        run_dir, Kind.EVAL_RESULTS, RESULTS, store, f"Run `mens eval-local --run-dir {run_dir}` first."
-    )
+    advice = f"Run `mens eval-local --run-dir {adapter.path}` first."
+    evaluation = recall_artifact(adapter.path, Kind.EVAL_RESULTS, RESULTS, store, advice)
     heldout, problem = None, ""
     try:
-        heldout = heldout_of_training(TrainingManifest.read(run_dir / MANIFEST))
+        heldout = heldout_of_training(adapter.manifest)
     except RefusedError as error:
         problem = str(error)
-    return present_of(settings, evaluation, heldout, problem)
+    return read_terms(settings, evaluation, heldout, problem)
 
 
 def _key(settings: Settings) -> str:

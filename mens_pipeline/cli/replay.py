@@ -9,10 +9,9 @@ import typer
 from mens_pipeline.cli.options import declare_options, option, switch
 from mens_pipeline.cli.progress import choose_device, run_and_show, show_completions
 from mens_pipeline.cli.terminal import align_columns, interruptible, print_json, print_line
-from mens_pipeline.configured import open_store
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.jobs.device import DeviceChoice
-from mens_pipeline.settings import EVALUATION, Settings, load_settings
+from mens_pipeline.settings import EVALUATION, Settings, load_settings, open_store
 
 if TYPE_CHECKING:
     from mens_pipeline.evaluation.replay import ReplayRates, ReplayResults
@@ -104,11 +103,11 @@ def _left_out(dropped: Mapping[str, int]) -> str:
 
 def _adapter(run_dir: Path | None, settings: Settings) -> "Adapter":
     from mens_pipeline.models.adapter import Adapter
-    from mens_pipeline.promotion.history import champion_of
+    from mens_pipeline.promotion.history import find_champion
 
     if run_dir is not None:
         return Adapter.open(run_dir)
-    champion = champion_of(open_store(settings))
+    champion = find_champion(open_store(settings))
     if champion is None:
         advice = "Name a run with --run-dir, or count the holes alone with --dry-run."
         raise RefusedError(f"{settings.store_root}: no adapter was promoted yet. {advice}")

@@ -20,11 +20,10 @@ from mens_pipeline.cli.progress import choose_device, run_and_show, show_steps
 from mens_pipeline.cli.terminal import interruptible, log_line, print_json, print_line
 from mens_pipeline.cli.train import Resume
 from mens_pipeline.cli.upstream import ListingGroup
-from mens_pipeline.configured import artifact_commit
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.jobs.protocol import ExitCode
 from mens_pipeline.scratch.recipe import ScratchConfig
-from mens_pipeline.settings import GATE_POLICY, load_settings
+from mens_pipeline.settings import GATE_POLICY, artifact_commit, load_settings
 
 if TYPE_CHECKING:
     from mens_pipeline.scratch.run import PreparedScratch, ScratchManifest, ScratchResult

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Final
 from mens_pipeline.cli.options import Options, option, switch, take_options
 from mens_pipeline.cli.progress import choose_device
 from mens_pipeline.cli.terminal import log_line
-from mens_pipeline.configured import open_store
 from mens_pipeline.errors import ConfigurationError, how_to_install
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.jobs.device import Device, DeviceChoice, exclusive
 from mens_pipeline.jobs.environment import go_offline
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.settings import load_settings, secret_of
+from mens_pipeline.settings import load_settings, open_store, secret_of
 from mens_pipeline.storage.store import ArtifactStore
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ import typer
 from mens_pipeline.cli.options import declare_options, option, switch
 from mens_pipeline.cli.terminal import log_line, print_line
 from mens_pipeline.cli.upstream import ListingGroup
-from mens_pipeline.configured import open_store
-from mens_pipeline.settings import RETENTION, link_pages_at, load_settings
+from mens_pipeline.settings import RETENTION, link_pages_at, load_settings, open_store
 
 if TYPE_CHECKING:
     from mens_pipeline.delivery.retention import RetentionDecision, RetentionPlan
@@ -58,7 +57,7 @@ def leaderboard(
 
     Exit code 0: printed. 1: nothing was evaluated yet. 2: the command was misused.
     """
-    from mens_pipeline.promotion.leaderboard import read_leaderboard
+    from mens_pipeline.promotion.report.side_by_side import read_leaderboard
 
     board = read_leaderboard(open_store(load_settings()))
     if output is not None:

@@ -10,12 +10,19 @@ import typer
 from mens_pipeline.cli.options import Options, option, switch, take_options, values_of
 from mens_pipeline.cli.progress import choose_device, run_and_show, show_steps
 from mens_pipeline.cli.terminal import INTERRUPTED, REFUSED, log_line, print_line
-from mens_pipeline.configured import artifact_commit
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.jobs.device import DeviceChoice
 from mens_pipeline.jobs.protocol import ExitCode
 from mens_pipeline.models.adapter import ShownKind, TrainingManifest
-from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, Settings, load_settings, recipe_variables
+from mens_pipeline.settings import (
+    DOMAINS,
+    GATE_POLICY,
+    PRESETS,
+    Settings,
+    artifact_commit,
+    load_settings,
+    recipe_variables,
+)
 
 if TYPE_CHECKING:
     from mens_pipeline.training.prepare import PreparedRun
@@ -201,7 +208,7 @@ def _refuse_what_cannot_be_evaluated(run: "PreparedRun") -> None:
     from mens_pipeline.corpus.curate.heldout_split import HELDOUT, refuse_trained_heldout
     from mens_pipeline.corpus.schema.records import read_pairs
     from mens_pipeline.evaluation.config import EvaluationConfig
-    from mens_pipeline.evaluation.eval_results import refuse_unanswerable
+    from mens_pipeline.evaluation.suite import refuse_unanswerable
     from mens_pipeline.evaluation.tasks import heldout_tasks
     from mens_pipeline.inference.prepare import completion_fits
     from mens_pipeline.settings import EVALUATION

@@ -14,7 +14,7 @@ from mens_pipeline.corpus.curate.validate import Repetition
 from mens_pipeline.corpus.schema.account import share_text
 from mens_pipeline.corpus.schema.records import Lane
 from mens_pipeline.evaluation.benchmark import digest_of_benchmark, protected_pairs
-from mens_pipeline.promotion.receipt import read_json
+from mens_pipeline.evaluation.results import read_json
 from mens_pipeline.settings import MIX_CONFIG, PIPELINE_CONFIG, Settings, load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import digest_of, key_of

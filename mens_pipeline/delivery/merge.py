@@ -27,7 +27,7 @@ from mens_pipeline.delivery.agreement import (
     spread,
 )
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.results import RESULTS, EvalResults
+from mens_pipeline.evaluation.results import RESULTS, EvalResults, read_results
 from mens_pipeline.evaluation.tasks import Suite, Task, heldout_tasks
 from mens_pipeline.inference.prepare import Conditions, list_inputs, prepare_generation
 from mens_pipeline.jobs.local import refuse_failure
@@ -37,8 +37,8 @@ from mens_pipeline.models.base import Shape, find_recorded_base, read_object, sh
 from mens_pipeline.models.card import CardScore, Form, Standing, base_name, data_sources, model_card
 from mens_pipeline.models.chat import format_of
 from mens_pipeline.promotion.bill import copy_bill
-from mens_pipeline.promotion.history import champion_of, find_withdrawn, history_of
-from mens_pipeline.promotion.receipt import RECEIPT, Receipt, read_results, receipt_in
+from mens_pipeline.promotion.history import find_champion, find_withdrawn, read_history
+from mens_pipeline.promotion.receipt import RECEIPT, Receipt, receipt_in
 from mens_pipeline.storage.files import copy_folder
 from mens_pipeline.storage.kinds import Kind, MergedFile
 from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
@@ -121,7 +121,7 @@ def merge_source(run: Path | None, store: ArtifactStore) -> MergeSource:
         RefusedError: There is no champion; the run is incomplete, or of the scratch lane; the adapter is not a LoRA
             adapter, or does not fit its base; the base is gone.
     """
-    champion = champion_of(store) if run is None else None
+    champion = find_champion(store) if run is None else None
     if run is None and champion is None:
         raise RefusedError(
             f"{store.root / Kind.PROMOTED_ADAPTER}: no champion. Promote an adapter, or name one with --run-dir DIR."
@@ -156,7 +156,7 @@ def read_lane(folder: Path) -> str | None:
 def _find_promoted(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
     if adapter_sha256 in find_withdrawn(store):
         return None
-    events = (event for event in reversed(history_of(store)) if event.adapter_sha256 == adapter_sha256)
+    events = (event for event in reversed(read_history(store)) if event.adapter_sha256 == adapter_sha256)
     return next((found for event in events if (found := store.get(Kind.PROMOTED_ADAPTER, event.key)) is not None), None)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
-from mens_pipeline.promotion.history import CHAMPION, champion_key, history_of, lock_champion
+from mens_pipeline.promotion.history import CHAMPION, champion_key, lock_champion, read_history
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import MANIFEST, ArtifactStore
 from mens_pipeline.storage.validation import Strict
@@ -213,7 +213,7 @@ def read_store(store: ArtifactStore) -> Stored:
     items |= _shared_items(store, items)
     kinds = sorted({folder.name for folder in folders} | {kind for kind, _ in items})
     pointers = {(kind, name): key for kind in kinds for name in _POINTERS if (key := store.read_pointer(kind, name))}
-    history = frozenset(event.key for event in history_of(store))
+    history = frozenset(event.key for event in read_history(store))
     return Stored(tuple(items[ref] for ref in sorted(items)), pointers, history)
 
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.evaluation.results import RESULTS, read_results
 from mens_pipeline.jobs.protocol import ExitCode
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
-from mens_pipeline.promotion.receipt import read_results
 from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 if TYPE_CHECKING:

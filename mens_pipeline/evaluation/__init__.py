@@ -1,1 +1,1 @@
-"""What a model writes, scored and compared."""
+"""Tasks, completions, scores and comparisons of models."""

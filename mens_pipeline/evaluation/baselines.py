@@ -1,7 +1,6 @@
-"""Baselines of an adapter: the base with a description of the language and solved requests, and an n-gram of tokens.
+"""Baselines of an adapter: the base with a language description and solved requests, and an n-gram of tokens.
 
-The first is what a user has without training; the other writes what followed the longest run of tokens that it has seen
-before, as an editor without a neural model would.
+The first is what a user has without training; the second completes as an editor without a neural model would.
 """
 
 from collections import Counter, defaultdict
@@ -14,7 +13,7 @@ from typing import Final
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.corpus.schema.records import Lane, TrainingPair, read_pairs
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.evaluation.tasks import Task, sample_of
+from mens_pipeline.evaluation.tasks import Task, draw_tasks
 from mens_pipeline.language import CONSTRUCTS, analyze, construct_of, tokenize
 from mens_pipeline.language.ast import Declaration, Function, NamedType
 from mens_pipeline.storage.files import read_regular
@@ -28,26 +27,23 @@ _LONGEST_DESCRIPTION: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class FewShot:
-    """Tasks and system prompt for the base with examples in its prompt.
-
-    `prompt` precedes each request, `tasks` the sample of the eval suite that it is asked.
-    """
+    """System prompt with examples for the base, and the sample of the eval suite that it is asked."""
 
     prompt: str
     tasks: tuple[Task, ...]
 
 
-def few_shot_of(
+def build_few_shot(
     tasks: Sequence[Task], number: int | None, description: Path, train: Path, train_sha256: str
 ) -> FewShot | None:
     """Build the few-shot baseline: language description, examples from the train set, and a sample of the tasks.
 
-    `number` is how many tasks are asked at most, None for all; with 0 there is no baseline. `train_sha256` is what the
-    train set was.
+    `number` limits the tasks, None for all; with 0 there is no baseline. `train_sha256` is the recorded hash of the
+    train set.
 
     Raises:
         ConfigurationError: The description cannot be read.
-        RefusedError: The train set is gone or changed.
+        RefusedError: The train set is missing or was changed.
     """
     if number == 0:
         return None
@@ -56,15 +52,11 @@ def few_shot_of(
         found = "changed since" if train.is_file() else "gone"
         advice = "Restore it, or set few_shot_tasks: 0 in config/evaluation.yaml."
         raise RefusedError(f"{train}: the train set of this run is {found}; examples are taken from it. {advice}")
-    return FewShot(few_shot_prompt(text, examples_among(read_pairs(train))), sample_of(tasks, number))
+    return FewShot(few_shot_prompt(text, examples_among(read_pairs(train))), draw_tasks(tasks, number))
 
 
 def describe_language(description: Path) -> str:
-    """Return the system prompt with the description of the language, without examples.
-
-    Raises:
-        ConfigurationError: It cannot be read.
-    """
+    """Return the system prompt with the description of the language; refuse (`ConfigurationError`) a missing one."""
     return few_shot_prompt(_read(description), ())
 
 
@@ -82,22 +74,21 @@ def few_shot_prompt(description: str, examples: Iterable[TrainingPair]) -> str:
 
 
 def examples_among(rows: Iterable[TrainingPair]) -> tuple[TrainingPair, ...]:
-    """Return five short rows: two functions, those with tests first, and one of each of the most frequent constructs.
+    """Return up to five short rows: two functions, those with tests first, and one of each most frequent construct.
 
-    Fewer where there are fewer; where constructs are few, more of the same. The same rows give the same examples.
+    With few constructs, return more of the same. The same rows give the same examples.
     """
     short = [row for row in dict.fromkeys(rows) if _is_short(row)]
     short.sort(key=lambda row: (row.tests is None, row.digest))
     frequent = Counter(row.category for row in short)
     constructs = sorted(frequent, key=lambda name: (name != "function", -frequent[name], name))
-    rows_of = {name: _first_of(name, short) for name in constructs}
+    rows_of = {name: _list_first(name, short) for name in constructs}
     turns = chain(["function"], constructs * _NUM_EXAMPLES)
     found = (next(rows_of[name], None) for name in turns if name in rows_of)
     return tuple(islice((row for row in found if row is not None), _NUM_EXAMPLES))
 
 
 def _is_short(row: TrainingPair) -> bool:
-    """Return whether a row is a request in one paragraph with a short program as its completion."""
     is_code = row.lane is Lane.CODEGEN and row.response_mode == "code_only" and row.category in CONSTRUCTS
     is_plain = (
         row.lineage is None and row.infill is None and "\n" not in row.prompt.strip() and "```" not in row.response
@@ -105,8 +96,7 @@ def _is_short(row: TrainingPair) -> bool:
     return is_code and is_plain and len(row.prompt) + len(row.response) <= _LONGEST
 
 
-def _first_of(construct: str, rows: Iterable[TrainingPair]) -> Iterator[TrainingPair]:
-    """Yield the rows whose completion is one declaration of a construct; of functions those that compute a value."""
+def _list_first(construct: str, rows: Iterable[TrainingPair]) -> Iterator[TrainingPair]:
     for row in rows:
         module = analyze(row.response).module if row.category == construct else None
         if module is not None and len(module.declarations) == 1:
@@ -126,12 +116,12 @@ def _computes(declaration: Declaration) -> bool:
 
 
 ORDER: Final = 12
-"""Tokens of a run at most, white space and the one that is written included; longer ones tell hardly more."""
+"""Longest run of tokens, white space and the written one included; longer runs add almost nothing."""
 _MOST_TOKENS: Final = 64
 
 
 class NgramModel:
-    """Counts of what followed runs of tokens, white space and line ends included."""
+    """Counts of the tokens that follow runs of tokens, white space and line ends included."""
 
     def __init__(self, programs: Iterable[str]) -> None:
         """Count the runs of some programs."""
@@ -143,7 +133,7 @@ class NgramModel:
                     self._next[tuple(texts[place - length : place])][text] += 1
 
     def complete_line(self, prefix: str) -> str:
-        """Write the rest of the line that a text ends in; a token that the text breaks off in is written to its end."""
+        """Complete the last line of a text, and first the token that the text ends in."""
         texts = [token.text for token in tokenize(prefix)]
         begun = texts.pop() if texts and prefix[-1:].isalnum() else ""
         written: list[str] = []
@@ -156,7 +146,6 @@ class NgramModel:
         return "".join(written)
 
     def _likeliest(self, context: Sequence[str], begun: str) -> str | None:
-        """Return the most frequent token behind the longest known run that goes on from what was begun."""
         for first in range(len(context) + 1):
             counts = self._next.get(tuple(context[first:]))
             fitting = [text for text in counts if text.startswith(begun)] if counts is not None else []

@@ -1,7 +1,7 @@
-"""Held-out tasks with their reference solutions: `data/heldout_bench`, or a folder of one's own.
+"""Held-out tasks with their reference solutions: `data/heldout_bench`, or a folder of the user.
 
-Its `manifest.json` has upstream's keys and ours. Tasks of upstream's own manifest have neither a solution nor
-requirements: they are asked, and scored by the substrings that they expect.
+`manifest.json` has upstream's keys and ours. Tasks of upstream's own manifest have neither a solution nor requirements;
+they are scored by the substrings that they expect.
 """
 
 import hashlib
@@ -89,12 +89,12 @@ class TaskSpec(_Strict):
     wrong: tuple[FilePath, ...] = Field(default=(), description="Files with completions that the hidden tests refuse.")
 
     def files(self) -> tuple[str, ...]:
-        """Return the files it names, as they stand in the manifest."""
+        """Return the files that it names, as written in the manifest."""
         return tuple(_named_files(vars(self)))
 
     @property
     def needles(self) -> tuple[str, ...]:
-        """The substrings that a completion must hold, where nothing else tells a right one from a wrong one."""
+        """Substrings of a right completion, if neither requirements nor tests decide."""
         return () if self.requires or self.tests is not None else self.semantic_expected_contains
 
 
@@ -129,7 +129,7 @@ def read_manifest(content: bytes, faults: list[str]) -> tuple[str, tuple[TaskSpe
 
 
 def _sound_tasks(data: Any, details: Iterable[ErrorDetails]) -> Iterator[TaskSpec]:
-    """Yield the tasks without a mistake of their own, so that their files are checked in the same go."""
+    """Yield the tasks without mistakes of their own, to check their files in the same run."""
     broken = {detail["loc"][1] for detail in details if detail["loc"][:1] == ("benchmarks",) and len(detail["loc"]) > 1}
     tasks = data.get("benchmarks") if isinstance(data, dict) else None
     for number, task in enumerate(tasks if isinstance(tasks, list) else ()):
@@ -158,7 +158,6 @@ def _sentence(detail: ErrorDetails) -> str:
 
 
 def _describe_value(detail: ErrorDetails) -> str:
-    """Describe the wrong value; empty for one that holds others, whose message names what is wrong with them."""
     value = detail["input"]
     if isinstance(value, dict | list):
         return ""
@@ -177,7 +176,7 @@ _MAX_BYTES: Final = 4 * MAX_TEXT
 
 
 def read_files(folder: Path, named: Iterable[tuple[str, str]], faults: list[str]) -> dict[str, str]:
-    """Read the files that can be read: file -> its text, line ends and all else as they stand.
+    """Read files: name -> text, unchanged.
 
     `named` holds task and file, relative to the folder; `faults` takes a sentence for each file that cannot be read.
     """
@@ -195,7 +194,7 @@ def read_files(folder: Path, named: Iterable[tuple[str, str]], faults: list[str]
 def digest_of_benchmark(folder: Path) -> str:
     """Compute the digest of a benchmark: SHA-256 over its manifest and the files named in it, hexadecimal.
 
-    Whether they hold together is not looked at: one that was not loaded has the digest of no evaluation.
+    The content is not checked: an evaluation exists only for a benchmark that was loaded.
 
     Raises:
         ConfigurationError: The manifest or a file cannot be read.
@@ -214,7 +213,6 @@ def digest_of_benchmark(folder: Path) -> str:
 
 
 def _named_files(task: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the files that a task of a manifest names."""
     for key in ("file", "tests", "context_files", "solution", "wrong"):
         found = task.get(key) or ()
         yield from (found,) if isinstance(found, str) else found
@@ -236,11 +234,7 @@ def _text(folder: Path, name: str) -> str:
 
 
 def find_solution_errors(spec: TaskSpec, solution: str, tests: str | None) -> Iterator[str]:
-    """Yield what is wrong with a task, as its own solution and tests show.
-
-    Yields:
-        A sentence for each mistake: where, what was found, what was expected, what to do.
-    """
+    """Yield a sentence for each mistake of a task that its solution and tests show."""
     if not (spec.requires or tests is not None or spec.needles):
         expected = "expected what tells a right completion from a wrong one. Add some."
         yield f"found neither `requires` nor `tests` nor `semantic_expected_contains`, {expected}"
@@ -341,19 +335,19 @@ def load_benchmark(folder: Path) -> Benchmark:
 
 
 def tasks_as_pairs(benchmark: Benchmark) -> tuple[TrainingPair, ...]:
-    """Return the tasks as the training pairs they would be, to keep what is too near to them out of training.
+    """Convert tasks to training pairs, to keep near copies of them out of training.
 
-    A solution stands for a whole file (`vox_file`), whose path says how it is read. That of a script does not show in
-    its path, so scripts are compared by their words and prompts, not by their structure.
+    A solution counts as a whole file (`vox_file`), whose path says how to read it. The path of a script does not, so
+    scripts are compared by words and prompts, not by structure.
     """
     return tuple(_pair(benchmark.folder.name, task) for task in benchmark.tasks)
 
 
 def protected_pairs(folder: Path) -> tuple[TrainingPair, ...]:
-    """Return the tasks of a benchmark and of all benchmarks below its folder, as pairs that training may not be near.
+    """Return the tasks of a benchmark and of all benchmarks below its folder, as pairs to keep out of training.
 
     Raises:
-        ConfigurationError: One of them does not hold together.
+        ConfigurationError: One of them has mistakes.
     """
     own = load_benchmark(folder)
     folders = [path.parent for path in sorted(folder.rglob(MANIFEST))]
@@ -362,7 +356,7 @@ def protected_pairs(folder: Path) -> tuple[TrainingPair, ...]:
 
 
 def _pair(folder: str, task: BenchmarkTask) -> TrainingPair:
-    """Return a task as a pair; one without a solution as its prompt, which nothing that trains may repeat."""
+    """Convert a task to a pair; without a solution the prompt takes its place, so that training cannot repeat it."""
     spec, text = task.spec, task.solution or task.spec.description
     module = analyze(text, spec.mode).module if task.solution else None
     source = Source(

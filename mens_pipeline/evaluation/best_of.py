@@ -1,8 +1,8 @@
-"""Choose one of several completions by what the prompt itself says, and measure how often the chosen one is right.
+"""Choose one of several completions by the prompt alone, and measure how often the chosen one is right.
 
-Hidden tests have no part in the choice. Each step keeps the best of those that are left: completions that the front end
-accepts; those without an error in names and types; those that pass most of the examples that the prompt states; those
-whose function returns what most others return for drawn arguments; the one that the model holds likeliest.
+Hidden tests are not used. Each step keeps the best of the remaining completions: those that the front end accepts;
+without errors in names and types; that pass most examples of the prompt; whose function returns what most others return
+for drawn arguments; the likeliest one.
 
 Source: CodeT (Chen et al. 2022) for the examples; MBR-EXEC (Shi et al. 2022) for the vote of the outputs.
 """
@@ -22,7 +22,7 @@ from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.schema.prompts import mentioned_names
 from mens_pipeline.evaluation.judge import FEATURES, errors_beside, prepend_given
 from mens_pipeline.evaluation.results import BestOf, BestOfScores
-from mens_pipeline.evaluation.scores import Score, Scores, differences_of, scores_of_model
+from mens_pipeline.evaluation.scores import Score, Scores, compare_scores, scores_of_model
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.inference.constraint import stands_at_cursor
 from mens_pipeline.inference.generation import Completion, is_program, program_in
@@ -34,16 +34,16 @@ LIMITS: Final = Limits(
 )
 """Of the examples on one completion; steps end nearly everything far sooner."""
 _SECONDS: Final = 3.0
-"""Of the drawn calls of one completion; beyond it the process that runs them is ended."""
+"""Time limit for the drawn calls of one completion; after it their process is killed."""
 _STOPPED: Final = -inf
-"""What counts less than anything: a completion that had to be stopped, or that never returns."""
+"""Score of a completion that was stopped or never returns."""
 _NAMED: Final = re.compile(r"`(?:fn )?([a-z_]\w*)")
 _MOST_NAMED: Final = 3
 """Functions that are called."""
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class SampledText:
     """One of several completions.
 
     `likelihood` is the mean log-probability of its tokens.
@@ -64,23 +64,23 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Selection:
     """One of several completions: its place, and the step that chose it."""
 
     place: int
     step: Step
 
 
-def choose_insert(prefix: str, suffix: str, candidates: Sequence[Candidate]) -> int:
-    """Choose one of several pieces at a cursor: of those that stand, one whose names resolve, then the likeliest.
+def choose_insert(prefix: str, suffix: str, candidates: Sequence[SampledText]) -> int:
+    """Choose one of several pieces at a cursor: accepted ones first, then resolved names, then likelihood.
 
     Args:
-        prefix: What stands before the cursor.
-        suffix: What stands behind it.
-        candidates: Pieces, at least one; an empty one comes last.
+        prefix: Text before the cursor.
+        suffix: Text after it.
+        candidates: At least one piece; empty ones come last.
 
     Returns:
-        The place of the piece; of two that are as good, that of the first.
+        The index of the piece; the first of equal ones.
     """
 
     def worth(place: int) -> tuple[bool, bool, int, float]:
@@ -111,17 +111,17 @@ class Selector(ExitStack):
         self.enter_context(self._workers)
         return self
 
-    def choose(self, prompt: str, mode: Mode, candidates: Sequence[Candidate], end: float = inf) -> Choice:
+    def choose(self, prompt: str, mode: Mode, candidates: Sequence[SampledText], end: float = inf) -> Selection:
         """Choose one of several completions; the first of those that are as good.
 
         Examples are run in the usual mode alone. After `end`, on the monotonic clock, no further step begins, and the
         likeliest of what is left is chosen.
         """
         left, step = self._narrow(prompt, mode, [candidate.text for candidate in candidates], end)
-        return Choice(max(left, key=lambda place: candidates[place].likelihood), step)
+        return Selection(max(left, key=lambda place: candidates[place].likelihood), step)
 
     def _narrow(self, prompt: str, mode: Mode, texts: Sequence[str], end: float) -> tuple[list[int], Step]:
-        """Return the places of the best texts, by every step but the last, and the step that decided."""
+        """Apply every step but the last; return the remaining places and the step that decided."""
         programs = [program_in(text) for text in texts]
         left = _best(range(len(texts)), lambda place: is_program(texts[place], mode))
         if _is_one(left, programs):
@@ -146,7 +146,6 @@ class Selector(ExitStack):
         return left, Step.LIKELIHOOD
 
     def _passed_examples(self, prompt: str, programs: Sequence[str]) -> list[float]:
-        """Count the examples of a prompt that each program passes."""
         examples = stated_examples(prompt)
         if not examples:
             return [0.0] * len(programs)
@@ -160,7 +159,7 @@ class Selector(ExitStack):
         return [passed[program] for program in programs]
 
     def _agreement(self, prompt: str, programs: Sequence[str]) -> list[float]:
-        """Count with how many others each program agrees, over drawn calls of the functions that are asked for."""
+        """Count for each program how many others agree with it, over drawn calls of the requested functions."""
         different = list(dict.fromkeys(programs))
         agreed = [0.0] * len(programs)
         for function in _functions_asked(prompt, different):
@@ -176,7 +175,6 @@ class Selector(ExitStack):
 
 
 def _functions_asked(prompt: str, programs: Sequence[str]) -> list[str]:
-    """Return the declared functions that a prompt names: in its examples, else in backticks; the first few."""
     examples = (example.call.partition("(")[0] for example in stated_examples(prompt))
     named = dict.fromkeys([*examples, *(match[1] for match in _NAMED.finditer(prompt))])
     modules = (analyze(program).module for program in programs)
@@ -185,7 +183,6 @@ def _functions_asked(prompt: str, programs: Sequence[str]) -> list[str]:
 
 
 def _best(places: Sequence[int], figure: Callable[[int], float]) -> list[int]:
-    """Return the places whose figure is the highest, in order."""
     figures = {place: figure(place) for place in places}
     most = max(figures.values())
     return [place for place in places if figures[place] == most]
@@ -196,9 +193,9 @@ def _is_one(places: Sequence[int], programs: Sequence[str]) -> bool:
 
 
 def best_of(tasks: Sequence[Task], completions: Sequence[Completion], evaluated: Sequence[Score]) -> BestOf | None:
-    """Choose a completion of each prompt, and score what was chosen.
+    """Choose a completion of each prompt and score it; None with one completion of each prompt.
 
-    `completions` are those that are served; `evaluated` has the same order. None with one completion of each prompt.
+    `completions` are as served; `evaluated` has the same order.
     """
     samples: defaultdict[str, list[tuple[Completion, Score]]] = defaultdict(list)
     for completion, score in zip(completions, evaluated, strict=True):
@@ -211,14 +208,14 @@ def best_of(tasks: Sequence[Task], completions: Sequence[Completion], evaluated:
     with Selector() as selector:
         for task in tasks:
             candidates = [
-                Candidate(completion.text, completion.likelihood or 0.0) for completion, _ in samples[task.id]
+                SampledText(completion.text, completion.likelihood or 0.0) for completion, _ in samples[task.id]
             ]
             choice = selector.choose(task.prompt, task.mode, candidates)
             steps[choice.step] += 1
             chosen[task.id] = samples[task.id][choice.place][1]
     scores = scores_of_model(tasks, chosen.values())
     pairs = [(samples[task.id][0][1], chosen[task.id]) for task in tasks]
-    differences = differences_of(pairs, {task.id: task.file for task in tasks})
+    differences = compare_scores(pairs, {task.id: task.file for task in tasks})
     return BestOf(
         n=n,
         overall=_scores(scores.overall),

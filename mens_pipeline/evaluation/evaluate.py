@@ -21,7 +21,7 @@ from mens_pipeline.evaluation.results import (
     Subject,
     TaskResult,
 )
-from mens_pipeline.evaluation.scores import Score, Scores, differences_of, group_by_task, scores_of_model
+from mens_pipeline.evaluation.scores import Score, Scores, compare_scores, group_by_task, scores_of_model
 from mens_pipeline.evaluation.statistics import Paired
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.inference.generation import Completion, Decoding, Syntax, as_served
@@ -30,14 +30,14 @@ from mens_pipeline.language import CONSTRUCTS
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Everything that is known of two models once their completions are scored.
+    """Scores and figures of an evaluation.
 
     Attributes:
-        tasks: What was asked, synthetic tasks last.
-        base: The scores of the base on some of the tasks, in their order.
-        few_shot: Those of the base with examples in its prompt, to some of the tasks.
-        adapter: Those of the adapter.
-        fallback: Its second tries, constrained by the parser.
+        tasks: All tasks, synthetic ones last.
+        base: Scores of the base on some of the tasks, in their order.
+        few_shot: Scores of the base with examples in its prompt, on some of the tasks.
+        adapter: Scores of the adapter.
+        fallback: Scores of its second tries, constrained by the parser.
         results: The figures.
     """
 
@@ -84,19 +84,19 @@ def evaluate_completions(  # noqa: PLR0913 - all that the figures are made from
 
     Args:
         tasks: The eval suite; at least one of them is held out.
-        completions: Model -> its completions, in the order of the tasks: `base` of some tasks, `adapter` of all, with
-            second tries, constrained by the parser, behind all others, `champion`, `few_shot`, and `families` of the
+        completions: Model -> its completions, in the order of the tasks: `base` of some tasks; `adapter` of all, with
+            second tries, constrained by the parser, after all others; `champion`, `few_shot`, and `families` of the
             adapter on synthetic tasks.
-        subject: What is evaluated.
+        subject: Hashes of everything evaluated.
         decoding: How completions were drawn.
         progress: The part of the eval suite that was asked.
         champion: Key of the adapter in use, and the SHA-256 of its weights; None without one.
         earlier: Champions before that one, asked under the same decoding.
-        num_too_long: Tasks that are left out because not even their reference fits.
+        num_too_long: Tasks left out because their reference does not fit.
         num_tests_dropped: Tasks whose hidden tests were dropped.
-        few_shot: What the base was asked with examples in its prompt.
-        families: The synthetic tasks that the adapter was asked.
-        infill: What came of the holes that it was asked to fill.
+        few_shot: Examples and tasks of the base with examples in its prompt.
+        families: Synthetic tasks of the adapter.
+        infill: Figures of the holes.
     """
     has_fallback = decoding.syntax is Syntax.FALLBACK
     of_adapter = completions["adapter"]
@@ -161,9 +161,9 @@ def _champion(
 def _earlier(
     tasks: Sequence[Task], champions: Sequence[EarlierChampion], adapter: Iterable[Score]
 ) -> EarlierComparison | None:
-    """Compare with the best of the earlier champions, over the prompts that it was asked as well.
+    """Compare with the best earlier champion, over shared prompts.
 
-    What it wrote is scored again: a front end or a hidden test that became stricter is no decline.
+    Its completions are scored again, so that a stricter front end or hidden test does not count as a decline.
     """
     first = {score.task: score for score in adapter if score.sample == 0}
 
@@ -200,7 +200,6 @@ def _few_shot(asked: FewShot, evaluated: Sequence[Score], adapter: Iterable[Scor
 def _fallback(
     tasks: Sequence[Task], free: Sequence[Score], served: Sequence[Score], completions: Sequence[Completion]
 ) -> FallbackComparison:
-    """Score the adapter with its constrained second tries in place of the free completions that are no program."""
     return FallbackComparison(
         scores=scores_of_model(tasks, served),
         num_constrained=len(completions),
@@ -210,10 +209,9 @@ def _fallback(
 
 
 def _differences(tasks: Iterable[Task], first: Iterable[Score], second: Iterable[Score]) -> dict[str, Paired]:
-    """Compare the first samples of two models on the same tasks, in the same order."""
     samples = ([score for score in some if score.sample == 0] for some in (first, second))
     both = list(zip(*samples, strict=True))
-    return differences_of(both, {task.id: task.file for task in tasks})
+    return compare_scores(both, {task.id: task.file for task in tasks})
 
 
 def score_completions(tasks: Sequence[Task], completions: Iterable[Completion]) -> tuple[Score, ...]:
@@ -306,7 +304,6 @@ def _share(value: float | None) -> float:
 
 
 def _richness(task: Task, score: Score) -> float:
-    """Return the number of different constructs of a completion over those that the task asks for, at most 1."""
     asked = {task.construct, *(requirement.construct_ for requirement in task.requires)}
     return min(1.0, len(score.constructs) / len(asked))
 

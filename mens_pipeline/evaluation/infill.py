@@ -1,4 +1,4 @@
-"""The suite `infill`: holes in held-out programs, and what the pieces that models write into them are worth.
+"""Holes in held-out programs, and the scores of the pieces that models write into them.
 
 The unit of every interval is the file, since holes of one file are alike.
 """
@@ -30,7 +30,7 @@ from mens_pipeline.storage.store import digest_of, key_of
 
 _SEED: Final = "infill suite"
 _AROUND: Final = 160
-"""Characters before and behind a hole that are kept with a score, for people."""
+"""Characters before and after a hole that are kept with a score, for people."""
 INFILL: Final = "infill"
 LINE_MODELS: Final[Mapping[InfillModel, str]] = {"left_to_right": "infill_left_to_right", "base": "infill_base"}
 """Models without a suffix -> their generations."""
@@ -44,10 +44,10 @@ class InfillTask:
     Attributes:
         id: Its name, `infill/0007`.
         file: The source file; in a history the commit, which intervals are over then.
-        kind: What was cut out.
-        prefix: All that stands before the hole.
-        middle: What was cut out.
-        suffix: All that stands behind it.
+        kind: The kind of `middle`.
+        prefix: The program before the hole.
+        middle: The text that was cut out.
+        suffix: The program after the hole.
         mode: How the program is read.
         has_tests: Whether the program has tests of its own, which it passes.
     """
@@ -71,7 +71,7 @@ class InfillTask:
         return len(errors_beside("", self.insert(self.middle), self.mode, frozenset()))
 
     def request(self, window: int, *, is_prefix_alone: bool = False) -> Request:
-        """Return the request to a model that is shown so many tokens."""
+        """Return the request to a model that sees `window` tokens."""
         suffix = None if is_prefix_alone else self.suffix
         return Request(task=self.id, prompt=self.prefix, mode=self.mode, suffix=suffix, window=window)
 
@@ -82,8 +82,8 @@ def infill_tasks(
     """Cut holes in held-out programs, spread evenly over the files; the same ones every time.
 
     Args:
-        pairs: Held-out pairs; of each file the whole program is taken, and no program twice.
-        number: Holes at most.
+        pairs: Held-out pairs; each whole program is used once.
+        number: Largest number of holes.
         fits: Whether a piece is short enough to be written.
     """
     programs: dict[tuple[str, str], Mode] = {}
@@ -104,27 +104,26 @@ def infill_tasks(
             if fits(middle):
                 parts = (source[: hole.start], middle, source[hole.end :])
                 tasks.append(InfillTask(f"infill/{len(tasks):04}", path, hole.kind, *parts, mode, source in tested))
-    # What is over the number is left out by chance, not from the last files alone.
+    # Drop surplus holes at random, not from the last files only.
     kept = sorted(tasks, key=lambda task: hashlib.sha256(task.id.encode()).digest())[:number]
     return tuple(sorted(kept, key=lambda task: task.id))
 
 
 def _pass_their_tests(programs: Sequence[str]) -> frozenset[str]:
-    """Return the programs that have tests and pass them."""
     with Sandbox(2, features=FEATURES) as sandbox:
         reports = zip(programs, sandbox.map(programs), strict=True)
         return frozenset(program for program, report in reports if report.passed)
 
 
 @dataclass(frozen=True)
-class InfillSuite:
-    """What an adapter is asked at cursors.
+class Holes:
+    """The holes that an adapter is asked to fill.
 
     Attributes:
-        tasks: All holes; `lines` are those that models without a suffix are asked for.
-        window: Tokens around a cursor that are shown, as in training.
+        tasks: All holes; `lines` are for models without a suffix.
+        window: Shown tokens around a cursor, as in training.
         decoding: How pieces are written; the adapter alone gets a second try.
-        ngram: What an n-gram over the train set writes on all line holes, as it costs next to nothing.
+        ngram: Completions of an n-gram over the train set, for all line holes.
     """
 
     tasks: tuple[InfillTask, ...]
@@ -135,50 +134,46 @@ class InfillSuite:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what is asked, and how."""
+        """SHA-256 of the holes and the decoding."""
         holes = [[task.file, str(task.kind), len(task.prefix), task.middle] for task in self.tasks]
         asked = {"holes": holes, "lines": [task.id for task in self.lines], "window": self.window}
         ngram = [completion.text for completion in self.ngram]
         return key_of({**asked, "ngram": ngram, "decoding": self.decoding.model_dump(mode="json")})
 
 
-def infill_suite(
+def find_holes(
     heldout: Path, train: Path, manifest: TrainingManifest, config: EvaluationConfig, fits: Callable[[str], bool]
-) -> InfillSuite | None:
-    """Build the suite for an adapter.
+) -> Holes | None:
+    """Find the holes for an adapter.
 
     Args:
         heldout: Held-out pairs, JSON lines.
-        train: The train set of the adapter, of which the n-gram is made.
+        train: The train set of the adapter, for the n-gram.
         manifest: Of the adapter.
-        config: How many holes there are, and how pieces are written.
+        config: Number of holes, and how pieces are written.
         fits: Whether a text is short enough for a piece.
 
     Returns:
-        None where no holes are asked for, or the adapter was never shown one.
+        None if no holes are asked for, or the adapter was never shown one in training.
 
     Raises:
-        RefusedError: The train set is gone or changed.
+        RefusedError: The train set is missing or was changed.
     """
     if not config.infill_holes or not manifest.is_taught:
         return None
     tasks = infill_tasks(read_pairs(heldout), config.infill_holes, fits)
     lines = tuple(task for task in tasks if task.kind is HoleKind.LINE)[: config.infill_lines]
-    return suite_of(tasks, lines, train, manifest, config) if tasks else None
+    return build_holes(tasks, lines, train, manifest, config) if tasks else None
 
 
-def suite_of(
+def build_holes(
     tasks: tuple[InfillTask, ...],
     lines: tuple[InfillTask, ...],
     train: Path,
     manifest: TrainingManifest,
     config: EvaluationConfig,
-) -> InfillSuite:
-    """Build a suite of some holes for an adapter that was taught; `lines` are for models without a suffix.
-
-    Raises:
-        RefusedError: The train set is gone or changed.
-    """
+) -> Holes:
+    """Add the n-gram to holes; refuse (`RefusedError`) a train set that is missing or was changed."""
     if not train.is_file() or digest_of(train) != manifest.train_sha256:
         found = "changed since" if train.is_file() else "gone"
         advice = "Restore it, or set infill_holes: 0 in config/evaluation.yaml."
@@ -186,38 +181,38 @@ def suite_of(
     model = NgramModel(dict.fromkeys(pair.response for pair in read_pairs(train) if pair.infill is None))
     texts = ((task, model.complete_line(task.prefix)) for task in tasks if task.kind is HoleKind.LINE)
     ngram = tuple(Completion(task=task.id, sample=0, text=text, num_tokens=1, stopped=True) for task, text in texts)
-    return InfillSuite(tasks, lines, manifest.recipe.infill_window, infill_decoding(config), ngram)
+    return Holes(tasks, lines, manifest.recipe.infill_window, infill_decoding(config), ngram)
 
 
 def infill_decoding(config: EvaluationConfig) -> Decoding:
-    """Return how pieces are written: the most likely one, written again where it does not stand."""
+    """Return how pieces are written: the likeliest one, and a constrained second try if it is not accepted."""
     return Decoding(
         max_new_tokens=config.infill_tokens, syntax=Syntax.FALLBACK, batch_tokens=config.batch_tokens, seed=config.seed
     )
 
 
-def score_suite(
-    suite: InfillSuite, completions: Mapping[str, Sequence[Completion]], champion: str | None
+def score_holes(
+    holes: Holes, completions: Mapping[str, Sequence[Completion]], champion: str | None
 ) -> tuple[InfillResults, list[InsertScore]]:
-    """Score what all models wrote into the holes.
+    """Score the pieces of all models.
 
     Args:
-        suite: What was asked.
-        completions: By the names of the generations; of the adapter, second tries come behind all others.
-        champion: Key of the adapter in use, if there is one.
+        holes: The holes.
+        completions: By name of the generation; second tries of the adapter come after all others.
+        champion: Key of the adapter in use, if any.
     """
     own = completions.get(INFILL, ())
     scores: dict[InfillModel, list[InsertScore]] = {
-        "adapter": score_inserts("adapter", suite.tasks, [each for each in own if not each.constrained]),
-        "served": [each for each in score_inserts("served", suite.tasks, as_served(own)) if each.parses],
-        "ngram": score_inserts("ngram", suite.tasks, suite.ngram),
+        "adapter": score_inserts("adapter", holes.tasks, [each for each in own if not each.constrained]),
+        "served": [each for each in score_inserts("served", holes.tasks, as_served(own)) if each.parses],
+        "ngram": score_inserts("ngram", holes.tasks, holes.ngram),
     }
     for model, name in LINE_MODELS.items():
-        scores[model] = score_inserts(model, suite.lines, completions.get(name, ()))
+        scores[model] = score_inserts(model, holes.lines, completions.get(name, ()))
     if champion is not None:
         first = [each for each in completions.get(CHAMPION, ()) if not each.constrained]
-        scores["champion"] = score_inserts("champion", suite.tasks, first)
-    return infill_results(scores, suite.window, champion), [score for some in scores.values() for score in some]
+        scores["champion"] = score_inserts("champion", holes.tasks, first)
+    return infill_results(scores, holes.window, champion), [score for some in scores.values() for score in some]
 
 
 def score_inserts(
@@ -261,7 +256,6 @@ def _score(model: InfillModel, task: InfillTask, completion: Completion) -> Inse
 
 
 def _num_kept(piece: str, middle: str) -> int:
-    """Return the characters of the longest beginning that two texts share."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(piece, middle, strict=False)))
 
 
@@ -286,7 +280,7 @@ def insert_rates(scores: Sequence[InsertScore]) -> InsertRates:
 def infill_results(
     scores: Mapping[InfillModel, Sequence[InsertScore]], window: int, champion: str | None = None
 ) -> InfillResults:
-    """Compute the figures of the suite; the adapter is among the models."""
+    """Compute the figures of all models; the adapter is one of them."""
     own = scores["adapter"]
     adapter = {score.task: score for score in own}
     shown = {score.task for score in scores.get("served", ())}
@@ -302,12 +296,12 @@ def infill_results(
         models={name: rates_by_kind(some) for name, some in scores.items() if some},
         champion=champion,
         exact_difference={name: compare(some) for name, some in others.items()},
-        abstention=abstention_of(own),
+        abstention=choose_threshold(own),
     )
 
 
 def rates_by_kind(scores: Sequence[InsertScore]) -> dict[str, InsertRates]:
-    """Return the figures of all holes, and of each kind that is there."""
+    """Compute the figures over all holes, and over each kind."""
     kinds = [str(kind) for kind in HoleKind if any(score.kind == kind for score in scores)]
     parts = {kind: insert_rates([score for score in scores if score.kind == kind]) for kind in kinds}
     return {"all": insert_rates(scores), **parts}
@@ -317,8 +311,8 @@ _LEAST: Final = 20
 """Holes of each half that a threshold needs."""
 
 
-def abstention_of(scores: Sequence[InsertScore]) -> Abstention | None:
-    """Choose the threshold that shows half of the holes of one half of the files; measure it on the other half."""
+def choose_threshold(scores: Sequence[InsertScore]) -> Abstention | None:
+    """Choose the threshold that shows half of the holes in half of the files; measure it on the other files."""
     measured = [score for score in scores if score.likelihood is not None]
     files = sorted({score.file for score in measured}, key=lambda file: hashlib.sha256(file.encode()).digest())
     first = set(files[: len(files) // 2])
@@ -340,7 +334,7 @@ def abstention_of(scores: Sequence[InsertScore]) -> Abstention | None:
 
 
 def _calibration_error(scores: Sequence[InsertScore], num_bins: int = 10) -> float:
-    """Return the expected calibration error of the mean probability of a token as the chance of an exact piece.
+    """Compute the expected calibration error of the mean token probability as the chance of an exact piece.
 
     Source:
         Naeini, Cooper and Hauskrecht 2015, with bins of equal numbers.

@@ -1,8 +1,7 @@
-"""One completion against its task: whether it is Vox, what was asked for, and right beside what the task has already.
+"""Score a completion against its task: whether it is Vox, declares the requested names, and fits the existing code.
 
-A completion is the part of a program that was asked for. The rest exists already: given code, which is put in front;
-names that the prompt shows or mentions; names that only the reference relies on. Of the last two nothing but the name
-is known, so they may have any type.
+A completion is part of a program. The rest exists already: given code, which is put in front; names in the prompt; and
+names that only the reference uses. Of the latter two only the name is known, so they may have any type.
 """
 
 from collections import Counter
@@ -12,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from mens_pipeline.corpus.schema.prompts import mentioned_names
-from mens_pipeline.evaluation.requirements import names_of, unmet
+from mens_pipeline.evaluation.requirements import list_names, unmet
 from mens_pipeline.evaluation.scores import Execution, Score
 from mens_pipeline.evaluation.tasks import Task
 from mens_pipeline.evaluation.text_rules import has_placeholder, is_refusal
@@ -42,7 +41,7 @@ def run_hidden_tests(pairs: Sequence[tuple[str, str]], num_workers: int = 2) -> 
     """Run programs of a model against hidden tests; nothing they do can hang or harm this process.
 
     Raises:
-        ConfigurationError: Some tests are rejected by the front end, or there are none.
+        ConfigurationError: The front end rejects some tests, or a task has none.
     """
     if not pairs:
         return []
@@ -60,7 +59,7 @@ def run_hidden_tests(pairs: Sequence[tuple[str, str]], num_workers: int = 2) -> 
 
 
 def prepend_given(program: str, given: str, mode: Mode) -> str:
-    """Put in front of a program the given declarations that are not its own."""
+    """Prepend the given declarations that a program does not declare itself."""
     if not given:
         return program
     names = {span.name for span in _spans(program, mode)}
@@ -86,7 +85,7 @@ _UNDECLARED: Final = frozenset((Code.UNKNOWN_NAME, Code.UNKNOWN_TYPE, Code.UNKNO
 
 
 def first_semantic_error(task: Task, program: str) -> Diagnostic | None:
-    """Return the first error in names and types of a completion; None where nothing is known to be wrong."""
+    """Return the first error in names and types of a completion; None without one."""
     asked = frozenset(name for name in (task.name, *(need.name for need in task.requires)) if name is not None)
     assumed = _find_assumed(task.prompt, task.reference, task.given, task.mode, asked)
     return next((error for error, _ in errors_beside(task.given, program, task.mode, assumed)), None)
@@ -94,9 +93,9 @@ def first_semantic_error(task: Task, program: str) -> Diagnostic | None:
 
 @lru_cache(maxsize=1024)
 def _find_assumed(prompt: str, reference: str, given: str, mode: Mode, asked: frozenset[str]) -> frozenset[str]:
-    """Return the names that are there: the prompt mentions them, or the reference relies on them undeclared.
+    """Return names that exist already: the prompt mentions them, or the reference uses them undeclared.
 
-    What the completion is asked to declare is not there yet, though the prompt has its name.
+    Names that the completion must declare do not count, although the prompt has them.
     """
     mentioned = frozenset(mentioned_names(prompt)) - asked
     left = errors_beside(given, reference, mode, mentioned)
@@ -106,12 +105,11 @@ def _find_assumed(prompt: str, reference: str, given: str, mode: Mode, asked: fr
 def errors_beside(given: str, program: str, mode: Mode, assumed: frozenset[str]) -> list[tuple[Diagnostic, str]]:
     """Return the errors in names and types of a program, each with the text at its place.
 
-    `given` are accepted declarations that are there; their own errors are not those of the program. `assumed` are names
-    that are there as well.
+    `given` are existing declarations, whose own errors do not count; `assumed` are other existing names.
     """
     text = prepend_given(program, given, mode)
     module = analyze(text, mode).module
-    if module is None:  # what is given cannot stand in a script: nothing is known
+    if module is None:  # some given code is not valid in a script
         return []
     data = text.encode("utf-8", "surrogatepass")
     before = text[: len(text) - len(program)]
@@ -127,7 +125,6 @@ def errors_beside(given: str, program: str, mode: Mode, assumed: frozenset[str])
 
 
 def _behind(first: Position, place: Position) -> Position:
-    """Return a place as it is counted from the beginning of a line."""
     return Position(place.offset - first.offset, place.line - first.line, place.column)
 
 
@@ -143,7 +140,7 @@ def judge(task: Task, completion: Completion) -> Score:
     declarations = [(construct_of(d).name, d) for d in module.declarations] if module is not None else []
     found = dict(Counter(construct for construct, _ in declarations))
     parses = bool(found)
-    names = {name for construct, d in declarations if construct == task.construct for name in names_of(d)}
+    names = {name for construct, d in declarations if construct == task.construct for name in list_names(d)}
     first = analysis.errors[0] if analysis.errors else None
     meant = first_semantic_error(task, program) if parses else None
     return Score(
@@ -162,7 +159,7 @@ def judge(task: Task, completion: Completion) -> Score:
         semantic_error=_sentence(meant) if meant is not None else None,
         semantic_code=str(meant.code) if meant is not None else None,
         constructs=found,
-        # A benchmark of one's own may count by other words than constructs; its requirements then say what is asked.
+        # A benchmark of the user may count by other categories; its requirements then say what to declare.
         has_construct=task.construct in found if task.construct in CONSTRUCTS else parses,
         has_name=task.name in names if task.name is not None else None,
         has_tests=task.tests is not None,
@@ -175,7 +172,7 @@ def _missing_texts(task: Task, program: str) -> Iterator[str]:
 
 
 def _is_hollow(declaration: Declaration) -> bool:
-    """Return whether a declaration is a function with a return type and an empty body, or one that only panics."""
+    """Return whether a function promises a value and has an empty body, or only panics."""
     function = getattr(declaration, "function", declaration)
     if not isinstance(function, Function) or function.return_type is None:
         return False
@@ -186,7 +183,6 @@ def _is_hollow(declaration: Declaration) -> bool:
 
 
 def _gives_up(statement: Statement) -> bool:
-    """Return whether a statement is `panic(...)`, returned or not."""
     value = statement.value if isinstance(statement, Return) else getattr(statement, "expression", None)
     return isinstance(value, Call) and isinstance(value.callee, Ident) and value.callee.name == "panic"
 

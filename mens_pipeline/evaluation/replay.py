@@ -1,4 +1,4 @@
-"""A history replayed: what an adapter would have written of the lines that came later, week by week.
+"""Replay a history: compare the completions of an adapter with the lines that came later, week by week.
 
 The unit of every interval and test is the commit, since the lines of one commit are alike.
 """
@@ -18,7 +18,7 @@ from mens_pipeline.corpus.schema.reasons import ReplayDrop
 from mens_pipeline.corpus.schema.records import HoleKind
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.config import EvaluationConfig
-from mens_pipeline.evaluation.infill import InfillSuite, InfillTask, score_suite, suite_of
+from mens_pipeline.evaluation.infill import Holes, InfillTask, build_holes, score_holes
 from mens_pipeline.evaluation.results import InfillModel, InsertScore
 from mens_pipeline.evaluation.statistics import Rate, mean_rate, p_text
 from mens_pipeline.inference.generation import Completion
@@ -35,7 +35,7 @@ SHOWN_MODELS: Final[dict[InfillModel, str]] = {
 """Model -> what people read, where that is another word."""
 
 _LEAST_COMMITS: Final = 12
-"""Fewer cannot tell whether figures fall."""
+"""Fewer commits cannot show whether figures fall."""
 _ALPHA: Final = 0.05
 _SHUFFLES: Final = 10_000
 _AT_ONCE: Final = 1_000
@@ -94,13 +94,13 @@ class ReplayResults(ReplayFacts):
     drift: Drift
 
 
-def replay_suite(
+def build_replay_holes(
     history: History, train: Path, manifest: TrainingManifest, config: EvaluationConfig, fits: Callable[[str], bool]
-) -> InfillSuite:
-    """Build what an adapter is asked of a history; holes that no piece fits are counted in it.
+) -> Holes:
+    """Turn the holes of a history into tasks; holes too long for a piece are counted as dropped.
 
     Raises:
-        RefusedError: The adapter was never shown a hole, or its train set is gone or changed.
+        RefusedError: The adapter was never shown a hole, or its train set is missing or was changed.
     """
     if not manifest.is_taught:
         found = "the adapter was not trained to complete at a cursor"
@@ -124,11 +124,11 @@ def replay_suite(
         for hole in fitting
     )
     lines = tuple(task for task in tasks if task.kind is HoleKind.LINE)
-    return suite_of(tasks, lines, train, manifest, config)
+    return build_holes(tasks, lines, train, manifest, config)
 
 
-def facts_of(history: History, suite: InfillSuite, since: str, adapter: Adapter, champion: str | None) -> ReplayFacts:
-    """Return what is replayed, and for whom; `champion` is the key of the adapter before it."""
+def describe_replay(history: History, holes: Holes, since: str, adapter: Adapter, champion: str | None) -> ReplayFacts:
+    """Describe a replay; `champion` is the key of the adapter before."""
     times = (max(0, hole.time - history.begin) for hole in history.holes)
     return ReplayFacts(
         adapter_sha256=adapter.digest,
@@ -137,16 +137,16 @@ def facts_of(history: History, suite: InfillSuite, since: str, adapter: Adapter,
         begin=history.begin,
         seen=history.seen,
         dropped=counts_of(ReplayDrop, history.dropped),
-        times=dict(zip((task.id for task in suite.tasks), times, strict=True)),
+        times=dict(zip((task.id for task in holes.tasks), times, strict=True)),
         champion=champion,
     )
 
 
 def score_replay(
-    suite: InfillSuite, completions: Mapping[str, Sequence[Completion]], facts: ReplayFacts
+    holes: Holes, completions: Mapping[str, Sequence[Completion]], facts: ReplayFacts
 ) -> tuple[ReplayResults, list[InsertScore]]:
-    """Score what all models wrote; `completions` are by the names of the generations."""
-    _, scores = score_suite(suite, completions, facts.champion)
+    """Score the pieces of all models; `completions` are by name of the generation."""
+    _, scores = score_holes(holes, completions, facts.champion)
     parts: defaultdict[str, defaultdict[InfillModel, list[InsertScore]]] = defaultdict(lambda: defaultdict(list))
     for score in sorted((score for score in scores if score.model != "served"), key=lambda s: facts.times[s.task]):
         lines = ("lines",) if score.kind == HoleKind.LINE else ()
@@ -154,13 +154,16 @@ def score_replay(
             parts[part][score.model].append(score)
     results = ReplayResults(
         **facts.model_dump(),
-        parts={part: {model: rates_of(some) for model, some in models.items()} for part, models in parts.items()},
-        drift=drift_of(parts["all"]["adapter"], parts["all"]["ngram"], facts.times),
+        parts={
+            part: {model: compute_replay_rates(some) for model, some in models.items()}
+            for part, models in parts.items()
+        },
+        drift=compute_drift(parts["all"]["adapter"], parts["all"]["ngram"], facts.times),
     )
     return results, scores
 
 
-def rates_of(scores: Sequence[InsertScore]) -> ReplayRates:
+def compute_replay_rates(scores: Sequence[InsertScore]) -> ReplayRates:
     """Compute the figures over some holes."""
     commits = [score.file for score in scores]
     return ReplayRates(
@@ -172,13 +175,13 @@ def rates_of(scores: Sequence[InsertScore]) -> ReplayRates:
     )
 
 
-def drift_of(own: Sequence[InsertScore], ngram: Sequence[InsertScore], times: Mapping[str, int]) -> Drift:
+def compute_drift(own: Sequence[InsertScore], ngram: Sequence[InsertScore], times: Mapping[str, int]) -> Drift:
     """Tell whether the characters kept fall with time, beyond chance.
 
     Args:
         own: Of the adapter.
-        ngram: Of an n-gram over its train set: where that falls as well, the code has moved away from the train set.
-        times: Hole -> its time.
+        ngram: Of an n-gram over its train set; if that falls as well, the code has moved away from the train set.
+        times: Hole -> time of its commit.
     """
     halves, p_value = _halve(own, times)
     is_fall = p_value is not None and p_value < _ALPHA
@@ -189,8 +192,8 @@ def drift_of(own: Sequence[InsertScore], ngram: Sequence[InsertScore], times: Ma
     return Drift(
         verdict="cannot tell" if p_value is None else "falls" if is_fall else "holds",
         num_commits=len({score.file for score in own}),
-        first=rates_of(halves[0]).kept,
-        recent=rates_of(halves[1]).kept,
+        first=compute_replay_rates(halves[0]).kept,
+        recent=compute_replay_rates(halves[1]).kept,
         p_value=p_value,
         hint=hint if is_fall else "",
     )
@@ -199,10 +202,10 @@ def drift_of(own: Sequence[InsertScore], ngram: Sequence[InsertScore], times: Ma
 def _halve(
     scores: Sequence[InsertScore], times: Mapping[str, int]
 ) -> tuple[tuple[list[InsertScore], list[InsertScore]], float | None]:
-    """Return the scores of earlier and later commits, and the p-value of a fall; None for too few commits.
+    """Split scores into earlier and later commits; the p-value of a fall is None for too few commits.
 
     Source:
-        A one-sided permutation test of the difference of means: without drift commits could stand in any order.
+        A one-sided permutation test of the difference of means: without drift, the order of commits is arbitrary.
     """
     by_commit: defaultdict[tuple[int, str], list[InsertScore]] = defaultdict(list)
     for score in scores:

@@ -1,7 +1,4 @@
-"""Demands of a task, as its manifest states them, and what of them a completion lacks.
-
-Each part and trait of a declaration may be asked for in several spellings.
-"""
+"""Requirements of a task, as its manifest states them, and the check of a completion against them."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -52,8 +49,11 @@ def has_part(part: Part, construct: str) -> bool:
     return construct in _FORMS[part]
 
 
-def parts_of(part: Part, construct: str, declaration: ast.Declaration, source: str) -> tuple[Spellings, ...]:
-    """Return the parts of one kind that a declaration has, in order; `has_part` says that it can have them."""
+def list_parts(part: Part, construct: str, declaration: ast.Declaration, source: str) -> tuple[Spellings, ...]:
+    """Return the parts of one kind that a declaration has, in order.
+
+    Declarations of the construct must be able to have them.
+    """
     return tuple(_FORMS[part][construct](declaration, source))
 
 
@@ -188,7 +188,7 @@ _PREFIXES: Final[Mapping[str, frozenset[str] | None]] = {
 """What stands before the colon of a trait -> what may follow; None where any name may."""
 
 
-def traits_of(declaration: ast.Declaration) -> frozenset[str]:
+def list_traits(declaration: ast.Declaration) -> frozenset[str]:
     """Return everything that a requirement may say a declaration contains.
 
     Returns:
@@ -232,7 +232,7 @@ def _method_traits(call: ast.MethodCall) -> tuple[str, ...]:
 
 
 def _path(node: ast.Node) -> str | None:
-    """Return the dotted name of what a method is called on: `db.Task`; None for anything but names."""
+    """Return the dotted name that a method is called on: `db.Task`; None for anything but names."""
     names: list[str] = []
     while isinstance(node, ast.FieldAccess):
         names.append(node.field)
@@ -337,11 +337,7 @@ _MOST_NAMED: Final = 5
 
 
 def unmet(requirements: Iterable[Requirement], module: Module, source: str) -> tuple[str, ...]:
-    """Return the requirements that a completion does not meet; by its syntax tree, never by substrings.
-
-    Returns:
-        One sentence for each: what was asked for, and what was found. None when all are met.
-    """
+    """Return a sentence for each requirement that a completion does not meet; by its syntax tree, not by substrings."""
     return tuple(
         sentence for requirement in requirements if (sentence := _find_reason(requirement, module, source)) is not None
     )
@@ -349,7 +345,7 @@ def unmet(requirements: Iterable[Requirement], module: Module, source: str) -> t
 
 def _find_reason(requirement: Requirement, module: Module, source: str) -> str | None:
     alike = [d for d in module.declarations if construct_of(d).name == requirement.construct_]
-    named = [d for d in alike if requirement.name is None or requirement.name in names_of(d)]
+    named = [d for d in alike if requirement.name is None or requirement.name in list_names(d)]
     faults = [list(_faults(requirement, declaration, source)) for declaration in named]
     num_met = sum(not fault for fault in faults)
     wanted = requirement.count_at_least or 1
@@ -367,7 +363,6 @@ def _find_reason(requirement: Requirement, module: Module, source: str) -> str |
 
 
 def _faults(requirement: Requirement, declaration: Declaration, source: str) -> Iterator[str]:
-    """Yield what one declaration lacks, one clause for each key of the requirement."""
     if requirement.label is not None and requirement.label != (label := _label(requirement, declaration)):
         yield f"asked for the text `{requirement.label}`, found {_quote([label]) if label else 'none'}"
     if requirement.params is not None:
@@ -377,9 +372,9 @@ def _faults(requirement: Requirement, declaration: Declaration, source: str) -> 
     for part in Part:
         asked = requirement.parts(part)
         if asked:
-            yield from _part_fault(asked, part, parts_of(part, requirement.construct_, declaration, source))
+            yield from _part_fault(asked, part, list_parts(part, requirement.construct_, declaration, source))
     if requirement.contains:
-        traits = traits_of(declaration)
+        traits = list_traits(declaration)
         missing = [trait for trait in requirement.contains if trait not in traits]
         if missing:
             yield f"asked for {_quote(missing)} within it, found no such thing"
@@ -414,11 +409,10 @@ def _part_fault(asked: Sequence[str], part: Part, parts: Sequence[Spellings]) ->
 
 
 def _function_in(declaration: Declaration) -> Any:
-    """Return the declaration that has the parameters: this one, or the function it wraps."""
     return getattr(declaration, "function", declaration)
 
 
-def names_of(declaration: Declaration) -> frozenset[str | None]:
+def list_names(declaration: Declaration) -> frozenset[str | None]:
     """Return the names of a declaration; of an import the paths, last parts and aliases of all that it imports."""
     if not isinstance(declaration, Import):
         return frozenset((name_of(declaration),))

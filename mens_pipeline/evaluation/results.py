@@ -3,15 +3,17 @@
 `eval_results.json` also says what pieces are worth that models wrote into holes of held-out programs.
 """
 
-from typing import Final, Literal, Self
+import json
+from pathlib import Path
+from typing import Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from mens_pipeline.evaluation.scores import ModelScores, Score, Scores
 from mens_pipeline.evaluation.statistics import Paired, Rate
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.storage.kinds import EvalFile
-from mens_pipeline.storage.validation import Document, Strict, Versioned
+from mens_pipeline.storage.validation import Document, Strict, Versioned, errors_in, newer_than_known
 
 RESULTS: Final = EvalFile.RESULTS
 LOCAL_REPORT: Final = EvalFile.LOCAL_REPORT
@@ -77,7 +79,7 @@ class Progress(Document):
         return self
 
 
-class Comparison(Document):
+class ModelComparison(Document):
     """Another model beside the adapter that is evaluated, over the same prompts; differences are of first samples."""
 
     scores: ModelScores
@@ -86,7 +88,7 @@ class Comparison(Document):
     test_difference: Paired = Field(description="Over the prompts that have hidden tests.")
 
 
-class ChampionComparison(Comparison):
+class ChampionComparison(ModelComparison):
     """The adapter that is in use."""
 
     key: str = Field(description="Of the promoted adapter in the store.")
@@ -100,7 +102,7 @@ class EarlierComparison(ChampionComparison):
     num_champions: int = Field(ge=1, description="Earlier champions that have prompts in common with the adapter.")
 
 
-class FewShotComparison(Comparison):
+class FewShotComparison(ModelComparison):
     """The base with a description of the language and solved examples in its prompt, on a sample of the eval suite."""
 
     prompt: str = Field(description="What it was told before each prompt.")
@@ -323,3 +325,39 @@ def figures_of_infill(infill: InfillResults) -> dict[str, str]:
         shown = f"{100 * found.coverage:.0f} % of the holes, those it is surest of"
         figures["shown half"] = f"exact {found.exact_shown.short} of {shown}, {found.exact_all.short} of all"
     return figures
+
+
+def load_results(path: Path) -> tuple[EvalResults | None, str]:
+    """Read the figures of an evaluation; return None and the problem where they cannot be read."""
+    content, problem = read_json(path)
+    if content is None:
+        return None, problem
+    try:
+        return EvalResults.model_validate_json(json.dumps(content)), ""
+    except ValidationError as error:
+        return None, newer_than_known(error) or f"malformed ({errors_in(error)[:300]})"
+
+
+def read_results(path: Path) -> EvalResults | None:
+    """Read the figures of an evaluation; return None when they cannot be read."""
+    return load_results(path)[0]
+
+
+def results_in(folder: Path) -> EvalResults:
+    """Read the figures of an evaluation that is unchanged."""
+    results = read_results(folder / RESULTS)
+    assert results is not None, "a complete evaluation can be read"  # noqa: S101 - our own impossibility
+    return results
+
+
+def read_json(path: Path) -> tuple[dict[str, Any] | None, str]:
+    """Read a JSON object; return None and the problem where the file does not hold one."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None, "missing"
+    except OSError as error:
+        return None, f"unreadable ({error.strerror})"
+    except (ValueError, RecursionError) as error:
+        return None, f"malformed ({error})"
+    return (content, "") if isinstance(content, dict) else (None, "malformed (no object)")

@@ -1,10 +1,10 @@
-"""Reward of a completion of an executable training prompt: tiers, and nothing for what only looks like a solution.
+"""Reward of a completion of an executable training prompt: tiers, and nothing for fake solutions.
 
-What a model could do instead of solving the task, and what it gets:
+Shortcuts of a model, and their reward:
 
 - Declare the asked name and nothing more, give up, leave a placeholder, write nothing: nothing.
-- Write tests of its own, or leave out those that were asked for: no difference. The hidden tests alone count; they
-  stand in no prompt and in no completion, and are never those of an evaluation: the tasks are rows of the train set.
+- Write tests of its own, or leave out requested ones: no difference. Only hidden tests count; they appear in no prompt
+  and no completion, and are never those of an evaluation, since the tasks are rows of the train set.
 - Return a constant, or write the examples of the prompt down as a ladder of `if`: no more than for the right name. The
   share of tests counts from the number that the best constant and the stated examples pass.
 - Redefine what the tests rely on, run for ever, harm the machine: the sandbox fails it.
@@ -45,7 +45,7 @@ class Tier(StrEnum):
     VOX = "vox"
     """The front end accepts it."""
     RESOLVES = "resolves"
-    """It also declares what was asked for, and nothing is wrong with its names and types."""
+    """It also declares the requested construct, without errors in names and types."""
     TESTS = "tests"
     """It also passes some hidden tests that a constant does not."""
     PASSED = "passed"
@@ -60,8 +60,8 @@ class Reward(Strict):
     why: str = Field(description="For people.")
 
 
-def reward_of(task: Task, score: Score) -> Reward:
-    """Say what a completion is worth."""
+def compute_reward(task: Task, score: Score) -> Reward:
+    """Compute the reward of a completion, with the reason."""
     tier, value, why = _grade(task, score)
     if score.stopped:
         return Reward(tier=tier, value=value, why=why)

@@ -29,10 +29,10 @@ def forget(run_dir: Path, kind: str) -> None:
 
 
 def recall_artifact(run_dir: Path, kind: str, document: str, store: ArtifactStore, advice: str) -> Artifact:
-    """Return the artifact that belongs to a run; its document in the folder must be unchanged.
+    """Return the artifact that belongs to a run.
 
     Raises:
-        RefusedError: There is none, or the document was changed.
+        RefusedError: There is none, or its document in the folder was changed.
     """
     key = _keys(run_dir).get(kind)
     found = store.get(kind, key) if key is not None else None
@@ -61,11 +61,7 @@ def _keys(run_dir: Path) -> dict[str, str]:
 
 
 def heldout_beside(manifest: TrainingManifest) -> Path:
-    """Return the path of the held-out pairs beside the train set of a run.
-
-    Raises:
-        RefusedError: There are none.
-    """
+    """Return the path of the held-out pairs next to the train set of a run; refuse (`RefusedError`) if missing."""
     path = manifest.train_file.with_name(HELDOUT)
     if not path.is_file():
         advice = "Restore them, or train without --fast-corpus; what `--heldout FILE` evaluates needs an override."
@@ -74,12 +70,12 @@ def heldout_beside(manifest: TrainingManifest) -> Path:
 
 
 def heldout_of_training(manifest: TrainingManifest) -> Path:
-    """Return the path of a run's held-out pairs, and check that they and its train set are those it was trained with.
+    """Return the path of a run's held-out pairs, after checking them and the train set against the manifest.
 
-    Only of these it is known that they were held out: any other file may hold what the adapter has seen.
+    Only these are known to be held out: any other file may hold rows that the adapter has seen.
 
     Raises:
-        RefusedError: They cannot be found out; the message says why.
+        RefusedError: Train set or held-out pairs are missing or were changed.
     """
     path, expected = manifest.train_file, manifest.train_sha256
     found = digest_of(path) if path.is_file() else None

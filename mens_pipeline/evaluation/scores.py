@@ -32,7 +32,7 @@ class Execution(Strict):
 
 
 def count_from_one(error: str) -> str:
-    """Return a stored error as a person reads it: its column, from 0 in documents, counts from 1 like its line."""
+    """Convert the column of a stored error from 0-based to 1-based, like its line."""
     return re.sub(r"^(\d+):(\d+):", lambda place: f"{place[1]}:{int(place[2]) + 1}:", error)
 
 
@@ -73,9 +73,9 @@ class Score(Strict):
 
     @property
     def passed(self) -> bool:
-        """It is complete Vox of the kind and name that was asked for, meets all that is required, and is no stub.
+        """Complete Vox of the requested construct and name that meets all requirements, and is not a stub.
 
-        Where there are hidden tests, all of them pass.
+        All hidden tests pass, if there are any.
         """
         asked = self.has_construct and self.has_name is not False and not self.unmet
         works = self.execution is None or self.passes_tests
@@ -138,23 +138,23 @@ def scores_of_model(tasks: Sequence[Prompt], scores: Iterable[Score]) -> ModelSc
 
     def parts(key: Callable[[Prompt], str]) -> dict[str, Scores]:
         names = dict.fromkeys(key(task) for task in tasks)
-        return {name: scores_of([t for t in tasks if key(t) == name], by_task, repeated) for name in names}
+        return {name: compute_scores([t for t in tasks if key(t) == name], by_task, repeated) for name in names}
 
     return ModelScores(
-        overall=scores_of(tasks, by_task, repeated),
+        overall=compute_scores(tasks, by_task, repeated),
         suites=parts(lambda task: str(task.suite)),
         constructs=parts(lambda task: task.construct),
         difficulties=parts(lambda task: task.difficulty),
     )
 
 
-def differences_of(pairs: Sequence[tuple[Score, Score]], files: Mapping[str, str]) -> dict[str, Paired]:
+def compare_scores(pairs: Sequence[tuple[Score, Score]], files: Mapping[str, str]) -> dict[str, Paired]:
     """Compare two models by one completion of each to the same prompts.
 
-    A prompt that stands in no file of `files` stands for itself.
+    A prompt without an entry in `files` is its own unit.
 
     Returns:
-        `parse_difference`, `pass_difference`, and `test_difference` over the prompts that have hidden tests.
+        `parse_difference`, `pass_difference`, and `test_difference` over the prompts with hidden tests.
     """
 
     def compare(does: Callable[[Score], bool], some: Sequence[tuple[Score, Score]] = pairs) -> Paired:
@@ -176,12 +176,12 @@ def group_by_task(scores: Iterable[Score]) -> dict[str, list[Score]]:
     return by_task
 
 
-def scores_of(
+def compute_scores(
     tasks: Sequence[Prompt], by_task: Mapping[str, Sequence[Score]], repeated: frozenset[str] = frozenset()
 ) -> Scores:
-    """Compute the figures over some tasks.
+    """Compute the figures over some tasks; all have the same number of scores, at least one.
 
-    Each task has as many scores, at least one; `repeated` are programs that were written for more than one task.
+    `repeated` are programs that were written for more than one task.
     """
     flat = [score for task in tasks for score in by_task[task.id]]
     tested = [task for task in tasks if by_task[task.id][0].has_tests]
@@ -235,6 +235,6 @@ def _coverage(scores: Iterable[Score]) -> Coverage:
 
 
 def _find_repeated(by_task: Mapping[str, Sequence[Score]]) -> frozenset[str]:
-    """Return programs that were written for more than one task; empty ones are counted elsewhere."""
+    """Return programs that were written for more than one task, without empty ones."""
     completed = Counter(program for some in by_task.values() for program in {j.program for j in some if not j.empty})
     return frozenset(program for program, count in completed.items() if count > 1)

@@ -49,8 +49,8 @@ class Prompt:
     Attributes:
         id: Its name, unique in an evaluation: `benchmark/fn_add`.
         suite: Where it comes from.
-        file: The source file that it is from, over which chance is counted; any but a held-out task stands for itself.
-        construct: What is asked for, a name of CONSTRUCTS; or the category that a benchmark of one's own counts by.
+        file: Its source file, the sampling unit; every task that is not held out is its own.
+        construct: The requested construct, a name of CONSTRUCTS; or a category of a benchmark of the user.
         difficulty: `easy`, `medium` or `hard`.
     """
 
@@ -63,17 +63,17 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Task(Prompt):
-    """One prompt and what is looked for in its completions.
+    """A prompt, and the requirements on its completions.
 
     Attributes:
-        prompt: What the model is asked.
-        name: The name that the prompt asks for; None where it leaves that open.
+        prompt: The text of the prompt.
+        name: The name that the prompt asks for; None if it is open.
         mode: How a completion is read.
-        reference: A completion that is good; empty where a benchmark of one's own has none.
-        requires: What a completion must declare.
-        needles: Substrings that a completion must hold, where nothing else is known of it.
+        reference: A good completion; may be empty in a benchmark of the user.
+        requires: Declarations that a completion must hold.
+        needles: Substrings that a completion must hold, if there are no other requirements.
         tests: Hidden `@test` functions.
-        given: Declarations that a completion may rely on without declaring them; they run in front of it.
+        given: Declarations that a completion may use without declaring them; they are put in front of it.
     """
 
     prompt: str
@@ -92,24 +92,21 @@ class Task(Prompt):
 
 
 def heldout_tasks(pairs: Iterable[TrainingPair]) -> tuple[Task, ...]:
-    """Turn held-out pairs of code into tasks; prose is not asked.
+    """Turn held-out pairs of code into tasks; prose is skipped.
 
-    What the tests of a pair declare beside tests is there already for a completion as well: the prompt shows it, or
-    names it.
-
-    Each prompt stands there once.
+    Declarations next to the hidden tests of a pair exist for completions as well: the prompt shows or names them.
 
     Raises:
-        ConfigurationError: Hidden tests of a pair are rejected by the front end, or hold no test.
+        ConfigurationError: The front end rejects hidden tests of a pair, or they hold no test.
     """
-    tasks = (_task_of(pair, f"heldout/{number:04}", Suite.HELDOUT) for number, pair in enumerate(pairs))
+    tasks = (_build_task(pair, f"heldout/{number:04}", Suite.HELDOUT) for number, pair in enumerate(pairs))
     return tuple(task for task in tasks if task is not None)
 
 
 def family_tasks(pairs: Iterable[TrainingPair], number: int) -> tuple[Task, ...]:
     """Turn synthetic pairs into tasks, the same ones every time.
 
-    Their `task_family` names the suite, one of FAMILIES; `number` is how many of each suite at most.
+    Their `task_family` names the suite, one of FAMILIES; `number` limits the tasks of each suite.
 
     Raises:
         ConfigurationError: A pair is of no such suite, or its hidden tests cannot be run.
@@ -120,10 +117,10 @@ def family_tasks(pairs: Iterable[TrainingPair], number: int) -> tuple[Task, ...]
             advice = f"Expected {' or '.join(FAMILIES)}; make the split again."
             raise ConfigurationError(f"family task {place}: found task_family {pair.task_family!r}. {advice}")
         suite = Suite(pair.task_family)
-        task = _task_of(pair, f"{suite}/{place:04}", suite)
+        task = _build_task(pair, f"{suite}/{place:04}", suite)
         if task is not None:
             tasks[suite].append(task)
-    return tuple(task for some in tasks.values() for task in sample_of(some, number))
+    return tuple(task for some in tasks.values() for task in draw_tasks(some, number))
 
 
 def training_tasks(pairs: Iterable[TrainingPair]) -> dict[str, tuple[Task, TrainingPair]]:
@@ -139,38 +136,32 @@ def training_tasks(pairs: Iterable[TrainingPair]) -> dict[str, tuple[Task, Train
     for pair in pairs:
         name = f"{Suite.TRAINING}/{hashlib.sha256(pair.prompt.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
         if pair.tests is not None and name not in found:
-            task = _task_of(pair, name, Suite.TRAINING)
+            task = _build_task(pair, name, Suite.TRAINING)
             if task is not None:
                 found[name] = (task, pair)
     return found
 
 
-def sample_of(tasks: Sequence[Task], number: int | None) -> tuple[Task, ...]:
-    """Choose some tasks by the hash of what they ask: the same ones every time, in their order.
-
-    `number` is how many at most; None for all.
-    """
+def draw_tasks(tasks: Sequence[Task], number: int | None) -> tuple[Task, ...]:
+    """Draw up to `number` tasks by hash of their prompts, the same ones every time, in their order; None for all."""
     hashes = {task.id: hashlib.sha256(task.prompt.encode("utf-8", "surrogatepass")).digest() for task in tasks}
     chosen = set(sorted(hashes, key=lambda name: (hashes[name], name))[:number])
     return tuple(task for task in tasks if task.id in chosen)
 
 
 def sample_with_tests(tasks: Sequence[Task], number: int | None) -> tuple[Task, ...]:
-    """Sample each suite, in the order of the tasks: all with hidden tests, and others if there is room.
-
-    `number` is about how many: those with hidden tests are never left out. None for all.
-    """
+    """Draw about `number` tasks of all suites, in their order, and never drop one with hidden tests; None for all."""
     chosen = {task.id for task in tasks if task.tests is not None}
     for suite in {task.suite for task in tasks}:
         of_suite = [task for task in tasks if task.suite is suite]
         room = len(of_suite) if number is None else math.ceil(number * len(of_suite) / len(tasks))
         others = [task for task in of_suite if task.tests is None]
-        chosen |= {task.id for task in sample_of(others, max(0, room - len(of_suite) + len(others)))}
+        chosen |= {task.id for task in draw_tasks(others, max(0, room - len(of_suite) + len(others)))}
     return tuple(task for task in tasks if task.id in chosen)
 
 
-def _task_of(pair: TrainingPair, name: str, suite: Suite) -> Task | None:
-    """Convert a pair to a task; None for prose, and where the front end knows no construct to ask for."""
+def _build_task(pair: TrainingPair, name: str, suite: Suite) -> Task | None:
+    """Convert a pair to a task; None for prose, and for constructs that the front end does not know."""
     code = parsed_code(pair)
     if pair.lane is not Lane.CODEGEN or code is None or pair.category not in CONSTRUCTS:
         return None
@@ -192,7 +183,6 @@ def _task_of(pair: TrainingPair, name: str, suite: Suite) -> Task | None:
 
 
 def _find_given(task: str, tests: str) -> str:
-    """Return the declarations of hidden tests that are no tests themselves."""
     try:
         spans = declaration_spans(tests, hidden_module(tests))
     except ConfigurationError as error:
@@ -225,7 +215,6 @@ def benchmark_tasks(benchmark: Benchmark) -> tuple[Task, ...]:
 
 
 def _asked_name(pair: TrainingPair, source: str, mode: Mode) -> str | None:
-    """Return the name of the first declaration of the asked construct in the completion, if the prompt says it."""
     module = analyze(source, mode).module
     if module is None:
         return None

@@ -1,4 +1,4 @@
-"""One model alone on a benchmark alone, or completions of another program: trials, which no verdict rests on."""
+"""Trials, which no verdict uses: one model on a benchmark, or completions of another program."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,7 @@ from mens_pipeline.corpus.evolution.operators import TextModel
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import Benchmark
 from mens_pipeline.evaluation.best_of import best_of
-from mens_pipeline.evaluation.eval_results import completions_of, scored_completion
+from mens_pipeline.evaluation.eval_results import read_completions, scored_completion
 from mens_pipeline.evaluation.evaluate import score_completions
 from mens_pipeline.evaluation.results import BestOf, ScoredCompletion
 from mens_pipeline.evaluation.scores import ModelScores, Score, scores_of_model
@@ -33,9 +33,9 @@ TRIAL: Final = "trial_completions.jsonl"
 class Trial:
     """Scores and completions of a trial.
 
-    `scores` are of what the model wrote by itself; `served`, `best_of` and the completions are of what is served, with
-    second tries that the parser steered. `served` is None without second tries, `best_of` with one completion of each
-    prompt; `num_too_long` counts tasks that were not asked because not even their reference fits into a completion.
+    `scores` are of free completions; `served`, `best_of` and the completions are as served, with constrained second
+    tries. `served` is None without second tries, `best_of` with one completion per prompt. `num_too_long` counts tasks
+    that were not asked because their reference does not fit into a completion.
     """
 
     scores: ModelScores
@@ -66,14 +66,14 @@ def try_adapter(  # noqa: PLR0913 - what a trial is made from
     if not tasks:
         raise RefusedError(f"{benchmark.folder}: no reference completion fits the limit. Raise --max-tokens.")
     asked = {"trial": prepare_generation("adapter", adapter, [task.request for task in tasks], conditions)}
-    completions = completions_of(generate_all(asked, store, launch, conditions.lock_path).values())
+    completions = read_completions(generate_all(asked, store, launch, conditions.lock_path).values())
     return _trial(tasks, completions, num_too_long=len(every) - len(tasks))
 
 
 def try_generator(generator: TextModel, benchmark: Benchmark, system: str, decoding: Decoding) -> Trial:
-    """Let a model that is not ours complete a benchmark; what it was asked before it is not asked again.
+    """Let another model complete a benchmark; replies to earlier requests are reused.
 
-    Another seed in `decoding` asks again. All samples of a task stand together.
+    Another seed in `decoding` asks again. The samples of a task are adjacent.
 
     Raises:
         RefusedError: It does not respond.
@@ -131,7 +131,7 @@ def read_written(path: Path) -> list[WrittenCompletion]:
 
     Raises:
         SourceNotFoundError: It cannot be read.
-        RefusedError: A line is no completion.
+        RefusedError: A line is malformed.
     """
     advice = 'Write {"task": ID, "text": TEXT, "stopped": true or false}.'
     with open_rows(path) as lines:
@@ -142,7 +142,7 @@ def score_written(benchmark: Benchmark, written: Iterable[WrittenCompletion]) ->
     """Score completions in their order, and run the hidden tests of their tasks.
 
     Raises:
-        RefusedError: There is none, or one is for a task that is not in the benchmark.
+        RefusedError: There are none, or one is for a task that is not in the benchmark.
     """
     tasks = {task.id: task for task in benchmark_tasks(benchmark)}
     completions, samples = [], Counter[str]()
@@ -151,7 +151,7 @@ def score_written(benchmark: Benchmark, written: Iterable[WrittenCompletion]) ->
         if name not in tasks:
             advice = f"Expected an id of {benchmark.folder / 'manifest.json'}; name its folder with --bench."
             raise RefusedError(f"completion {number}: found no task `{one.task}`. {advice}")
-        # How many tokens were written is known to the program that asked, not here.
+        # Only the program that asked knows the number of tokens.
         completions.append(
             Completion(task=name, sample=samples[name], text=one.text, num_tokens=0, stopped=one.stopped)
         )

@@ -67,12 +67,22 @@ class ShownKind(Recorded):
     rows_too_long: Count = 0
 
 
+class RowsNotShown(Recorded):
+    """Rows that training left out, with the reason that is read later; other reasons are kept."""
+
+    too_long: Count
+
+
 class TrainingResult(Recorded):
     """The fields of the result of training that later steps read; other fields are kept."""
 
+    device: Word
     compute_dtype: Literal["float32", "bfloat16"]
     num_train: Count
     num_rows: Count
+    not_shown: RowsNotShown
+    num_tokens: Count
+    num_supervised_tokens: Count
     longest: Count
     num_steps: Count
     planned_steps: Count

@@ -10,13 +10,21 @@ import dagster as dg
 from dagster._core.storage.tags import PARTITION_NAME_TAG
 from pydantic import BaseModel, Field, create_model
 
-from mens_pipeline.configured import thresholds_of
 from mens_pipeline.errors import ConfigurationError
 from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.promotion.policy import Thresholds
-from mens_pipeline.settings import DOMAINS, EVALUATION, PRESETS, RECIPES, Settings, load_settings, recipe_variables
+from mens_pipeline.settings import (
+    DOMAINS,
+    EVALUATION,
+    PRESETS,
+    RECIPES,
+    Settings,
+    load_settings,
+    read_thresholds,
+    recipe_variables,
+)
 from mens_pipeline.storage.yaml_file import load_model
 from mens_pipeline.training.presets import (
     AUTO,
@@ -97,7 +105,7 @@ def required_thresholds(settings: Settings, benchmark_min_pass_rate: float | Non
     if benchmark_min_pass_rate and not settings.benchmark:
         advice = "Unset VOX_BENCHMARK, or leave benchmark_min_pass_rate out."
         raise ConfigurationError(f"VOX_BENCHMARK=0: the benchmark has no say. {advice}")
-    return thresholds_of(settings).raise_benchmark(benchmark_min_pass_rate)
+    return read_thresholds(settings).raise_benchmark(benchmark_min_pass_rate)
 
 
 _TRAINING: Final = "qlora_adapter"

@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import Field
 
-from mens_pipeline.configured import open_store, thresholds_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.config import EvaluationConfig
+from mens_pipeline.evaluation.suite import divide_into_rounds
 from mens_pipeline.evaluation.tasks import benchmark_tasks, heldout_tasks
 from mens_pipeline.inference.prepare import completion_fits
 from mens_pipeline.inference.probe import Rates, SpeedProbe
@@ -31,8 +31,7 @@ from mens_pipeline.orchestration.choices import resolve_choices
 from mens_pipeline.orchestration.estimate import GATE_SECONDS, Dial, Rows, Suite, evaluation_seconds, turn_dial
 from mens_pipeline.promotion.history import CHAMPION
 from mens_pipeline.promotion.policy import load_gate_policy
-from mens_pipeline.promotion.rounds import rounds_of
-from mens_pipeline.settings import EVALUATION, GATE_POLICY, Settings
+from mens_pipeline.settings import EVALUATION, GATE_POLICY, Settings, open_store, read_thresholds
 from mens_pipeline.storage.kinds import Kind, PlanFile
 from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
 from mens_pipeline.storage.validation import Strict, read_document
@@ -234,7 +233,9 @@ def _count_suite(base: Base, mixed: Artifact, store: ArtifactStore, settings: Se
     of_benchmark = benchmark_tasks(load_benchmark(settings.benchmark_dir)) if settings.benchmark else ()
     heldout = [task for task in heldout_tasks(read_pairs(found.file(HELDOUT))) if fits(task.reference)]
     bench = [task for task in of_benchmark if fits(task.reference)]
-    first = sum(map(len, rounds_of(heldout, thresholds_of(settings))[:1]))
+    thresholds = read_thresholds(settings)
+    rounds = divide_into_rounds(heldout, thresholds.first_heldout_tasks, thresholds.max_rounds)
+    first = sum(map(len, rounds[:1]))
     tested = sum(task.tests is not None for task in (*heldout, *bench)) / max(1, len(heldout) + len(bench))
     return Suite((first, len(heldout)), len(bench), tested, config, _has_champion(store))
 
@@ -245,6 +246,6 @@ def _has_champion(store: ArtifactStore) -> bool:
 
 def _find_too_few(settings: Settings, dial: Dial) -> str:
     """Say where the gates refuse an evaluation for its size, whatever it finds."""
-    least, asked = thresholds_of(settings).min_heldout_tasks, dial.suite.heldout_tasks
+    least, asked = read_thresholds(settings).min_heldout_tasks, dial.suite.heldout_tasks
     few = f"{asked} held-out prompts are too few to promote: the policy asks for {least}; take more minutes"
     return few if asked < least else ""

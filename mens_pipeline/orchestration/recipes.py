@@ -6,20 +6,18 @@ from typing import Any, Final
 
 import dagster as dg
 
-from mens_pipeline.configured import present_of
 from mens_pipeline.corpus.schema.records import HELDOUT
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, ScoredCompletion
+from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, ScoredCompletion, results_in
 from mens_pipeline.evaluation.tasks import Suite
-from mens_pipeline.models.adapter import adapter_digest
+from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.orchestration.metadata import RECIPE_TAG, table
 from mens_pipeline.orchestration.resources import artifact_of, made_by
-from mens_pipeline.promotion.history import adapter_sha256_of, champion_of
-from mens_pipeline.promotion.promote import reasons_against
-from mens_pipeline.promotion.receipt import results_in
-from mens_pipeline.promotion.report.comparison import Entry, compare
-from mens_pipeline.promotion.report.table import PASS_AT_1, table_of
-from mens_pipeline.settings import Settings
+from mens_pipeline.promotion.history import adapter_sha256_of, find_champion
+from mens_pipeline.promotion.promote import find_reasons_against
+from mens_pipeline.promotion.report.side_by_side import PASS_AT_1, ComparedModel, build_table, compare
+from mens_pipeline.promotion.verdict_basis import Verdict
+from mens_pipeline.settings import Settings, read_terms
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
@@ -28,7 +26,7 @@ _VERDICT: Final = "mens/verdict"
 _EVAL_SUITE: Final = frozenset({Suite.HELDOUT, Suite.BENCHMARK})
 
 
-def find_entry(name: str, instance: dg.DagsterInstance, store: ArtifactStore) -> Entry:
+def find_entry(name: str, instance: dg.DagsterInstance, store: ArtifactStore) -> ComparedModel:
     """Return the newest evaluation of a recipe, or that of a run by its id.
 
     Raises:
@@ -39,7 +37,7 @@ def find_entry(name: str, instance: dg.DagsterInstance, store: ArtifactStore) ->
         if evaluation is None or evaluation.is_damaged():
             raise RefusedError(f"{name}: its evaluation {ref.key[:12]} is gone or changed. Run the recipe again.")
         completions = tuple(read_models(evaluation.file(SCORED_COMPLETIONS), ScoredCompletion))
-        return Entry(name, completions, results_in(evaluation.path), run.tags.get(_VERDICT, "no verdict"))
+        return ComparedModel(name, completions, results_in(evaluation.path), run.tags.get(_VERDICT, "no verdict"))
     raise _unknown(name, instance)
 
 
@@ -106,11 +104,11 @@ def rank(candidates: Sequence[Candidate], in_use: str | None) -> tuple[Place, ..
     Raises:
         RefusedError: They were asked no prompt in common.
     """
-    entries = {one.name: Entry(one.name, tuple(filter(_is_of_eval_suite, one.completions))) for one in candidates}
-    columns = {column.name: column for column in compare([*entries.values()]).columns}
+    models = [ComparedModel(one.name, tuple(filter(_is_of_eval_suite, one.completions))) for one in candidates]
+    columns = {column.name: column for column in compare(models).columns}
     rates = {name: column.scores.overall.pass_at_1 for name, column in columns.items()}
     ordered = sorted(candidates, key=lambda one: (-(rates[one.name].value or 0.0), one.adapter_sha256 != in_use))
-    cells = table_of([columns[one.name] for one in ordered]).row(PASS_AT_1).cells
+    cells = build_table([columns[one.name] for one in ordered]).row(PASS_AT_1).cells
     return tuple(
         Place(one, str(rates[one.name]), str(cell.difference or "")) for one, cell in zip(ordered, cells, strict=True)
     )
@@ -161,7 +159,7 @@ def best_evaluated(
     if not able:
         details = " ".join(f"{name}: {why}" for name, why in passed_over.items())
         raise RefusedError(f"no recipe of {len(names)} may be promoted. {details}")
-    champion = champion_of(store)
+    champion = find_champion(store)
     in_use = adapter_sha256_of(champion) if champion is not None else None
     return Choice(rank([*able.values()], in_use), passed_over)
 
@@ -171,12 +169,12 @@ def _candidate(name: str, ref: ArtifactRef, store: ArtifactStore, settings: Sett
         _sound(ref.of(kind), store)
         for kind in (Kind.BENCHMARK_GATE, Kind.EVAL_RESULTS, Kind.QLORA_ADAPTER, Kind.HELDOUT_SPLIT)
     )
-    present = present_of(settings, evaluation, split.file(HELDOUT))
-    reasons = [*reasons_against(gate, adapter.path, store, present)]
+    opened, terms = Adapter.open(adapter.path), read_terms(settings, evaluation, split.file(HELDOUT))
+    reasons = [*find_reasons_against(Verdict.open(gate, store), opened, store, terms)]
     if reasons:
         raise RefusedError(" ".join(reasons))
     completions = tuple(read_models(evaluation.file(SCORED_COMPLETIONS), ScoredCompletion))
-    return Candidate(name, adapter_digest(adapter.path), ref, completions)
+    return Candidate(name, opened.digest, ref, completions)
 
 
 def _sound(ref: ArtifactRef, store: ArtifactStore) -> Artifact:

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 import dagster as dg
+from pydantic import PrivateAttr
 
-from mens_pipeline.configured import open_store
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.curate.pipeline_config import load_pipeline_config
 from mens_pipeline.corpus.extract.batches import Pool
@@ -22,10 +22,10 @@ from mens_pipeline.jobs.cluster import CorpusPools, join_cluster
 from mens_pipeline.jobs.device import Device, DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import ADAPTER, CARD
 from mens_pipeline.orchestration.metadata import FILES, fold_paths, table
-from mens_pipeline.promotion.history import history_of
+from mens_pipeline.promotion.history import read_history
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.promotion.receipt import PAGE
-from mens_pipeline.settings import PIPELINE_CONFIG, load_settings
+from mens_pipeline.settings import PIPELINE_CONFIG, load_settings, open_store
 from mens_pipeline.storage.files import read_regular
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore
@@ -75,10 +75,13 @@ class ArtifactStoreResource(dg.ConfigurableResource[None]):
     """
 
     root: str = ""
+    _opened: ArtifactStore | None = PrivateAttr(default=None)
 
     def open(self) -> ArtifactStore:
-        """Open the store."""
-        return open_store(load_settings(), self.root)
+        """Return the store, opened at the first call: a step reads its settings once."""
+        if self._opened is None:
+            self._opened = open_store(load_settings(), self.root)
+        return self._opened
 
     def artifact(self, ref: ArtifactRef) -> Artifact:
         """Load the artifact that was handed over, and check that it is unchanged.
@@ -153,7 +156,7 @@ def champion_metadata(promotion: Promotion, store: ArtifactStore) -> dict[str, A
                 "champion": event.key[:12],
                 "reason": event.reason,
             }
-            for event in reversed(history_of(store))
+            for event in reversed(read_history(store))
         ),
     }
     return fold_paths(metadata)

@@ -6,17 +6,24 @@ from typing import Annotated, Any, Final
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.eval_results import EvaluationDetails
-from mens_pipeline.evaluation.results import INSERTS, RESULTS, SCORED_COMPLETIONS, InsertScore, ScoredCompletion
+from mens_pipeline.evaluation.results import (
+    INSERTS,
+    RESULTS,
+    SCORED_COMPLETIONS,
+    InsertScore,
+    ScoredCompletion,
+    results_in,
+)
 from mens_pipeline.models.adapter import MANIFEST, TELEMETRY
 from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.promotion.receipt import (
     PAGE,
-    Evaluated,
+    PIPELINE_COMMIT,
     Receipt,
+    build_receipt,
     digest_of_thresholds,
-    read_results,
-    results_in,
-    verdict_on,
+    hash_documents,
+    read_inputs,
     write_receipt,
 )
 from mens_pipeline.promotion.report.page import report_page
@@ -27,14 +34,11 @@ from mens_pipeline.storage.stage import DecidedBy, Helper, Params, Stage
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline.training.telemetry_log import losses_of
 
-PIPELINE_COMMIT: Final = "pipeline_commit"
-"""In the manifest of a verdict: the commit of the code that first came to it."""
-
 
 class GateParams(Params):
     """Evaluation, thresholds and champion (its key) of a verdict; `commit` is that of the pipeline.
 
-    A verdict is on two documents: another evaluation or run that holds the same has the same one.
+    A verdict is on two documents, wherever they lie: the same figures and manifest give the same one.
     """
 
     evaluation: Annotated[Artifact, DecidedBy(lambda evaluation: digest_of(evaluation.file(RESULTS)))]
@@ -55,19 +59,19 @@ def write_benchmark_gate(folder: Path, params: GateParams) -> dict[str, Any]:
     `eval_gate_failed.json`.
     """
     evaluation, adapter = params.evaluation, params.adapter
-    evaluated = Evaluated(evaluation.file(RESULTS), adapter / MANIFEST)
-    receipt = verdict_on(
-        evaluated,
-        params.policy,
+    documents = (evaluation.file(RESULTS), adapter / MANIFEST)
+    inputs = read_inputs(*documents, params.champion_key, is_benchmark_asked=params.is_benchmark_asked)
+    receipt = build_receipt(
+        inputs,
+        hash_documents(*documents),
         params.thresholds,
-        params.champion_key,
-        is_benchmark_asked=params.is_benchmark_asked,
+        policy=params.policy,
         strict=params.strict,
         now=params.now,
         run_dir=adapter,
     )
-    write_receipt(folder, receipt, read_results(evaluated.results_path))
-    for path in (evaluated.results_path, evaluated.manifest_path):
+    write_receipt(folder, receipt, inputs.results)
+    for path in documents:
         shutil.copy2(path, folder / path.name)
     write_page(folder / PAGE, evaluation.path, adapter, receipt)
     return {
@@ -81,11 +85,11 @@ STAGE: Final = Stage(Kind.BENCHMARK_GATE, (__name__,), write_benchmark_gate, sig
 
 
 def build_benchmark_gate(params: GateParams, store: ArtifactStore) -> tuple[Artifact, bool]:
-    """Return the verdict on an evaluation, and whether it was reused: the very same is decided on once.
+    """Return the verdict on an evaluation, and whether an earlier one was reused.
 
     Raises:
-        RefusedError: The evaluation has changed since it was written, or is not signed.
-        ConfigurationError: The store cannot be written, or there is no key to sign with although one checks.
+        RefusedError: The evaluation was changed since it was written, or is not signed.
+        ConfigurationError: The store cannot be written, or signatures are checked and no key signs.
     """
     evaluation, champion = params.evaluation, params.champion_key
     changed = evaluation.find_changed()

@@ -1,7 +1,4 @@
-"""The bill of materials of a promoted model: base, source files with their licences, synthetic share, versions.
-
-It lies with the model as JSON of CycloneDX 1.6, which other tools read.
-"""
+"""The bill of materials of a promoted model, as CycloneDX 1.6: base, source files, licences, synthetic share."""
 
 import json
 import shutil
@@ -18,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from mens_pipeline.corpus.schema.records import FILES, UNKNOWN_LICENCE, SourceKind, TrainingPair, read_pairs
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.models.adapter import MANIFEST, TrainingManifest, adapter_digest
+from mens_pipeline.models.adapter import Adapter, TrainingManifest
 from mens_pipeline.models.base import FileTokenizer, find_recorded_base
 from mens_pipeline.models.card import base_name
 from mens_pipeline.storage.kinds import PromotedFile
@@ -66,10 +63,10 @@ class SourceFileShare:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """All that a model is made of.
+    """Everything that a model is made of.
 
-    `unit` is what amounts count: tokens of the base, or characters where the base is not on this machine. Without the
-    train set on record there are neither files nor amounts.
+    Amounts count `unit`: tokens of the base, or characters if the base is not on this machine. Without the train set
+    there are neither files nor amounts.
     """
 
     manifest: TrainingManifest
@@ -87,24 +84,20 @@ class Bill:
 
     @property
     def synthetic_share(self) -> float | None:
-        """Share of the train set that no person wrote; None without it."""
+        """Share of the train set that is synthetic; None without the train set."""
         synthetic = self.amounts.get(Origin.TEMPLATES, 0) + self.amounts.get(Origin.MODELS, 0)
         return synthetic / self.total if self.total else None
 
     @property
     def libraries(self) -> dict[str, str]:
-        """The software that made it, with its versions."""
+        """Versions of the libraries that trained it."""
         known = {name: number for name, number in self.manifest.libraries.items() if name.strip()}
         return {"mens-pipeline": version("mens-pipeline"), **known}
 
 
-def write_bill(folder: Path, store: ArtifactStore, timestamp_unix: int) -> None:
-    """Write the bill of materials of the adapter in a folder beside it: the same bytes for the same adapter and time.
-
-    Raises:
-        RefusedError: The adapter or its manifest is not complete.
-    """
-    (folder / BILL).write_text(as_cyclonedx(bill_of(folder, store, timestamp_unix)), encoding="utf-8")
+def write_bill(adapter: Adapter, store: ArtifactStore, timestamp_unix: int) -> None:
+    """Write the bill of materials next to an adapter: the same bytes for the same adapter and time."""
+    (adapter.path / BILL).write_text(as_cyclonedx(build_bill(adapter, store, timestamp_unix)), encoding="utf-8")
 
 
 def copy_bill(promoted: Artifact, folder: Path) -> None:
@@ -112,9 +105,9 @@ def copy_bill(promoted: Artifact, folder: Path) -> None:
     shutil.copy2(promoted.file(BILL), folder / BILL)
 
 
-def bill_of(run: Path, store: ArtifactStore, timestamp_unix: int) -> Bill:
-    """Gather what the adapter in a folder is made of, from its manifest, its train set, and the corpus behind that."""
-    manifest = TrainingManifest.read(run / MANIFEST)
+def build_bill(adapter: Adapter, store: ArtifactStore, timestamp_unix: int) -> Bill:
+    """List what an adapter is made of, from its manifest, its train set, and the corpus that the train set is from."""
+    manifest = adapter.manifest
     train_file = store.locate(manifest.train_file)
     is_there = train_file.is_file() and digest_of(train_file) == manifest.train_sha256
     rows = Counter(read_pairs(train_file)) if is_there else Counter[TrainingPair]()
@@ -131,7 +124,7 @@ def bill_of(run: Path, store: ArtifactStore, timestamp_unix: int) -> Bill:
     shares = (SourceFileShare(*file, licences.get(file[:2]), amount) for file, amount in files.items())
     return Bill(
         manifest=manifest,
-        adapter_sha256=adapter_digest(run),
+        adapter_sha256=adapter.digest,
         timestamp_unix=timestamp_unix,
         unit=unit,
         num_rows=rows.total(),
@@ -147,13 +140,13 @@ def _texts(row: TrainingPair) -> tuple[str, ...]:
 def _measure(manifest: TrainingManifest) -> tuple[str, Callable[[str], int]]:
     try:
         tokenizer = FileTokenizer(find_recorded_base(manifest.base_model))
-    except RefusedError:  # an adapter may be promoted where its base is not; the bill then says what it counts
+    except RefusedError:  # the base may be on another machine only; the bill names its unit
         return "characters", len
     return "tokens", lambda text: len(tokenizer.encode(text, add_special_tokens=False))
 
 
 def _read_licences(store: ArtifactStore, train_file: Path) -> dict[tuple[str, str], str]:
-    """Return the licences of files by path and SHA-256, as the corpus behind a train set has them."""
+    """Return licences by path and SHA-256, from the corpus that a train set was made from."""
     waiting = list(store.holding(train_file))
     seen: set[tuple[str, str]] = set()
     for artifact in waiting:
@@ -168,10 +161,7 @@ def _read_licences(store: ArtifactStore, train_file: Path) -> dict[tuple[str, st
 
 
 def as_cyclonedx(bill: Bill) -> str:
-    """Format a bill as JSON of CycloneDX 1.6: the adapter, and what it depends on.
-
-    What the standard has no field for are properties whose names begin with `mens:`.
-    """
+    """Format a bill as JSON of CycloneDX 1.6; properties outside the standard begin with `mens:`."""
     from cyclonedx.model import HashAlgorithm, HashType, Property  # noqa: PLC0415 - a promotion alone needs it
     from cyclonedx.model.bom import Bom, BomMetaData  # noqa: PLC0415 - likewise
     from cyclonedx.model.component import Component, ComponentType  # noqa: PLC0415 - likewise
@@ -247,8 +237,6 @@ def _format_value(value: object) -> str:
 
 
 class _Licensed:
-    """Licences as CycloneDX has them, each made once; what is unknown or not on record is none."""
-
     def __init__(self) -> None:
         from cyclonedx.contrib.license.factories import LicenseFactory  # noqa: PLC0415 - a promotion alone needs it
 

@@ -1,41 +1,39 @@
-"""Whether a model is good enough to be promoted: a pure function from documents to a verdict.
+"""Decide whether a model is good enough to be promoted: a pure function from documents to outcomes.
 
 A document that is missing or malformed fails the gates that read it; no gate is skipped.
 """
 
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import floor, log10
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from mens_pipeline.evaluation.results import RESULTS, ChampionComparison, EvalResults
+from mens_pipeline.evaluation.results import RESULTS, ChampionComparison, EvalResults, InfillModel
 from mens_pipeline.evaluation.statistics import Paired, Rate, p_text, smallest_drop
 from mens_pipeline.evaluation.tasks import Suite
-from mens_pipeline.models.adapter import MANIFEST
-from mens_pipeline.promotion.infill_gates import infill_gain, infill_parses, infill_regression
+from mens_pipeline.models.adapter import MANIFEST, TrainingManifest, TrainingResult
 from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, Measured, Reserve, Thresholds
 
 
 @dataclass(frozen=True, slots=True)
 class GateInputs:
-    """Inputs of a verdict: figures and training manifest, each None with the problem where it cannot be read.
+    """Figures and training manifest, each None with the problem where it cannot be read.
 
-    `champion_key` is the adapter in use; `is_benchmark_asked` says whether the benchmark has a say (`VOX_BENCHMARK`).
+    `champion_key` names the adapter to compare with. `is_benchmark_asked`: the benchmark counts (`VOX_BENCHMARK`).
     """
 
     results: EvalResults | None
     results_problem: str
-    manifest: dict[str, Any] | None
+    manifest: TrainingManifest | None
     manifest_problem: str
     champion_key: str | None
     is_benchmark_asked: bool
 
 
 class Gate(NamedTuple):
-    """A gate: what it asks for, for people, the document that it reads, and how it decides."""
+    """A gate: its title, the document that it reads, and the function that decides."""
 
     title: str
     source: str
@@ -43,16 +41,16 @@ class Gate(NamedTuple):
 
 
 class _UnreadableError(Exception):
-    """A figure could not be had; the message says why."""
+    """A figure is missing; the message says why."""
 
 
 def decide(inputs: GateInputs, thresholds: Thresholds) -> tuple[GateOutcome, ...]:
-    """Return the outcome of every gate, in their order: what was measured, and what is required."""
+    """Return the outcome of every gate, in the order of `GATES`."""
     return tuple(outcome for outcome, _ in measure_all(inputs, thresholds))
 
 
 def measure_all(inputs: GateInputs, thresholds: Thresholds) -> Iterator[tuple[GateOutcome, Measured]]:
-    """Yield the outcome of every gate with what it found, which says whether more prompts may help."""
+    """Yield the outcome of every gate, with the finding that says whether more prompts may help."""
     for name, gate in GATES.items():
         try:
             found = gate.measure(inputs, thresholds)
@@ -79,6 +77,12 @@ def _results(inputs: GateInputs) -> EvalResults:
     return inputs.results
 
 
+def _training(inputs: GateInputs) -> TrainingResult:
+    if inputs.manifest is None:
+        raise _UnreadableError(inputs.manifest_problem)
+    return inputs.manifest.result
+
+
 def _compare_rate(  # noqa: PLR0913 - all that a comparison rests on
     what: str,
     rate: Rate,
@@ -91,7 +95,7 @@ def _compare_rate(  # noqa: PLR0913 - all that a comparison rests on
 ) -> Measured:
     """Decide by the probability that the true rate is at least a floor, or below a ceiling.
 
-    A rate `is_of_tests` where it is over prompts with hidden tests alone.
+    `is_of_tests`: the rate is over prompts with hidden tests alone.
     """
     if rate.value is None:
         raise _UnreadableError(f"{what}: nothing was measured")
@@ -118,7 +122,7 @@ def _compare_rate(  # noqa: PLR0913 - all that a comparison rests on
 
 
 def _on_heldout(name: GateName, inputs: GateInputs, thresholds: Thresholds) -> Measured:
-    """Decide on a rate by what must be measured, and by what the true rate must surely not be below."""
+    """Require a measured rate, and be sure of a lower one."""
     scores = _results(inputs).adapter.suites.get(Suite.HELDOUT)
     if scores is None:
         raise _UnreadableError("there is no held-out task")
@@ -249,11 +253,11 @@ def _regression(inputs: GateInputs, thresholds: Thresholds) -> Measured:
         raise _UnreadableError(f"compares with champion {seen}, the champion is {inputs.champion_key[:12]}")
     if not (champion.parse_difference.num_tasks and champion.pass_difference.num_tasks):
         raise _UnreadableError(f"champion {inputs.champion_key[:12]} was compared on no task")
-    worst = _worst_of(champion)
+    worst = _find_worst(champion)
     is_worse = worst.difference < 0 and worst.p_value < required
     message = (
         f"{100 * worst.difference:+.1f} points against the champion on {worst.num_tasks} tasks "
-        f"({p_text(worst.p_value)}), a drop counts below p = {required}; {_visible(worst, required)}"
+        f"({p_text(worst.p_value)}), a drop counts below p = {required}; {_format_power(worst, required)}"
     )
     return Measured(not is_worse, worst.p_value, required, message)
 
@@ -262,25 +266,24 @@ def _decline(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     earlier, required = _results(inputs).earlier, thresholds.max_decline_p
     if earlier is None:
         return Measured(GateStatus.PASSED, None, None, "no champion before the one in use was asked the same")
-    worst = _worst_of(earlier)
+    worst = _find_worst(earlier)
     is_worse = worst.difference < 0 and worst.p_value < required
     message = (
         f"{'down' if worst.difference < 0 else 'up'} {abs(100 * worst.difference):.1f} points since the champion of "
         f"{time.strftime('%Y-%m-%d', time.gmtime(earlier.promoted_unix))} ({earlier.key[:12]}), the best of "
         f"{earlier.num_champions} before the one in use, on {worst.num_tasks} tasks that both were asked "
-        f"({p_text(worst.p_value)}), a drop counts below p = {required}; {_visible(worst, required)}"
+        f"({p_text(worst.p_value)}), a drop counts below p = {required}; {_format_power(worst, required)}"
     )
     return Measured(not is_worse, worst.p_value, required, message)
 
 
-def _worst_of(champion: ChampionComparison) -> Paired:
-    """Return how it compares in what parses, or in what passes: the drop that chance gives less often."""
+def _find_worst(champion: ChampionComparison) -> Paired:
+    """Return the comparison, of parsing or of passing, whose drop is less likely by chance."""
     differences = (champion.parse_difference, champion.pass_difference)
     return min(differences, key=lambda found: found.p_value if found.difference < 0 else 1.0)
 
 
-def _visible(difference: Paired, p_value: float) -> str:
-    """Format the smallest drop that the gate detects; a smaller one may pass."""
+def _format_power(difference: Paired, p_value: float) -> str:
     by_chance = 2 * min(difference.only_first, difference.only_second) / difference.num_tasks
     drop = smallest_drop(difference.num_tasks, by_chance, p_value)
     if drop is None:
@@ -298,59 +301,91 @@ def _stop_rate(inputs: GateInputs, thresholds: Thresholds) -> Measured:
     return _compare_rate("completions that end by themselves", rate, thresholds.min_stop_rate, inputs, thresholds)
 
 
-def _result_field(inputs: GateInputs, *path: str) -> Any:
-    """Return the value at a path of keys in the training manifest."""
-    value: Any = inputs.manifest
-    if value is None:
-        raise _UnreadableError(inputs.manifest_problem)
-    for key in path:
-        if not isinstance(value, dict) or key not in value:
-            raise _UnreadableError(f"no {'.'.join(path)}")
-        value = value[key]
-    return value
-
-
-def _number(inputs: GateInputs, *path: str) -> float:
-    value = _result_field(inputs, *path)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _UnreadableError(f"{'.'.join(path)} is {value!r}, no number")
-    # JSON as Python reads it has NaN, Infinity, and whole numbers beyond any float.
-    if not 0 <= value <= sys.float_info.max:
-        raise _UnreadableError(f"{'.'.join(path)} is {str(value)[:20]}, no amount")
-    return float(value)
-
-
 def _ratio(part: float, whole: float, what: str) -> float:
     if whole <= 0:
         raise _UnreadableError(f"{what} is {whole:g}")
     return part / whole
 
 
+_NOT_ASKED: Final = Measured(GateStatus.PASSED, None, None, "the adapter was not trained to complete at a cursor")
+_INFILL_BASELINES: Final[dict[InfillModel, str]] = {"base": "the base", "ngram": "an n-gram"}
+
+
+def _infill_parses(inputs: GateInputs, thresholds: Thresholds) -> Measured:
+    found, required = _results(inputs).infill, thresholds.min_infill_parse_rate
+    if found is None:
+        return _NOT_ASKED
+    shown, free = found.shown, found.models["adapter"]["all"].parses
+    what = f"{free.short} pieces stand as they are written freely, {shown.short} holes are served"
+    if "served" not in found.models:
+        return Measured(not required, 0.0, required, f"no piece stands in its hole; {what}")
+    rate = found.models["served"]["all"].parses
+    message = f"{rate.short} of what is served stands, required {100 * required:.1f} %; {what}"
+    return Measured((rate.value or 0.0) >= required, rate.value, required, message)
+
+
+def _infill_gain(inputs: GateInputs, thresholds: Thresholds) -> Measured:
+    results = _results(inputs)
+    found, allowed = results.infill, thresholds.allowed_chance(results.progress)
+    if found is None:
+        return _NOT_ASKED
+    gains = {
+        name: found.exact_difference[model]
+        for model, name in _INFILL_BASELINES.items()
+        if model in found.exact_difference
+    }
+    if len(gains) < len(_INFILL_BASELINES):
+        message = "no line of a held-out program was asked for; hold out more files (config/pipeline.yaml)"
+        return Measured(not thresholds.needs_infill_gain, None, None, message)
+    worst = max(gains, key=lambda name: gains[name].p_better)
+    difference = gains[worst]
+    message = (
+        f"writes {difference.only_second} of {difference.num_tasks} lines exactly that {worst} does not, misses "
+        f"{difference.only_first} ({p_text(difference.p_better)})"
+    )
+    if not thresholds.needs_infill_gain:
+        return Measured(GateStatus.PASSED, difference.difference, None, f"{message}; no gain is required")
+    message += f", required p < {allowed:.3g}"
+    return Measured(difference.p_better < allowed, difference.difference, 0.0, message)
+
+
+def _infill_regression(inputs: GateInputs, thresholds: Thresholds) -> Measured:
+    infill = _results(inputs).infill
+    if infill is None:
+        return _NOT_ASKED
+    difference, required = infill.exact_difference.get("champion"), thresholds.max_regression_p
+    if difference is None:
+        return Measured(GateStatus.PASSED, None, None, "there is no champion yet")
+    is_worse = difference.difference < 0 and difference.p_value < required
+    message = (
+        f"{100 * difference.difference:+.1f} points of exact pieces against the champion in {difference.num_tasks} "
+        f"holes ({p_text(difference.p_value)}), a drop counts below p = {required}"
+    )
+    return Measured(not is_worse, difference.p_value, required, message)
+
+
 def _supervised_ratio(inputs: GateInputs, thresholds: Thresholds) -> Measured:
-    part, whole = _number(inputs, "result", "num_supervised_tokens"), _number(inputs, "result", "num_tokens")
+    part, whole = _training(inputs).num_supervised_tokens, _training(inputs).num_tokens
     ratio, required = _ratio(part, whole, "result.num_tokens"), thresholds.min_supervised_ratio
-    message = f"{part:.0f}/{whole:.0f} tokens carry the loss ({100 * ratio:.1f} %), required {100 * required:.1f} %"
+    message = f"{part}/{whole} tokens carry the loss ({100 * ratio:.1f} %), required {100 * required:.1f} %"
     return Measured(ratio >= required, ratio, required, message)
 
 
 def _truncation(inputs: GateInputs, thresholds: Thresholds) -> Measured:
-    part, whole = _number(inputs, "result", "not_shown", "too_long"), _number(inputs, "result", "num_rows")
+    part, whole = _training(inputs).not_shown.too_long, _training(inputs).num_rows
     ratio, required = _ratio(part, whole, "result.num_rows"), thresholds.max_truncation
-    share = f"{part:.0f}/{whole:.0f} rows were too long to train ({100 * ratio:.1f} %)"
+    share = f"{part}/{whole} rows were too long to train ({100 * ratio:.1f} %)"
     return Measured(ratio <= required, ratio, required, f"{share}, allowed {100 * required:.1f} %")
 
 
 def _throughput(inputs: GateInputs, thresholds: Thresholds) -> Measured:
-    tokens, seconds = _number(inputs, "result", "trained_tokens"), _number(inputs, "result", "seconds")
-    device = str(_result_field(inputs, "result", "device"))
+    training = _training(inputs)
+    device = training.device
     if device not in thresholds.min_tokens_per_second:
         raise _UnreadableError(f"no speed is required of device {device}; add it to min_tokens_per_second")
-    rate, required = _ratio(tokens, seconds, "result.seconds"), thresholds.min_tokens_per_second[device]
+    rate = _ratio(training.trained_tokens, training.seconds, "result.seconds")
+    required = thresholds.min_tokens_per_second[device]
     return Measured(rate >= required, rate, required, f"trained {rate:.1f} tokens/s on {device}, required {required:g}")
-
-
-def _on_results(measure: Callable[[EvalResults, Thresholds], Measured]) -> Callable[[GateInputs, Thresholds], Measured]:
-    return lambda inputs, thresholds: measure(_results(inputs), thresholds)
 
 
 GATES: Final[dict[GateName, Gate]] = {
@@ -368,11 +403,9 @@ GATES: Final[dict[GateName, Gate]] = {
     GateName.DECLINE: Gate("No slow decline", RESULTS, _decline),
     GateName.ANTI_STUB: Gate("Few stubs", RESULTS, _anti_stub),
     GateName.STOP_RATE: Gate("Completions end", RESULTS, _stop_rate),
-    GateName.INFILL_PARSES: Gate("All that is served at a cursor stands", RESULTS, _on_results(infill_parses)),
-    GateName.INFILL_GAIN: Gate("Completes more lines than base and n-gram", RESULTS, _on_results(infill_gain)),
-    GateName.INFILL_REGRESSION: Gate(
-        "Completes no fewer holes than the champion", RESULTS, _on_results(infill_regression)
-    ),
+    GateName.INFILL_PARSES: Gate("All that is served at a cursor stands", RESULTS, _infill_parses),
+    GateName.INFILL_GAIN: Gate("Completes more lines than base and n-gram", RESULTS, _infill_gain),
+    GateName.INFILL_REGRESSION: Gate("Completes no fewer holes than the champion", RESULTS, _infill_regression),
     GateName.SUPERVISED_RATIO: Gate("Enough tokens carry the loss", MANIFEST, _supervised_ratio),
     GateName.TRUNCATION: Gate("Few rows too long", MANIFEST, _truncation),
     GateName.THROUGHPUT: Gate("Speed of training", MANIFEST, _throughput),

@@ -1,10 +1,10 @@
 """The champion and its predecessors: a pointer that is replaced whole, and an append-only log.
 
-Each line of the log holds the SHA-256 of the line before it, and the pointer that of the line that it was set with. So
-a line that is lost or changed is noticed, whether or not others follow it.
+Each line of the log holds the SHA-256 of the line before it, and the pointer that of the line that set it, so a lost or
+changed line is noticed.
 
-With a key every line is signed, and so is the pointer, which then has to name the last one. Older copies of both
-together still fit: who kept them and may write to the store can lay them back.
+With a key every line and the pointer are signed, and the pointer must name the last line. Older copies of both together
+still pass: who kept them and may write to the store can put them back.
 """
 
 import hashlib
@@ -53,7 +53,7 @@ class HistoryEvent(Versioned):
 
 
 class Seen(NamedTuple):
-    """The documents of a champion as they were when a change began; a pointer is its key, and the line that set it."""
+    """History and pointer at the time a change began."""
 
     history: bytes
     pointer: bytes
@@ -63,8 +63,8 @@ def champion_key(store: ArtifactStore) -> str | None:
     """Return the key of the adapter that is in use; None before the first promotion.
 
     Raises:
-        RefusedError: The pointer is missing although there is a history, the history lost what the pointer rests on, or
-            one of them is not signed.
+        RefusedError: The pointer is missing although there is a history, the history lost the line that set it, or one
+            of them is not signed.
     """
     pointer, log = store.documents.place(KIND, CHAMPION), store.documents.place(KIND, HISTORY)
     words = store.documents.read(KIND, CHAMPION).decode(errors="replace").split()
@@ -96,11 +96,11 @@ def champion_key(store: ArtifactStore) -> str | None:
     return key
 
 
-def champion_of(store: ArtifactStore) -> Artifact | None:
-    """Return the adapter that is in use, as an artifact; None before the first promotion.
+def find_champion(store: ArtifactStore) -> Artifact | None:
+    """Return the adapter in use; None before the first promotion.
 
     Raises:
-        RefusedError: The pointer names an adapter that is gone, or pointer and history do not belong together.
+        RefusedError: The pointer names a missing adapter, or pointer and history do not belong together.
     """
     key = champion_key(store)
     if key is None:
@@ -112,65 +112,61 @@ def champion_of(store: ArtifactStore) -> Artifact | None:
 
 
 def adapter_sha256_of(promoted: Artifact) -> str:
-    """Return the digest that an adapter had when it was promoted."""
+    """Return the digest of an adapter at its promotion."""
     digest: str = promoted.inputs["adapter_sha256"]
     return digest
 
 
-def baseline_of(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
+def find_baseline(store: ArtifactStore, adapter_sha256: str) -> Artifact | None:
     """Return the baseline of a candidate: the champion, or the one before it if the candidate is the champion.
 
-    So the comparison of a candidate stays the same when it has won.
+    This way a comparison stays the same after the candidate was promoted.
 
     Raises:
-        RefusedError: The pointer names an adapter that is gone.
+        RefusedError: The pointer names a missing adapter.
     """
-    champion = champion_of(store)
+    champion = find_champion(store)
     if champion is None or adapter_sha256_of(champion) != adapter_sha256:
         return champion
-    previous = promotion_of(store, champion.key).previous
+    previous = find_promotion(store, champion.key).previous
     return store.get(KIND, previous) if previous is not None else None
 
 
-def promotion_of(store: ArtifactStore, key: str) -> HistoryEvent:
-    """Return the event that last promoted an adapter.
-
-    Raises:
-        RefusedError: The history does not tell of it.
-    """
-    for event in reversed(history_of(store)):
+def find_promotion(store: ArtifactStore, key: str) -> HistoryEvent:
+    """Return the event that last promoted an adapter; refuse (`RefusedError`) if the history has none."""
+    for event in reversed(read_history(store)):
         if event.key == key and event.action != "rollback":
             return event
     raise RefusedError(f"{store.documents.place(KIND, HISTORY)}: nothing about {key[:12]}. Restore the file.")
 
 
-def usable_before(store: ArtifactStore, present: Artifact) -> str | None:
-    """Return the key of the adapter promoted last before the present one, with other weights, not withdrawn, if any.
+def find_usable_before(store: ArtifactStore, present: Artifact) -> str | None:
+    """Return the key of the newest earlier adapter with other weights that was not withdrawn; None without one.
 
     Raises:
-        RefusedError: The history does not tell of the champion.
+        RefusedError: The history does not contain the champion.
     """
-    event = promotion_of(store, present.key)
+    event = find_promotion(store, present.key)
     passed_over = {*find_withdrawn(store), event.adapter_sha256}
-    promotions = [entry for entry in history_of(store) if entry.action != "rollback"]
+    promotions = [entry for entry in read_history(store) if entry.action != "rollback"]
     last = max(place for place, entry in enumerate(promotions) if entry == event)
     before = (entry for entry in reversed(promotions[:last]) if entry.adapter_sha256 not in passed_over)
     return next((entry.key for entry in before), None)
 
 
-def history_of(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
-    """Return all changes of the champion, the oldest first; a last line that was cut off is left out.
+def read_history(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
+    """Return all changes of the champion, the oldest first, without a last line that was cut off.
 
     Raises:
-        RefusedError: A line is no event, does not follow the one before it, or is not signed.
+        RefusedError: A line is malformed, does not follow the one before it, or is not signed.
     """
     return tuple(event for event, _ in _lines(store))
 
 
 def find_withdrawn(store: ArtifactStore) -> frozenset[str]:
-    """Return the SHA-256 of adapters that a rollback took out of use and that were not promoted by hand since."""
+    """Return the SHA-256 of adapters that a rollback took out of use and nobody promoted since."""
     out: set[str] = set()
-    for event in history_of(store):
+    for event in read_history(store):
         if event.withdrawn_sha256 is not None:
             out.add(event.withdrawn_sha256)
         out.discard(event.adapter_sha256)
@@ -179,10 +175,10 @@ def find_withdrawn(store: ArtifactStore) -> frozenset[str]:
 
 @contextmanager
 def lock_champion(store: ArtifactStore) -> Iterator[Seen]:
-    """Hold the right to change the champion; two changes at once on one machine wait for each other.
+    """Lock the champion against other changes on this machine.
 
-    Returns:
-        What a change rests on: one that another machine makes meanwhile is noticed when this one is recorded.
+    Yields:
+        The documents before the change; `record` compares them, to notice a change on another machine.
     """
     folder = store.root / KIND
     with ExitStack() as stack:
@@ -196,12 +192,12 @@ def lock_champion(store: ArtifactStore) -> Iterator[Seen]:
 
 
 def record(store: ArtifactStore, event: HistoryEvent, champion: Artifact, seen: Seen) -> None:
-    """Let the pointer name a champion, and add the change to the history first.
+    """Add a change to the history, then point to the champion.
 
-    A process that dies between the two leaves the old champion in use, and a history that tells of the attempt.
+    A process that dies in between leaves the old champion in use, and the attempt in the history.
 
     Raises:
-        RefusedError: The history does not hold together, or another machine changed the champion meanwhile.
+        RefusedError: The history is damaged, or another machine changed the champion meanwhile.
         ConfigurationError: The store cannot be written.
     """
     before = _lines(store)
@@ -213,13 +209,13 @@ def record(store: ArtifactStore, event: HistoryEvent, champion: Artifact, seen: 
 
 
 def sign_history(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
-    """Sign a history as it stands, let the pointer name the champion of its last line, and return what was signed.
+    """Sign all lines of a history, point to the champion of the last one, and return the events.
 
-    For a key that is new, and for what an interrupted promotion left; the caller vouches for every line.
+    For a new key, and after an interrupted promotion; the caller vouches for every line.
 
     Raises:
-        RefusedError: The history does not hold together even without signatures, or changed meanwhile.
-        ConfigurationError: There is no key to sign with, or the store cannot be written.
+        RefusedError: The history is damaged, or changed meanwhile.
+        ConfigurationError: No key signs, or the store cannot be written.
     """
     if store.signing is None:
         raise ConfigurationError(
@@ -237,21 +233,18 @@ def sign_history(store: ArtifactStore) -> tuple[HistoryEvent, ...]:
 
 
 def _line(event: HistoryEvent, after_sha256: str, signing: Signing | None) -> bytes:
-    """Return the line of an event, chained to the one before it and signed."""
     content = event.model_copy(update={"after_sha256": after_sha256}).model_dump(exclude={"signature"})
     signature = {"signature": signing.signature_of(HISTORY, event=content)} if signing is not None else {}
     return json.dumps({**content, **signature}, ensure_ascii=False).encode()
 
 
 def _pointer(key: str, line: bytes, signing: Signing | None) -> bytes:
-    """Return what names a champion, and the line by which it came into use."""
     sha256 = _sha256(line)
     signature = [signing.signature_of(CHAMPION, key=key, line=sha256)] if signing is not None else []
     return "".join(f"{word}\n" for word in (key, sha256, *signature)).encode()
 
 
 def _lines(store: ArtifactStore, *, is_signed: bool = True) -> list[tuple[HistoryEvent, str]]:
-    """Return the events of a history, each with the SHA-256 of its line."""
     log, content = store.documents.place(KIND, HISTORY), store.documents.read(KIND, HISTORY)
     lines = content[: _complete(content)].splitlines()
     details: list[tuple[HistoryEvent, str]] = []
@@ -269,10 +262,7 @@ def _lines(store: ArtifactStore, *, is_signed: bool = True) -> list[tuple[Histor
 
 
 def _complete(content: bytes) -> int:
-    """Return how many bytes of a history are complete lines.
-
-    A last line without its end was cut off, by a full disk or a lost process, unless only its end was.
-    """
+    """Count the bytes of complete lines; a last line counts as complete if only its line end is missing."""
     end = content.rfind(b"\n") + 1
     try:
         HistoryEvent.model_validate_json(content[end:])

@@ -1,10 +1,10 @@
-"""Ledger of evaluations by eval suite: each further attempt needs more confidence.
+"""Count evaluations by eval suite: each further attempt needs more confidence.
 
-With a key every line is signed together with the line before it, and a last line seals the end. So a line that is
-removed, changed, forged or cut off is noticed; an older copy of the whole ledger still fits.
+With a key every line is signed together with the line before it, and a last line seals the end, so a removed, changed,
+forged or cut-off line is noticed. An older copy of the whole ledger still passes.
 
-Every line names the store that it was written in, so that what was tried in a copy of a store is told from what an
-older ledger has lost.
+Every line names the store that wrote it: this tells an evaluation in a copy of the store from one that an older ledger
+has lost.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.promotion.history import find_withdrawn, history_of
+from mens_pipeline.promotion.history import find_withdrawn, read_history
 from mens_pipeline.storage.jsonl import model_in
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.signing import PRIVATE, Signing
@@ -32,14 +32,14 @@ _SIGNED: Final = (
     "promote --sign-history` prints the ledger and signs it as it stands."
 )
 _HALF: Final = 16
-"""Digits of the id of a store that say where it began, and of those that say where it lies."""
+"""Digits of the two halves of a store id: its origin, which copies share, and its place."""
 _SAME_SHARE: Final = 0.5
-"""Share of the files of the smaller of two eval suites from which on they count as one: a workspace that grows, or a
-suite of a part of its files, does not begin to count again."""
+"""Two eval suites that share this part of the files of the smaller one count as the same. So counting does not restart
+when a workspace grows, or when a suite has a part of its files."""
 
 
-class Try(Versioned):
-    """Attempt: an adapter on the held-out rows of an eval suite, with all that decides what it writes."""
+class EvaluationTry(Versioned):
+    """An adapter on the held-out rows of an eval suite, with everything that decides its completions."""
 
     adapter_sha256: str = Field(min_length=64, max_length=64)
     decoding: Decoding
@@ -51,7 +51,7 @@ class Try(Versioned):
     )
     device: str = Field(description="`cuda bfloat16 dense`: where, in which dtype and how the weights lay.")
 
-    def is_of_same_eval_suite(self, other: "Try") -> bool:
+    def is_of_same_eval_suite(self, other: "EvaluationTry") -> bool:
         """Return whether the eval suites of two tries share half of the files of the smaller, or have equal rows."""
         own, theirs = set(self.files), set(other.files)
         shares = len(own & theirs) >= _SAME_SHARE * min(len(own), len(theirs))
@@ -59,17 +59,17 @@ class Try(Versioned):
 
     @property
     def sha256(self) -> str:
-        """SHA-256 over all that decides the completions: of two tries with the same, nothing was left to chance.
+        """SHA-256 over everything that decides the completions; equal tries give equal completions.
 
         On a CPU the size of a batch decides nothing.
         """
-        content = self.model_dump(mode="json", include=set(Try.model_fields) - {"format_version", "files"})
+        content = self.model_dump(mode="json", include=set(EvaluationTry.model_fields) - {"format_version", "files"})
         if self.device.startswith("cpu"):
             del content["decoding"]["batch_tokens"]
         return key_of(content)
 
 
-class LedgerEntry(Try):
+class LedgerEntry(EvaluationTry):
     """A line of `ledger.jsonl`."""
 
     store_id: str = Field(
@@ -83,23 +83,21 @@ class LedgerEntry(Try):
 
 
 class _Seal(Strict):
-    """The last line of a signed ledger."""
-
     signature: str = Field(description="Of the line before it, which is the last one.")
 
 
-def record_try(store: ArtifactStore, tried: Try, *, now: int) -> LedgerEntry:
-    """Count a try, once; `now` is in seconds since 1970.
+def record_try(store: ArtifactStore, tried: EvaluationTry, *, now: int) -> LedgerEntry:
+    """Count a try once; `now` is in seconds since 1970.
 
     Returns:
-        Its line, with the number of this try on its eval suite since it last promoted an adapter that is still trusted,
-        from 1; that of the first time if the very same was tried before.
+        Its line, with the number of the try on its eval suite since a promotion that was not withdrawn, from 1. The
+        same try again returns its first line.
 
     Raises:
-        RefusedError: A line of the ledger is none, or the ledger has changed since it was signed.
-        ConfigurationError: The store cannot be written, or there is only a key to check with.
+        RefusedError: A line is malformed, or the ledger was changed since it was signed.
+        ConfigurationError: The store cannot be written, or signatures are checked and no key signs.
     """
-    trusted = {e.adapter_sha256 for e in history_of(store) if e.action == "promote"} - find_withdrawn(store)
+    trusted = {e.adapter_sha256 for e in read_history(store) if e.action == "promote"} - find_withdrawn(store)
 
     def add_try(content: bytes) -> bytes:
         lines, entries = _lines(content, store)
@@ -121,7 +119,7 @@ def record_try(store: ArtifactStore, tried: Try, *, now: int) -> LedgerEntry:
 
 
 def _store_id(entries: Sequence[LedgerEntry], store: ArtifactStore) -> str:
-    """Return the id of a store: that of the line before, unless the store was copied or restored elsewhere since."""
+    """Return the id of the line before, unless the store was copied or restored elsewhere since."""
     before = entries[-1].store_id if entries else None
     origin = before[:_HALF] if before is not None else secrets.token_hex(_HALF // 2)
     # A folder keeps its inode when it is renamed or mounted elsewhere, and a copy has another.
@@ -130,7 +128,7 @@ def _store_id(entries: Sequence[LedgerEntry], store: ArtifactStore) -> str:
 
 
 def explain_lost(evaluated_in: str | None, store_id: str | None) -> str:
-    """Say why a ledger, by the id of its store, does not count what was evaluated in some store, with advice."""
+    """Explain why the ledger of a store does not have an evaluation, with advice."""
     if evaluated_in is not None and evaluated_in == store_id:
         return "has lost this evaluation: an older ledger was laid back; restore the newest one, or evaluate again here"
     is_copy = evaluated_in is not None and store_id is not None and evaluated_in[:_HALF] == store_id[:_HALF]
@@ -139,10 +137,10 @@ def explain_lost(evaluated_in: str | None, store_id: str | None) -> str:
 
 
 def find_try(store: ArtifactStore, try_sha256: str | None) -> tuple[LedgerEntry | None, str | None]:
-    """Return the line of a try in the ledger of a store, None where it has none, and the id in the newest line.
+    """Return the line of a try, None without one, and the store id of the newest line.
 
     Raises:
-        RefusedError: A line of the ledger is none, or the ledger has changed since it was signed.
+        RefusedError: A line is malformed, or the ledger was changed since it was signed.
     """
     entries = _lines(store.documents.read(FOLDER, LEDGER), store)[1]
     found = next((entry for entry in entries if entry.sha256 == try_sha256), None)
@@ -152,18 +150,18 @@ def find_try(store: ArtifactStore, try_sha256: str | None) -> tuple[LedgerEntry 
 def _was_evaluated(store: ArtifactStore) -> bool:
     shared = store.remote.list_artifacts() if store.remote is not None else []
     return (
-        bool(history_of(store))
+        bool(read_history(store))
         or any((store.root / FOLDER).glob("*/manifest.json"))
         or any(artifact.kind == FOLDER for artifact in shared)
     )
 
 
 def sign_ledger(store: ArtifactStore) -> tuple[LedgerEntry, ...]:
-    """Sign a ledger as it stands, for a key that is new, and return it; the caller vouches for every line.
+    """Sign all lines of a ledger with a new key, and return them; the caller vouches for every line.
 
     Raises:
-        RefusedError: A line is no entry.
-        ConfigurationError: There is no key to sign with, or the store cannot be written.
+        RefusedError: A line is malformed.
+        ConfigurationError: No key signs, or the store cannot be written.
     """
     signing = store.signing
     if signing is None:
@@ -180,7 +178,7 @@ def sign_ledger(store: ArtifactStore) -> tuple[LedgerEntry, ...]:
 
 
 def _attempt(entries: Iterable[LedgerEntry], promoted: set[str]) -> int:
-    """Return the number of the next attempt; counting begins again after the first one of a promoted adapter."""
+    """Count attempts; counting starts again after the first one of a promoted adapter."""
     attempt, seen = 1, set()
     for entry in entries:
         is_first = entry.adapter_sha256 not in seen
@@ -190,7 +188,6 @@ def _attempt(entries: Iterable[LedgerEntry], promoted: set[str]) -> int:
 
 
 def _line(entry: LedgerEntry, before: Sequence[bytes], signing: Signing | None) -> bytes:
-    """Return the line of an entry, signed together with the one before it."""
     content = entry.model_dump(mode="json", exclude={"signature"})
     if signing is not None:
         content["signature"] = signing.signature_of(LEDGER, entry=content, after=_last(before))
@@ -198,16 +195,15 @@ def _line(entry: LedgerEntry, before: Sequence[bytes], signing: Signing | None) 
 
 
 def _document(lines: Sequence[bytes], signing: Signing | None) -> bytes:
-    """Return the ledger of some lines, with its seal."""
     seals = [] if signing is None else [_Seal(signature=signing.signature_of(LEDGER, end=_last(lines)))]
     return b"".join(line + b"\n" for line in (*lines, *(seal.model_dump_json().encode() for seal in seals)))
 
 
 def _lines(content: bytes, store: ArtifactStore, *, is_signed: bool = True) -> tuple[list[bytes], list[LedgerEntry]]:
-    """Read a ledger without its seal, and without a last line that was cut off, by a full disk or a lost process."""
+    """Read the lines without the seal, and without a last line that a full disk or a killed process cut off."""
     place = store.documents.place(FOLDER, LEDGER)
     lines = content[: content.rfind(b"\n") + 1].splitlines()
-    seal = _seal_of(lines)
+    seal = _read_seal(lines)
     if seal is not None:
         lines.pop()
     advice = "Restore the file from a backup: without it nobody knows how often adapters were tried."
@@ -227,7 +223,7 @@ def _lines(content: bytes, store: ArtifactStore, *, is_signed: bool = True) -> t
     return lines, entries
 
 
-def _seal_of(lines: Sequence[bytes]) -> _Seal | None:
+def _read_seal(lines: Sequence[bytes]) -> _Seal | None:
     try:
         return _Seal.model_validate_json(lines[-1]) if lines else None
     except ValidationError:

@@ -1,4 +1,4 @@
-"""The gates by name: their thresholds, read from `config/gates.yaml`, and how the outcome of one is written down."""
+"""Names, thresholds and outcomes of the gates; `config/gates.yaml` holds the thresholds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -120,18 +120,17 @@ class Thresholds(Strict):
     warn_only: tuple[GateName, ...] = Field(description="Gates that warn and do not block.")
 
     def on_heldout(self, name: GateName) -> tuple[float, float]:
-        """Return what must be measured of a rate, and what the true rate must not be below; lowered, it lowers that."""
+        """Return the rate that must be measured, and the floor of the true rate, which is never the higher one."""
         measured, floor = getattr(self, f"min_{name}"), getattr(self, f"{name}_floor")
         return measured, min(measured, floor)
 
     def allowed_chance(self, progress: "Progress") -> float:
-        """Compute the chance of a false promotion that one round of one try may take.
+        """Compute the chance of a false promotion that one round of one try may spend.
 
-        All rounds of all tries on an eval suite, up to the next promotion, take `1 - confidence` together: the k-th try
-        takes 6 / (pi k)^2 of it, shared by its planned rounds; the r-th of R rounds takes a part in proportion to r^3,
-        so that a model is settled early only where that is clear, and hardly any confidence is lost to the first look.
-        By the union bound that holds however alike tries are. A promotion refills the budget, or a good model could not
-        be confirmed night after night.
+        All rounds of all tries on an eval suite, up to the next promotion, spend `1 - confidence` together: the k-th
+        try spends 6 / (pi k)^2 of it, and the r-th of its R planned rounds a part in proportion to r^3, so that early
+        rounds settle clear cases only and cost little. By the union bound this holds however alike tries are. A
+        promotion refills the budget; otherwise a good model could not be confirmed night after night.
 
         Source:
             Alpha spending over looks, Lan and DeMets 1983, little of it at first as O'Brien and Fleming 1979 do; over
@@ -143,12 +142,12 @@ class Thresholds(Strict):
     def replace_values(
         self, *, min_parse_rate: float | None, min_coverage: float | None, min_benchmark: float | None
     ) -> "Thresholds":
-        """Return the thresholds with other values; None leaves one as it is."""
+        """Replace thresholds; None keeps one."""
         changes = {"min_parse_rate": min_parse_rate, "min_coverage": min_coverage, "min_benchmark": min_benchmark}
         return self.model_copy(update={name: value for name, value in changes.items() if value is not None})
 
     def unlike(self, other: "Thresholds") -> tuple[str, ...]:
-        """Name what is demanded otherwise than by another policy: `min_coverage 0.1`."""
+        """List the thresholds that differ from another policy: `min_coverage 0.1`."""
 
         def format_value(value: Any) -> str:
             return " ".join(value) or "none" if isinstance(value, tuple) else str(value)
@@ -157,10 +156,10 @@ class Thresholds(Strict):
         return tuple(f"{name} {format_value(value)}" for name, value in mine.items() if value != theirs[name])
 
     def raise_benchmark(self, min_benchmark: float | None) -> "Thresholds":
-        """Return the thresholds with a higher benchmark pass rate; None leaves it as it is.
+        """Raise the benchmark pass rate; None keeps it.
 
         Raises:
-            ConfigurationError: It is no share, or would lower the bar, which only a signed override may.
+            ConfigurationError: It is not a share, or lower than before, which takes a signed override.
         """
         if min_benchmark is None:
             return self
@@ -177,7 +176,7 @@ class GateStatus(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     UNDECIDED = "undecided"
-    """What was asked cannot tell; more of the eval suite may."""
+    """The prompts so far do not decide it; more of the eval suite may."""
 
 
 class GateOutcome(Strict):
@@ -201,7 +200,7 @@ class GateOutcome(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Reserve:
-    """Held-out prompts that were not asked, those with tests, and the probability that a round more requires."""
+    """Held-out prompts that were not asked, those with tests, and the probability that another round requires."""
 
     num_tasks: int
     num_tested: int
@@ -209,13 +208,12 @@ class Reserve:
 
 
 class Measured(NamedTuple):
-    """What a gate found; most fields as in `GateOutcome`.
+    """The finding of a gate; most fields as in `GateOutcome`.
 
     Attributes:
-        verdict: Also True where it passes, and False where it fails.
-        may_pass: Of an undecided gate: whether it would pass if the reserve went as well as can be hoped for;
-            assumed where the gate does not say.
-        grows: Of a failing gate: whether it fails for want of tasks, so that it may pass when more are asked.
+        verdict: True for passed, False for failed, or the status.
+        may_pass: Whether an undecided gate would pass if the reserve went as well as possible; true unless given.
+        grows: Whether a failing gate lacks tasks, so that it may pass when more are asked.
     """
 
     verdict: bool | GateStatus
@@ -233,7 +231,7 @@ def overall_status(outcomes: tuple[GateOutcome, ...]) -> GateStatus:
 
 
 class GatePolicy(Strict):
-    """The demands on data, and the policies that models are held to."""
+    """`config/gates.yaml`: thresholds for data, and policies for models."""
 
     min_source_parse_rate: float = Field(
         ge=0, le=1, description="Share of the golden programs of the workspace that the front end must accept."
@@ -248,11 +246,7 @@ class GatePolicy(Strict):
     policies: dict[str, Thresholds] = Field(min_length=1, description="Name -> what is demanded of a model.")
 
     def thresholds(self, name: str) -> Thresholds:
-        """Return the thresholds of the policy of a name.
-
-        Raises:
-            ConfigurationError: There is none.
-        """
+        """Return the thresholds of a policy; refuse (`ConfigurationError`) an unknown name."""
         if name not in self.policies:
             advice = did_you_mean(name, self.policies) or f"Choose one of {', '.join(self.policies)}."
             raise ConfigurationError(f"policy {name}: not in config/gates.yaml. {advice}")
@@ -263,6 +257,6 @@ def load_gate_policy(path: Path) -> GatePolicy:
     """Read and check the policies.
 
     Raises:
-        ConfigurationError: It is missing, is no YAML, or holds mistakes; the message names all of them.
+        ConfigurationError: The file is missing, malformed or wrong; the message names all mistakes.
     """
     return load_model(path, GatePolicy)

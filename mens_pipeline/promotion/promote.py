@@ -1,65 +1,50 @@
-"""From a verdict to the champion: refused unless the verdict passed, and is about this very adapter, here and now."""
+"""Make an adapter the champion: only if its verdict passed, and is about this very adapter, here and now."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.results import RESULTS, EvalResults
-from mens_pipeline.models.adapter import ADAPTER, MANIFEST, TELEMETRY, TrainingManifest, adapter_digest
+from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.models.adapter import ADAPTER, MANIFEST, TELEMETRY, Adapter, adapter_digest
 from mens_pipeline.promotion.bill import write_bill
-from mens_pipeline.promotion.conditions import Conditions, Counted, conditions_of, differences
 from mens_pipeline.promotion.history import (
     HistoryEvent,
     adapter_sha256_of,
-    baseline_of,
-    champion_of,
+    find_champion,
+    find_usable_before,
     find_withdrawn,
-    history_of,
     lock_champion,
+    read_history,
     record,
-    usable_before,
 )
-from mens_pipeline.promotion.ledger import find_try
 from mens_pipeline.promotion.policy import GateName, GateStatus
-from mens_pipeline.promotion.receipt import (
-    OVERRIDE,
-    PAGE,
-    RECEIPT,
-    Evaluated,
-    Override,
-    Receipt,
-    gate_of,
-    read_results,
-    receipt_in,
-    verdict_on,
-)
+from mens_pipeline.promotion.receipt import OVERRIDE, RECEIPT, Override, Receipt, build_receipt, find_gate
+from mens_pipeline.promotion.verdict_basis import DOCUMENTS, Terms, Verdict, VerdictBasis, find_differences
 from mens_pipeline.storage.files import copy_folder
 from mens_pipeline.storage.kinds import Kind
-from mens_pipeline.storage.signing import PRIVATE, add_signature, explain_unsigned
+from mens_pipeline.storage.signing import add_signature, explain_unsigned
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 
 _ADVICE: Final = "Run `mens gate` again."
 
-_OF_GATE: Final = (RECEIPT, RESULTS, PAGE)
-
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """Champion after a promotion, the key of the one before, and whether that was another one."""
+    """The champion after a promotion, the key of the one before, and whether the two differ."""
 
     champion: Artifact
     previous: str | None
     changed: bool
 
 
-def promote(  # noqa: PLR0913 - as what it calls
-    gate: Artifact,
-    run: Path,
+def promote(  # noqa: PLR0913 - all that a promotion rests on
+    verdict: Verdict,
+    adapter: Adapter,
     store: ArtifactStore,
-    present: Conditions,
+    terms: Terms,
     *,
     now: int,
     override: Override | None = None,
@@ -67,69 +52,57 @@ def promote(  # noqa: PLR0913 - as what it calls
 ) -> Promotion:
     """Make an adapter the champion.
 
-    A signed override takes the place of a passing verdict; it mends nothing else. `confirm` is called when only the
-    change itself is left to do; what it raises keeps the champion as it is.
+    A signed override takes the place of a passing verdict, and of nothing else. `confirm` is called right before the
+    change; if it raises, the champion stays.
 
     Raises:
         RefusedError: The verdict does not allow it; the message names every reason.
-        ConfigurationError: The store cannot be written, or there is no key to sign with although one checks.
+        ConfigurationError: The store cannot be written, or signatures are checked and no key signs.
     """
     with lock_champion(store) as seen:
-        reasons = [*reasons_against(gate, run, store, present, is_overridden=override is not None)]
-        if override is not None:
-            reasons += _find_reasons_against_override(override, gate, run, history_of(store))
+        reasons = [*find_reasons_against(verdict, adapter, store, terms, override)]
         if reasons:
-            raise RefusedError(f"{run}: not promoted. {' '.join(reasons)}")
-        receipt = receipt_in(gate.path)
-        adapter_sha256 = _evaluated_adapter(receipt)
-        before = champion_of(store)
-        is_same = before is not None and adapter_sha256_of(before) == adapter_sha256
+            raise RefusedError(f"{adapter.path}: not promoted. {' '.join(reasons)}")
+        before = find_champion(store)
+        is_same = before is not None and adapter_sha256_of(before) == adapter.digest
         if before is not None and is_same and explain_unsigned(before, store) is None:
             return Promotion(before, before.key, changed=False)
-        champion = _store(gate, receipt, run, store, override)
-        _refuse_changed(champion)
+        champion = _store(verdict, adapter, store, override)
         event = HistoryEvent(
             timestamp_unix=now,
             action="promote" if override is None else "override",
             key=champion.key,
             previous=before.key if before is not None else None,
-            adapter_sha256=adapter_sha256,
+            adapter_sha256=adapter.digest,
             override_sha256=override.sha256 if override is not None else None,
-            reason=override.reason if override is not None else f"the gate passed: {_evidence(receipt)}",
+            reason=override.reason if override is not None else f"the gate passed: {_evidence(verdict.receipt)}",
         )
         confirm()
         record(store, event, champion, seen)
         return Promotion(champion, event.previous, changed=True)
 
 
-def _evaluated_adapter(receipt: Receipt) -> str:
-    assert receipt.subject is not None, "or there was an objection"  # noqa: S101 - our own impossibility
-    return receipt.subject.adapter_sha256
-
-
 def _evidence(receipt: Receipt) -> str:
-    """Format policy, attempt and parse rate that an adapter was evaluated with, and how it compares with before."""
-    decline = gate_of(receipt, GateName.DECLINE)
+    decline = find_gate(receipt, GateName.DECLINE)
     since = f"; {decline.message.partition(', a drop')[0]}" if decline.measured is not None else ""
-    return f"policy {receipt.policy}, {receipt.tried}, {gate_of(receipt, GateName.PARSE_RATE).message}{since}"
+    return f"policy {receipt.policy}, {receipt.tried}, {find_gate(receipt, GateName.PARSE_RATE).message}{since}"
 
 
 def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
-    """Make an adapter that was in use before the champion again; the present one is not promoted again by itself.
+    """Bring back the champion before this one; only a signed override promotes the present one again.
 
-    The one before is passed over when it has the weights of the present one, or was taken out of use itself.
+    Skip earlier champions with the same weights, and those that a rollback took out of use.
 
     Raises:
-        RefusedError: There is no champion, none before it that may be used, or that one is gone, was changed or is not
-            signed.
+        RefusedError: There is no champion, no earlier one to use, or that one is gone, was changed or is not signed.
     """
     with lock_champion(store) as seen:
-        present = champion_of(store)
+        present = find_champion(store)
         if present is None:
             raise RefusedError(
                 f"{store.root / Kind.PROMOTED_ADAPTER}: there is no champion to roll back. Promote an adapter first."
             )
-        previous = usable_before(store, present)
+        previous = find_usable_before(store, present)
         found = store.get(Kind.PROMOTED_ADAPTER, previous) if previous is not None else None
         if found is None:
             detail = f"the one before, {previous[:12]}, is gone" if previous else "no other one before it may be used"
@@ -150,80 +123,38 @@ def roll_back(store: ArtifactStore, *, now: int, reason: str) -> Promotion:
         return Promotion(found, present.key, changed=True)
 
 
-def reasons_against(
-    gate: Artifact, run: Path, store: ArtifactStore, present: Conditions, *, is_overridden: bool = False
+def find_reasons_against(
+    verdict: Verdict, adapter: Adapter, store: ArtifactStore, terms: Terms, override: Override | None = None
 ) -> Iterator[str]:
-    """Return why a verdict does not make an adapter the champion, a sentence each; none when it does.
+    """Yield why a verdict does not make an adapter the champion, a sentence each.
 
-    Of one that is overridden, neither a failing verdict nor a held-out set that nobody knows is a reason.
+    An override makes up for a failed verdict, for a rollback, and for unknown held-out pairs.
     """
-    changed = (*gate.find_changed(), *(name for name in _OF_GATE if name not in gate.outputs))
-    if changed:
-        yield f"Tampered with since it was written: {', '.join(changed)}; run the gate again."
-        return
-    if problem := explain_unsigned(gate, store):
-        yield f"The verdict does not count: {problem}; run the gate again with {PRIVATE}."
-        return
-    try:
-        receipt = receipt_in(gate.path)
-    except RefusedError as error:
-        yield f"The receipt cannot be read ({error}); run the gate again."
-        return
-    results = read_results(gate.file(RESULTS))
-    then = conditions_of(receipt, results)
-    now = _complete(present, then, results, gate, run, store)
-    if then.adapter == now.adapter and now.adapter in find_withdrawn(store) and not is_overridden:
-        yield "It was taken out of use by a rollback; sign an override to promote it again."
-    if present.heldout is None and not is_overridden:
-        problem = f"{present.heldout_problem} Or sign an override."
-        yield f"Nothing says that it was evaluated on what was held out of its training: {problem}"
-    yield from differences(then, now)
-    yield from _not_reproduced(receipt, gate)
-    if not receipt.overall_passed and not is_overridden:
+    then, now = VerdictBasis.then(verdict), VerdictBasis.now(verdict, adapter, terms, store)
+    if override is None:
+        if then.adapter == now.adapter and now.adapter in find_withdrawn(store):
+            yield "It was taken out of use by a rollback; sign an override to promote it again."
+        if terms.heldout is None:
+            problem = f"{terms.heldout_problem} Or sign an override."
+            yield f"Nothing says that it was evaluated on what was held out of its training: {problem}"
+    yield from find_differences(verdict, then, now)
+    yield from _find_unlike(verdict)
+    receipt = verdict.receipt
+    if override is not None:
+        yield from _find_reasons_against_override(override, verdict, adapter, read_history(store))
+    elif not receipt.overall_passed:
         word = "failed" if receipt.status is GateStatus.FAILED else "cannot tell yet"
         yield f"The gate {word}: {'; '.join(receipt.reasons)}."
 
 
-def _complete(  # noqa: PLR0913, PLR0917 - all that a verdict rests on
-    present: Conditions,
-    then: Conditions,
-    results: EvalResults | None,
-    gate: Artifact,
-    run: Path,
-    store: ArtifactStore,
-) -> Conditions:
-    """Return the present conditions with those of this adapter: what a verdict on it would rest on here and now."""
-    manifest = run / MANIFEST
-    baseline = baseline_of(store, then.adapter) if then.adapter is not None else None
-    entry, store_id = find_try(store, results.progress.try_sha256 if results is not None else None)
-    return replace(
-        present,
-        policy=then.policy,
-        adapter=adapter_digest(run),
-        champion=baseline.key if baseline is not None else None,
-        manifest=digest_of(manifest) if manifest.is_file() else None,
-        copied_results=digest_of(gate.file(RESULTS)),
-        base=_base_sha256(gate.file(MANIFEST)),
-        counted=Counted(entry.attempt if entry is not None else None, store_id),
-    )
-
-
-def _base_sha256(manifest: Path) -> str | None:
-    """Return the hash of the base model that a run was trained on; None when its manifest does not say."""
-    try:
-        return TrainingManifest.read(manifest).base_model.sha256
-    except RefusedError:
-        return None
-
-
-def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
+def _find_unlike(verdict: Verdict) -> Iterator[str]:
     """Yield a sentence where the documents give another verdict than the receipt holds."""
-    again = verdict_on(
-        Evaluated(gate.file(RESULTS), gate.file(MANIFEST)),
-        receipt.policy,
+    receipt = verdict.receipt
+    again = build_receipt(
+        verdict.inputs,
+        {name: verdict.gate.outputs.get(name) for name in (RESULTS, MANIFEST)},
         receipt.thresholds,
-        receipt.champion_key,
-        is_benchmark_asked=receipt.is_benchmark_asked,
+        policy=receipt.policy,
         strict=receipt.strict,
         now=receipt.timestamp_unix,
         run_dir=Path(receipt.run_dir),
@@ -236,12 +167,11 @@ def _not_reproduced(receipt: Receipt, gate: Artifact) -> Iterator[str]:
 
 
 def _find_reasons_against_override(
-    override: Override, gate: Artifact, run: Path, history: Sequence[HistoryEvent]
+    override: Override, verdict: Verdict, adapter: Adapter, history: Sequence[HistoryEvent]
 ) -> Iterator[str]:
-    """Yield why a signed record does not count: it is used once, and after the last rollback of its adapter."""
-    if override.adapter_sha256 != adapter_digest(run):
+    if override.adapter_sha256 != adapter.digest:
         yield "The override is for another adapter; sign one for this."
-    if override.receipt_sha256 != digest_of(gate.file(RECEIPT)):
+    if override.receipt_sha256 != verdict.gate.outputs[RECEIPT]:
         yield "The override is for another verdict; sign one for this."
     if any(event.override_sha256 == override.sha256 for event in history):
         yield "The override was used already; sign another one."
@@ -251,7 +181,6 @@ def _find_reasons_against_override(
 
 
 def _refuse_changed(champion: Artifact) -> None:
-    """Refuse a champion that is no longer what was promoted, or to which something was added."""
     changed = champion.find_changed()
     if changed or adapter_digest(champion.path) != adapter_sha256_of(champion):
         what = ", ".join(changed) or f"files in {ADAPTER}"
@@ -259,39 +188,38 @@ def _refuse_changed(champion: Artifact) -> None:
         raise RefusedError(f"champion {champion.key[:12]}: changed since it was promoted: {what}. {advice}")
 
 
-def _store(gate: Artifact, receipt: Receipt, run: Path, store: ArtifactStore, override: Override | None) -> Artifact:
+def _store(verdict: Verdict, adapter: Adapter, store: ArtifactStore, override: Override | None) -> Artifact:
     """Store the adapter with the documents of its verdict and its bill of materials, complete in one folder.
 
-    What was looked at in the folder of the run may be another thing by now, so it is the copies that are hashed.
+    The folder of the run may have changed since the adapter was opened, so the copies are hashed again.
     """
-    inputs = {
-        "adapter_sha256": _evaluated_adapter(receipt),
-        "receipt_sha256": gate.outputs[RECEIPT],
-    }
+    gate, receipt = verdict.gate, verdict.receipt
+    inputs = {"adapter_sha256": adapter.digest, "receipt_sha256": gate.outputs[RECEIPT]}
     if override is not None:
         inputs["override_sha256"] = override.sha256
 
     def write(folder: Path) -> dict[str, Any]:
-        copy_folder(run / ADAPTER, folder / ADAPTER)
-        if adapter_digest(folder) != inputs["adapter_sha256"]:
-            raise RefusedError(f"{run / ADAPTER}: changed while it was copied. {_ADVICE}")
-        # The telemetry is kept for people; no verdict is about it.
-        shutil.copy2(run / TELEMETRY, folder / TELEMETRY)
-        _copy(run / MANIFEST, folder, receipt.sources[MANIFEST])
-        for name in _OF_GATE:
+        _copy(adapter.path / MANIFEST, folder, receipt.sources[MANIFEST])
+        copy_folder(adapter.folder, folder / ADAPTER)
+        copied = Adapter.open(folder)
+        if copied.digest != adapter.digest:
+            raise RefusedError(f"{adapter.folder}: changed while it was copied. {_ADVICE}")
+        shutil.copy2(adapter.path / TELEMETRY, folder / TELEMETRY)  # for people; no verdict reads it
+        for name in DOCUMENTS:
             _copy(gate.path / name, folder, gate.outputs[name])
         if override is not None:
             (folder / OVERRIDE).write_text(override.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        write_bill(folder, store, receipt.timestamp_unix)
+        write_bill(copied, store, receipt.timestamp_unix)
         return {}
 
-    return store.build(
-        Kind.PROMOTED_ADAPTER, *add_signature(store, Kind.PROMOTED_ADAPTER, inputs, write), (gate, *store.holding(run))
-    )[0]
+    kind, parents = Kind.PROMOTED_ADAPTER, (gate, *store.holding(adapter.path))
+    champion, is_reused = store.build(kind, *add_signature(store, kind, inputs, write), parents)
+    if is_reused:
+        _refuse_changed(champion)
+    return champion
 
 
 def _copy(source: Path, folder: Path, sha256: str | None) -> None:
-    """Copy a file into a folder, and see that the copy is what was evaluated."""
     copy = Path(shutil.copy2(source, folder / source.name))
     if digest_of(copy) != sha256:
         raise RefusedError(f"{source}: changed while it was copied. {_ADVICE}")

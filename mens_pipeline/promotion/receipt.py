@@ -1,13 +1,13 @@
-"""`gate_receipt.json`: the verdict on an adapter, bound by hash to all it rests on.
+"""`gate_receipt.json`: the verdict on an adapter, bound by hash to its evidence.
 
-Beside it stand why an adapter was refused, in a line, with what would help: a refusal is where the next run begins; and
-`gate_override.json`, the signed record that lets an adapter be promoted although its gate said no.
+Also the likely cause of a refusal with its remedy, and `gate_override.json`, the signed record by which an adapter is
+promoted although its gate failed.
 """
 
 import hashlib
 import hmac
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from pydantic import Field, ValidationError
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.evaluation.results import RESULTS, EvalResults, Subject
+from mens_pipeline.evaluation.results import RESULTS, EvalResults, Subject, load_results
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
 from mens_pipeline.promotion.gate import GateInputs, decide
 from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, Thresholds, overall_status
@@ -25,24 +25,25 @@ from mens_pipeline.storage.store import digest_of, key_of
 from mens_pipeline.storage.validation import (
     Document,
     Versioned,
-    errors_in,
-    newer_than_known,
     problem_in,
     read_document,
 )
 
 RECEIPT: Final = GateFile.RECEIPT
 PAGE: Final = GateFile.PAGE
+PIPELINE_COMMIT: Final = "pipeline_commit"
+"""In the manifest of a verdict: the commit of the code that first gave it."""
+
 FAILED: Final = GateFile.FAILED
 """Written exactly when the gate fails."""
 
 
 class Receipt(Document, Versioned):
-    """The verdict; the fields of upstream's receipt, and what makes it checkable."""
+    """The verdict: the fields of upstream's receipt, and what is needed to check it."""
 
     schema_: Literal["vox_mens_gate_receipt_v1"] = Field(default="vox_mens_gate_receipt_v1", alias="schema")
     timestamp_unix: int = Field(ge=0)
-    run_dir: str = Field(description="Where what was evaluated lies.")
+    run_dir: str = Field(description="The folder of the run that was evaluated.")
     policy: str
     overall_passed: bool
     attempt: int | None = Field(
@@ -58,17 +59,17 @@ class Receipt(Document, Versioned):
 
     @property
     def status(self) -> GateStatus:
-        """Whether it passed, failed, or cannot tell."""
+        """Passed, failed, or undecided."""
         return overall_status(self.gates)
 
     @property
     def tried(self) -> str:
-        """Number of the evaluation on the eval suite, in words; empty where that is unknown."""
+        """`third evaluation on this eval suite`; empty where the number is unknown."""
         return f"{ordinal(self.attempt)} evaluation on this eval suite" if self.attempt is not None else ""
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why it does not pass: the message of every gate that blocks."""
+        """The message of every gate that blocks."""
         return tuple(f"{g.name}: {g.message}" for g in self.gates if g.block and not g.passed)
 
     @property
@@ -99,45 +100,44 @@ class GateFailed(Versioned):
     gates: tuple[GateOutcome, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """The documents that a verdict rests on."""
-
-    results_path: Path
-    manifest_path: Path
+def read_inputs(results: Path, manifest: Path, champion_key: str | None, *, is_benchmark_asked: bool) -> GateInputs:
+    """Read the documents of a verdict; what is missing or malformed is None, with the problem in words."""
+    found, problem = load_results(results)
+    return GateInputs(found, problem, *_read_manifest(manifest), champion_key, is_benchmark_asked)
 
 
-def verdict_on(  # noqa: PLR0913 - all that a verdict rests on
-    evaluated: Evaluated,
-    policy: str,
+def build_receipt(  # noqa: PLR0913 - what a receipt says
+    inputs: GateInputs,
+    sources: Mapping[str, str | None],
     thresholds: Thresholds,
-    champion_key: str | None,
     *,
-    is_benchmark_asked: bool,
+    policy: str,
     strict: bool,
     now: int,
     run_dir: Path,
 ) -> Receipt:
-    """Decide on what the documents say; a missing or malformed one fails the gates that read it."""
-    paths = {RESULTS: evaluated.results_path, MANIFEST: evaluated.manifest_path}
-    results, results_problem = _read_results(evaluated.results_path)
-    manifest, manifest_problem = read_json(evaluated.manifest_path)
-    inputs = GateInputs(results, results_problem, manifest, manifest_problem, champion_key, is_benchmark_asked)
+    """Decide on documents; `sources` has the SHA-256 of each, None where it is missing."""
     outcomes = decide(inputs, thresholds)
     return Receipt(
         timestamp_unix=now,
         run_dir=str(run_dir),
         policy=policy,
         overall_passed=overall_status(outcomes) is GateStatus.PASSED,
-        attempt=results.progress.attempt if results is not None else None,
+        attempt=inputs.results.progress.attempt if inputs.results is not None else None,
         gates=outcomes,
-        subject=results.subject if results is not None else None,
+        subject=inputs.results.subject if inputs.results is not None else None,
         thresholds=thresholds,
-        champion_key=champion_key,
-        is_benchmark_asked=is_benchmark_asked,
+        champion_key=inputs.champion_key,
+        is_benchmark_asked=inputs.is_benchmark_asked,
         strict=strict,
-        sources={name: digest_of(path) if path.is_file() else None for name, path in paths.items()},
+        sources=dict(sources),
     )
+
+
+def hash_documents(results: Path, manifest: Path) -> dict[str, str | None]:
+    """Compute the SHA-256 of the documents of a verdict, None where one is missing, by the names they have in it."""
+    paths = {RESULTS: results, MANIFEST: manifest}
+    return {name: digest_of(path) if path.is_file() else None for name, path in paths.items()}
 
 
 def write_receipt(folder: Path, receipt: Receipt, results: EvalResults | None) -> None:
@@ -160,86 +160,55 @@ def write_receipt(folder: Path, receipt: Receipt, results: EvalResults | None) -
 
 
 def receipt_in(folder: Path) -> Receipt:
-    """Read the verdict in a folder.
-
-    Raises:
-        RefusedError: It is none.
-    """
+    """Read the receipt in a folder; refuse (`RefusedError`) what is not one."""
     return read_document(folder / RECEIPT, Receipt, "receipt", "Run `mens gate` again.")
 
 
 def digest_of_thresholds(thresholds: Thresholds) -> str:
-    """Compute the SHA-256 over what is demanded, hexadecimal."""
+    """Compute the SHA-256 over thresholds, hexadecimal."""
     return key_of(thresholds.model_dump(mode="json"))
 
 
-def gate_of(receipt: Receipt, name: GateName) -> GateOutcome:
-    """One gate of a verdict."""
+def find_gate(receipt: Receipt, name: GateName) -> GateOutcome:
+    """Return one gate of a verdict."""
     return next(gate for gate in receipt.gates if gate.name is name)
 
 
-def read_results(path: Path) -> EvalResults | None:
-    """Read the figures of an evaluation; return None when they cannot be read."""
-    return _read_results(path)[0]
-
-
-def results_in(folder: Path) -> EvalResults:
-    """Read the figures of an evaluation that is unchanged."""
-    results = read_results(folder / RESULTS)
-    assert results is not None, "what is complete can be read"  # noqa: S101 - our own impossibility
-    return results
-
-
-def _read_results(path: Path) -> tuple[EvalResults | None, str]:
-    content, problem = read_json(path)
-    if content is None:
-        return None, problem
+def _read_manifest(path: Path) -> tuple[TrainingManifest | None, str]:
     try:
-        return EvalResults.model_validate_json(json.dumps(content)), ""
-    except ValidationError as error:
-        return None, newer_than_known(error) or f"malformed ({errors_in(error)[:300]})"
-
-
-def read_json(path: Path) -> tuple[dict[str, Any] | None, str]:
-    """Read the object in a file; return None and the reason where there is none."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None, "missing"
-    except OSError as error:
-        return None, f"unreadable ({error.strerror})"
-    except (ValueError, RecursionError) as error:
-        return None, f"malformed ({error})"
-    return (content, "") if isinstance(content, dict) else (None, "malformed (no object)")
+        return TrainingManifest.read(path), ""
+    except RefusedError as error:
+        # Without its folder: the same verdict is given again where the documents were copied to.
+        return None, str(error).removeprefix(f"{path}: ")
 
 
 _NEAR: Final = 0.1
-"""How far below what is required a measured share is near it."""
+"""A measured share this far from the required one, or less, is near it."""
 
 
 class Remedy(StrEnum):
-    """Kind of command that helps against a refusal."""
+    """What to do about a refusal."""
 
     MORE = "more"
-    """The same run goes on for a while."""
+    """Train the same run for longer."""
     PRESET = "preset"
-    """Another recipe, which takes longer rows."""
+    """Use a recipe that takes longer rows."""
     DATA = "data"
-    """A larger workspace, or a policy for the first model of a small one."""
+    """Enlarge the workspace, or use the policy for the first model of a small one."""
     SETTING = "setting"
-    """What the gate names has to be changed first."""
+    """Change what the gate names."""
 
 
 _MEASURE_A_CHANCE: Final = (GateName.REGRESSION, GateName.DECLINE)
 
 _NOT_BY_TRAINING: Final = {
     GateName.TRUNCATION: Remedy.PRESET,
-    GateName.COMPLETED_SHARE: Remedy.SETTING,  # what cannot be asked makes an eval suite small as well
+    GateName.COMPLETED_SHARE: Remedy.SETTING,  # tasks that are not asked make an eval suite small too
     GateName.SUITE_SIZE: Remedy.DATA,
     GateName.SUPERVISED_RATIO: Remedy.SETTING,
     GateName.THROUGHPUT: Remedy.SETTING,
 }
-"""Gates that more training of the same run does not open, the first cause first."""
+"""Gates that more training of the same run does not open, in the order in which they count as the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +219,8 @@ class Cause:
     remedy: Remedy
 
 
-def cause_of(gates: Sequence[GateOutcome], manifest: TrainingManifest) -> Cause | None:
-    """Return why an adapter was refused; None where it was not."""
+def find_cause(gates: Sequence[GateOutcome], manifest: TrainingManifest) -> Cause | None:
+    """Return the likely cause of a refusal; None where no gate blocks."""
     closed = {gate.name: gate for gate in gates if gate.block and not gate.passed}
     if not closed:
         return None
@@ -287,7 +256,7 @@ MIN_KEY: Final = 16
 
 
 class Override(Document, Versioned):
-    """The record; it holds for one adapter and one verdict."""
+    """A signed record that holds for one adapter and one verdict."""
 
     schema_: Literal["mens_gate_override_v1"] = Field(default="mens_gate_override_v1", alias="schema")
     adapter_sha256: str = Field(min_length=64, max_length=64)
@@ -299,21 +268,17 @@ class Override(Document, Versioned):
 
     @property
     def content(self) -> dict[str, Any]:
-        """All that it says."""
+        """All its fields."""
         return self.model_dump()
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the record, by which the history knows that it was used."""
+        """SHA-256 of the record; the history keeps it, so that a record is used once."""
         return key_of(self.content)
 
 
 def sign_override(override: Override, key: str) -> Override:
-    """Return the record with its signature.
-
-    Raises:
-        ConfigurationError: The key is too short.
-    """
+    """Return the record with its signature; refuse (`ConfigurationError`) a key that is too short."""
     return override.model_copy(update={"signature": _signature(override, key)})
 
 
@@ -321,8 +286,8 @@ def read_override(path: Path, key: str) -> Override:
     """Read a record and check its signature.
 
     Raises:
-        ConfigurationError: It is missing or no record, or the key is too short.
-        RefusedError: It was not signed with this key, or was changed since.
+        ConfigurationError: It is missing or malformed, or the key is too short.
+        RefusedError: Another key signed it, or it was changed since.
     """
     try:
         override = Override.model_validate_json(path.read_text(encoding="utf-8"))

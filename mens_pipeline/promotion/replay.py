@@ -1,4 +1,4 @@
-"""A replayed history as an artifact: an adapter, the one before it, base and n-gram asked for what came later."""
+"""A replayed history as an artifact: an adapter, its predecessor, base and n-gram complete lines that came later."""
 
 from collections.abc import Callable
 from operator import attrgetter
@@ -8,14 +8,21 @@ from typing import Annotated, Any, Final
 from mens_pipeline.corpus.infill.history import read_history
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.config import EvaluationConfig
-from mens_pipeline.evaluation.eval_results import completions_of, prepare_infill
-from mens_pipeline.evaluation.infill import InfillSuite, infill_decoding
-from mens_pipeline.evaluation.replay import RESULTS, ReplayFacts, ReplayResults, facts_of, replay_suite, score_replay
+from mens_pipeline.evaluation.eval_results import prepare_infill, read_completions
+from mens_pipeline.evaluation.infill import Holes, infill_decoding
+from mens_pipeline.evaluation.replay import (
+    RESULTS,
+    ReplayFacts,
+    ReplayResults,
+    build_replay_holes,
+    describe_replay,
+    score_replay,
+)
 from mens_pipeline.evaluation.results import INSERTS
 from mens_pipeline.inference.generation import GenerationJob
 from mens_pipeline.inference.prepare import Conditions, completion_fits, generate_all
 from mens_pipeline.models.adapter import Adapter
-from mens_pipeline.promotion.history import baseline_of
+from mens_pipeline.promotion.history import find_baseline
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.stage import DecidedBy, Params, Parent, Stage
@@ -23,17 +30,17 @@ from mens_pipeline.storage.store import Artifact, ArtifactStore
 
 
 class ReplayParams(Params):
-    """What was asked, and what all models wrote."""
+    """Holes of a history, and the completions of all models."""
 
     completions: dict[str, Parent]
-    suite: Annotated[InfillSuite, DecidedBy(attrgetter("digest"))]
+    holes: Annotated[Holes, DecidedBy(attrgetter("digest"))]
     facts: ReplayFacts
 
 
 def write_replay(folder: Path, params: ReplayParams) -> dict[str, Any]:
     """Score a replay; the folder gets `replay_results.json` and `infill_completions.jsonl`."""
-    completions = {name: completions_of([made]) for name, made in params.completions.items()}
-    results, scores = score_replay(params.suite, completions, params.facts)
+    completions = {name: read_completions([made]) for name, made in params.completions.items()}
+    results, scores = score_replay(params.holes, completions, params.facts)
     (folder / RESULTS).write_text(results.model_dump_json(indent=2) + "\n", encoding="utf-8")
     write_jsonl(folder / INSERTS, scores)
     return {"drift": results.drift.verdict}
@@ -60,7 +67,7 @@ def replay_history(  # noqa: PLR0913 - all that a replay rests on
         workspace: A folder of a git checkout.
         store: Where completions and results are kept.
         since: The commit or date after which they came; None for the commit that the adapter is named after.
-        number: Holes at most.
+        number: Largest number of holes.
         config: How pieces are written.
         conditions: Device and lock.
         launch: Runs a generation process, and returns its exit code.
@@ -78,13 +85,13 @@ def replay_history(  # noqa: PLR0913 - all that a replay rests on
         raise RefusedError(f"{adapter.path}: it names no commit. Name the one it was trained on with --since.")
     history = read_history(workspace, since, number)
     fits = completion_fits(manifest.base_model, infill_decoding(config))
-    suite = replay_suite(history, store.locate(manifest.train_file), manifest, config, fits)
-    baseline = baseline_of(store, adapter.digest)
-    facts = facts_of(history, suite, since, adapter, baseline.key if baseline is not None else None)
-    asked = prepare_infill(suite, adapter, baseline, conditions) if suite.tasks else {}
+    holes = build_replay_holes(history, store.locate(manifest.train_file), manifest, config, fits)
+    baseline = find_baseline(store, adapter.digest)
+    facts = describe_replay(history, holes, since, adapter, baseline.key if baseline is not None else None)
+    asked = prepare_infill(holes, adapter, baseline, conditions) if holes.tasks else {}
     completions = generate_all(asked, store, launch, conditions.lock_path)
     return STAGE.build(
-        store, ReplayParams(completions=completions, suite=suite, facts=facts, origins=store.holding(adapter.path))
+        store, ReplayParams(completions=completions, holes=holes, facts=facts, origins=store.holding(adapter.path))
     )
 
 

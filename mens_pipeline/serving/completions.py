@@ -14,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import format_sse_event
 
 from mens_pipeline.corpus.schema.records import MAX_TEXT
-from mens_pipeline.evaluation.best_of import Candidate, Selector, choose_insert
+from mens_pipeline.evaluation.best_of import SampledText, Selector, choose_insert
 from mens_pipeline.inference.generation import Syntax
 from mens_pipeline.language import Mode
 from mens_pipeline.models.base import configuration_of
@@ -309,7 +309,7 @@ class Completions:
         if not results:
             raise failures[0].why
         ordered = [results[number] for number in sorted(results)]
-        candidates = [Candidate(result.text, result.likelihood or 0.0) for result in ordered]
+        candidates = [SampledText(result.text, result.likelihood or 0.0) for result in ordered]
         return replace(
             ordered[await run_in_threadpool(self._find_best, candidates)],
             num_computed=sum(result.num_computed for result in ordered),
@@ -318,7 +318,7 @@ class Completions:
             best_of=len(ordered),
         )
 
-    def _find_best(self, candidates: Sequence[Candidate]) -> int:
+    def _find_best(self, candidates: Sequence[SampledText]) -> int:
         asked = self._request.asked
         if asked.suffix is not None:
             return choose_insert(asked.text or "", asked.suffix, candidates)

@@ -6,7 +6,7 @@ from typing import Final
 
 from mens_pipeline.corpus.schema.prompts import SYSTEM_PROMPT
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.evaluation.results import RESULTS, read_results
 from mens_pipeline.inference.generation import EvaluatedModel
 from mens_pipeline.inference.prepare import computed_in, evaluated_model
 from mens_pipeline.jobs.device import Device
@@ -22,9 +22,9 @@ from mens_pipeline.models.base import (
 )
 from mens_pipeline.models.chat import find_system_prompt, format_of
 from mens_pipeline.models.infill import Order
-from mens_pipeline.promotion.history import adapter_sha256_of, champion_of
+from mens_pipeline.promotion.history import adapter_sha256_of, find_champion
 from mens_pipeline.promotion.policy import GateStatus
-from mens_pipeline.promotion.receipt import read_results, receipt_in
+from mens_pipeline.promotion.receipt import receipt_in
 from mens_pipeline.scratch.run import is_scratch_model
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.signing import PRIVATE, explain_unsigned
@@ -87,7 +87,7 @@ def champion_model(store: ArtifactStore, device: Device) -> ServedModel:
     Raises:
         RefusedError: There is none, it changed since its promotion, it is not signed, or its base is gone.
     """
-    champion = champion_of(store)
+    champion = find_champion(store)
     if champion is None:
         advice = (
             "Promote one with `mens promote`, serve the one that was evaluated last with --candidate, or name a run "

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from mens_pipeline.evaluation.baselines import few_shot_of
+from mens_pipeline.evaluation.baselines import build_few_shot
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.best_of import best_of
 from mens_pipeline.evaluation.evaluate import score_completions
@@ -56,7 +56,7 @@ def main() -> None:
     tasks = [task for task in benchmark_tasks(load_benchmark(options.bench)) if fits(task.reference)][:: options.every]
     system = None
     if options.model == "base":
-        few = few_shot_of(tasks, None, FEW_SHOT, options.train, adapter.manifest.train_sha256)
+        few = build_few_shot(tasks, None, FEW_SHOT, options.train, adapter.manifest.train_sha256)
         assert few is not None, "asked for all"
         system = few.prompt
     begin = time.monotonic()

@@ -13,10 +13,11 @@ from typing import Final
 from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.evaluation.scores import Coverage
 from mens_pipeline.evaluation.statistics import compare_paired, mean_rate, rate_of
+from mens_pipeline.evaluation.suite import divide_into_rounds
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.promotion.gate import GateInputs, decide
 from mens_pipeline.promotion.policy import GateName, GateStatus, Thresholds, load_gate_policy
-from mens_pipeline.promotion.rounds import Demands, rounds_of, undecided_gates
+from mens_pipeline.promotion.referee import find_undecided
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.scored import PROGRESS, evaluation, task, with_overall, with_suite
 
@@ -44,7 +45,7 @@ _GOOD: Final = with_overall(
 @dataclass(frozen=True)
 class _Exam:
     rounds: tuple[tuple[Task, ...], ...]
-    demands: Demands
+    thresholds: Thresholds
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,9 @@ def _night(eval_suite: _Exam, chances: dict[str, float], attempt: int, random: R
         rate = mean_rate(shares, [asked.file for asked in tasks])
         results = with_suite(_GOOD, Suite.HELDOUT, parse_rate=rate, num_tasks=len(tasks))
         results = results.model_copy(update={"progress": progress})
-        if not undecided_gates(results, eval_suite.demands, reserve):
+        if not find_undecided(results, eval_suite.thresholds, reserve, is_benchmark_asked=True):
             break
-    return _Night(_status(results, eval_suite.demands.thresholds), len(tasks))
+    return _Night(_status(results, eval_suite.thresholds), len(tasks))
 
 
 def _status(results: EvalResults, thresholds: Thresholds) -> GateStatus:
@@ -116,7 +117,8 @@ def main() -> None:
     other_gates = {"needs_test_gain": False, "min_fallback_parse_rate": 0.0}
     thresholds = policy.thresholds("ci").model_copy(update=other_gates)
     tasks = [task(100 * n + place, file=f"{n}.vox") for n, size in enumerate(_SIZES) for place in range(size)]
-    eval_suite = _Exam(rounds_of(tasks, thresholds), Demands(thresholds, is_benchmark_asked=True))
+    rounds = divide_into_rounds(tasks, thresholds.first_heldout_tasks, thresholds.max_rounds)
+    eval_suite = _Exam(rounds, thresholds)
     started = perf_counter()
     print(f"| true rate | passes | fails | cannot tell | asked | once in {_NUM_NIGHTS} | nights of {_NUM_NIGHTS} |")
     print("|---|---|---|---|---|---|---|")

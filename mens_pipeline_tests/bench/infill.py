@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mens_pipeline.evaluation.config import EvaluationConfig
-from mens_pipeline.evaluation.infill import INFILL, LINE_MODELS, infill_decoding, infill_suite, score_suite
+from mens_pipeline.evaluation.infill import INFILL, LINE_MODELS, find_holes, infill_decoding, score_holes
 from mens_pipeline.evaluation.results import InsertScore
 from mens_pipeline.inference.generation import Completion, Decoding, GenerationJob, Syntax
 from mens_pipeline.inference.prepare import Conditions, completion_fits, prepare_generation
@@ -39,7 +39,7 @@ def main() -> None:
     fits = completion_fits(adapter.manifest.base_model, infill_decoding(config))
     begin = time.monotonic()
     train = options.data / "train.jsonl"
-    suite = infill_suite(options.data / "heldout.jsonl", train, adapter.manifest, config, fits)
+    suite = find_holes(options.data / "heldout.jsonl", train, adapter.manifest, config, fits)
     if suite is None:
         parser.error(f"{options.run} was never shown a hole, or there is none to ask for")
     print(machine_name(), f"{len(suite.tasks)} holes, {len(suite.lines)} lines, window {suite.window}", sep=", ")
@@ -60,7 +60,7 @@ def main() -> None:
         num_again = sum(each.constrained for each in completions[name])
         print(f"{name}: {time.monotonic() - begin:.0f} s, {num_again} written once more")
     begin = time.monotonic()
-    results, scores = score_suite(suite, completions, None)
+    results, scores = score_holes(suite, completions, None)
     print(f"scoring: {time.monotonic() - begin:.0f} s; served {results.shown}")
     for model, kinds in results.models.items():
         for kind, rates in kinds.items():

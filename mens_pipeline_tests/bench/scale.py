@@ -33,10 +33,10 @@ from mens_pipeline.evaluation.tasks import Task, heldout_tasks
 from mens_pipeline.inference.generation import Completion
 from mens_pipeline.jobs.progress import Follower, TelemetryLog
 from mens_pipeline.models.adapter import WEIGHTS, adapter_digest
-from mens_pipeline.promotion.history import HistoryEvent, champion_of, lock_champion, record
+from mens_pipeline.promotion.history import HistoryEvent, find_champion, lock_champion, record
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import PAGE
-from mens_pipeline.promotion.report.curve import curve_of
+from mens_pipeline.promotion.report.page import build_curve
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore, key_of
@@ -175,7 +175,7 @@ def log_of(folder: Path, size: int) -> Measured:
         assert seconds_trained(path) == 0.5 * size
     found["log, MB"] = path.stat().st_size / 1e6
     with measure_time(found, "the curve of the report"):
-        assert curve_of(losses_of(path)) is not None
+        assert build_curve(losses_of(path)) is not None
     return found
 
 
@@ -248,7 +248,7 @@ def champions_of(folder: Path, size: int) -> Measured:
         for number in times:
             _record(store, size + number)
     with measure_time(found, "the champion, found and checked", _NUM_LOOKS) as times:
-        assert all(champion_of(store) is not None for _ in times)
+        assert all(find_champion(store) is not None for _ in times)
     _command(store, "promote", "--history")  # imports what it needs
     with measure_time(found, "mens promote --history"):
         _command(store, "promote", "--history")
@@ -265,7 +265,7 @@ def _record(store: ArtifactStore, number: int) -> None:
     digest = key_of({WEIGHTS: sha256(weights.encode()).hexdigest()})
     made = store.build(Kind.PROMOTED_ADAPTER, {"adapter_sha256": digest}, lambda path: fill_trained(path, weights))[0]
     with lock_champion(store) as seen:
-        before = champion_of(store)
+        before = find_champion(store)
         event = HistoryEvent(
             timestamp_unix=_EPOCH + number,
             action="promote",

@@ -57,7 +57,7 @@ def test_the_version_is_that_of_the_package() -> None:
 
 def test_an_image_says_the_commit_that_it_was_built_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is no checkout; an empty build argument says nothing."""
-    monkeypatch.setattr("mens_pipeline.configured.PROJECT_ROOT", tmp_path)
+    monkeypatch.setattr("mens_pipeline.settings.PROJECT_ROOT", tmp_path)
     found = {}
     for commit in ("0123456789abcdef" * 2 + "01234567", "", "main"):
         monkeypatch.setenv("MENS_COMMIT", commit)

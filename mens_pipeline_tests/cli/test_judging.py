@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from mens_pipeline import configured, settings
+from mens_pipeline import settings
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.promotion.history import champion_key, history_of
+from mens_pipeline.promotion.history import champion_key, read_history
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
@@ -29,8 +29,7 @@ def _set_up(folder: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setenv("DAGSTER_HOME", str(folder / "home"))
     patch.setenv("VOX_BENCHMARK", "0")
     (folder / "evaluation.yaml").write_text(f"max_new_tokens: {_NUM_TOKENS}\n")
-    for module in (settings, configured):  # Whichever was imported before has a name of its own for it.
-        patch.setattr(module, "EVALUATION", folder / "evaluation.yaml")
+    patch.setattr(settings, "EVALUATION", folder / "evaluation.yaml")
 
 
 @pytest.fixture
@@ -98,7 +97,7 @@ def test_a_run_is_judged_refused_overridden_and_rolled_back(
     assert "MENS_OVERRIDE_KEY: not set" in refusal(unsigned)
     assert promoted.stdout.startswith(f"champion: {champion_key(store)}"[:20])
     assert "override" in history.stdout
-    assert len(history_of(store)) == 1
+    assert len(read_history(store)) == 1
     assert "no other one before it may be used" in refusal(rollback)
 
 

@@ -8,27 +8,29 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from mens_pipeline.cli.main import app
-from mens_pipeline.configured import open_store
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import FILE, remember
 from mens_pipeline.inference.generation import Decoding
+from mens_pipeline.models import adapter
 from mens_pipeline.models.adapter import MANIFEST
 from mens_pipeline.orchestration.instance import open_instance
+from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.history import champion_key
-from mens_pipeline.promotion.ledger import Try, record_try
-from mens_pipeline.promotion.promote import reasons_against
+from mens_pipeline.promotion.ledger import EvaluationTry, record_try
 from mens_pipeline.promotion.receipt import PAGE, RECEIPT
-from mens_pipeline.settings import load_settings
+from mens_pipeline.promotion.verdict_basis import Verdict
+from mens_pipeline.settings import load_settings, open_store
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.cli.invoking import refusal
-from mens_pipeline_tests.evaluation.runs import HELDOUT, PRESENT, champion_in, evaluated, trained, training_manifest
+from mens_pipeline_tests.evaluation.runs import HELDOUT, champion_in, evaluated, trained, training_manifest
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,30 @@ def test_a_run_judged_by_what_was_held_out_of_it_is_promoted(run: _Run) -> None:
 
     assert result.exit_code == 0, result.exception
     assert champion_key(run.store) is not None
+
+
+def test_a_promotion_opens_one_store_and_hashes_the_adapter_twice(run: _Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once where it lies, and once more after the copy: it may have changed in between."""
+    opened: list[ArtifactStore] = []
+    hashed: list[Path] = []
+    open_it, hash_it = ArtifactStore.__init__, adapter.adapter_digest
+
+    def count_store(store: ArtifactStore, *given: Any, **named: Any) -> None:
+        opened.append(store)
+        open_it(store, *given, **named)
+
+    def count_digest(folder: Path) -> str:
+        hashed.append(folder)
+        return hash_it(folder)
+
+    monkeypatch.setattr(ArtifactStore, "__init__", count_store)
+    for module in (adapter, promotion):
+        monkeypatch.setattr(module, "adapter_digest", count_digest)
+    assert _invoke("promote", run).exit_code == 0
+
+    assert len(opened) == 1
+    assert hashed[0] == run.folder
+    assert [place.is_relative_to(run.store.root) for place in hashed] == [False, True]
 
 
 def _change_heldout(run: _Run) -> None:
@@ -211,7 +237,7 @@ def test_thresholds_of_the_environment_are_told_wherever_the_verdict_is(run: _Ru
 def test_with_a_key_only_what_it_signed_is_promoted(run: _Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is from before the key is refused; made again it is promoted, and so is the history that was signed."""
     assert _invoke("promote", run).exit_code == 0
-    tried = Try(
+    tried = EvaluationTry(
         adapter_sha256="a" * 64,
         decoding=Decoding(),
         first_heldout_tasks=100,
@@ -250,8 +276,8 @@ def test_a_verdict_whose_manifest_names_no_documents_is_none(run: _Run) -> None:
 
     assert isinstance(result.exception, RefusedError)
     assert "gate_receipt.json: changed since it was written" in str(result.exception)
-    (reason,) = reasons_against(emptied, run.folder, run.store, PRESENT)
-    assert "gate_receipt.json, eval_results.json, report.html; run the gate again" in reason
+    with pytest.raises(RefusedError, match=r"gate_receipt\.json, eval_results\.json, report\.html; run the gate again"):
+        Verdict.open(emptied, run.store)
 
 
 def test_the_history_of_a_store_that_lost_it_says_so(run: _Run) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from mens_pipeline import configured, settings
+from mens_pipeline import settings
 from mens_pipeline.settings import PROJECT_ROOT, load_settings
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline_tests.cli.invoking import run_main
@@ -41,8 +41,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     short = [task for task in manifest["benchmarks"] if task["id"] in _BENCH_TASKS]
     (bench / "manifest.json").write_text(json.dumps({**manifest, "benchmarks": short}))
     (tmp_path / "evaluation.yaml").write_text("max_new_tokens: 48\nsyntax: free\nfew_shot_tasks: 0\nfamily_tasks: 0\n")
-    for module in (settings, configured):
-        monkeypatch.setattr(module, "EVALUATION", tmp_path / "evaluation.yaml")
+    monkeypatch.setattr(settings, "EVALUATION", tmp_path / "evaluation.yaml")
     for name in _ASKING:
         monkeypatch.delenv(name, raising=False)
     return tmp_path

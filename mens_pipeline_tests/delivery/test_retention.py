@@ -22,7 +22,7 @@ from mens_pipeline.delivery.retention import (
 )
 from mens_pipeline.errors import ConfigurationError, SourceNotFoundError
 from mens_pipeline.models.adapter import MANIFEST as TRAINING_MANIFEST
-from mens_pipeline.promotion.history import HISTORY, champion_of
+from mens_pipeline.promotion.history import HISTORY, find_champion
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.settings import RETENTION
 from mens_pipeline.storage.store import MANIFEST, Artifact, ArtifactStore
@@ -255,7 +255,7 @@ def test_after_a_year_a_champion_and_all_it_rests_on_are_left(store: ArtifactSto
     assert {d.item.name for d in plan.decisions if d.item.kind == "qlora_adapter"} == {
         *("lora-adapter-first", "lora-adapter-second", "lora-adapter-worse", "lora-adapter-last"),
     }
-    assert champion_of(store) == second
+    assert find_champion(store) == second
     assert roll_back(store, now=NOW, reason="to see that it can").champion == first
     assert (store.root / "promoted_adapter" / HISTORY).is_file()
     assert not list(store.root.glob("*/.draft-*"))

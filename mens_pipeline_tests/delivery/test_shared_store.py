@@ -14,7 +14,7 @@ from obstore.store import from_url
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.delivery.lineage import trace_lineage
 from mens_pipeline.delivery.retention import RetentionPlan, load_retention, prune, read_store
-from mens_pipeline.promotion.history import champion_of
+from mens_pipeline.promotion.history import find_champion
 from mens_pipeline.settings import RETENTION
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.remote import Remote
@@ -90,7 +90,7 @@ def test_what_goes_goes_for_all(url: str, tmp_path: Path) -> None:
 
     assert not gone & left
     assert _machine(tmp_path / "third", url).find("qlora_adapter", {"n": "unused"}) is None
-    assert champion_of(_machine(tmp_path / "third", url)) is not None
+    assert find_champion(_machine(tmp_path / "third", url)) is not None
     assert trace_lineage(_machine(tmp_path / "third", url), "champion").rows == {"pairs.jsonl": 3}
     assert _prune(first, 400, apply=True).removed
     assert first.find("qlora_adapter", {"n": "unused"}) is None

@@ -108,7 +108,7 @@ def _instead_of(token: Token) -> tuple[str, ...]:
 def _tree_edits(module: Module, program: str) -> Iterator[tuple[int, int, str]]:
     for node in walk(module):
         if isinstance(node, If | While):
-            yield _negated(node.condition, program)
+            yield _negate(node.condition, program)
         if isinstance(node, Unary):
             yield node.start, node.start + len(_SPELLINGS[node.op]), ""
         if isinstance(node, _DROPPED):
@@ -117,12 +117,11 @@ def _tree_edits(module: Module, program: str) -> Iterator[tuple[int, int, str]]:
             yield from _default_returns(node)
 
 
-def _negated(condition: Expr, program: str) -> tuple[int, int, str]:
+def _negate(condition: Expr, program: str) -> tuple[int, int, str]:
     return condition.start, condition.end, f"not ({program[condition.start : condition.end]})"
 
 
 def _default_returns(function: Function) -> Iterator[tuple[int, int, str]]:
-    """Each `return` of a function gives the least value of its type; lambdas inside it count as parts of it."""
     declared = function.return_type
     default = _DEFAULTS.get(declared.name) if isinstance(declared, NamedType | GenericType) else None
     for node in walk(function):

@@ -2,7 +2,7 @@
 
 from mens_pipeline.corpus.schema.records import Source, SourceKind, TrainingPair
 from mens_pipeline.evaluation.evaluate import score_completions
-from mens_pipeline.evaluation.reward import Reward, reward_of
+from mens_pipeline.evaluation.reward import Reward, compute_reward
 from mens_pipeline.evaluation.tasks import Task, training_tasks
 from mens_pipeline.inference.generation import Completion
 
@@ -44,4 +44,4 @@ def rewarded(text: str, *, stopped: bool = True, to: Task | None = None) -> Rewa
     asked = to or task()
     completion = Completion(task=asked.id, sample=0, text=text, num_tokens=9, stopped=stopped)
     (score,) = score_completions([asked], [completion])
-    return reward_of(asked, score)
+    return compute_reward(asked, score)

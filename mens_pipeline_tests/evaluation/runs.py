@@ -15,15 +15,15 @@ from mens_pipeline.evaluation.run_folder import remember
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.inference.generation import Completion, Decoding, Syntax
 from mens_pipeline.language import Mode
-from mens_pipeline.models.adapter import ADAPTER, CARD, MANIFEST, TELEMETRY, WEIGHTS, adapter_digest
+from mens_pipeline.models.adapter import ADAPTER, CARD, MANIFEST, TELEMETRY, WEIGHTS, Adapter, adapter_digest
 from mens_pipeline.promotion import promote as promotion
 from mens_pipeline.promotion.benchmark_gate import GateParams, build_benchmark_gate
-from mens_pipeline.promotion.conditions import Conditions
-from mens_pipeline.promotion.history import baseline_of, champion_of
-from mens_pipeline.promotion.ledger import Try, record_try
+from mens_pipeline.promotion.history import find_baseline, find_champion
+from mens_pipeline.promotion.ledger import EvaluationTry, record_try
 from mens_pipeline.promotion.policy import Thresholds
 from mens_pipeline.promotion.promote import Promotion
 from mens_pipeline.promotion.receipt import Override
+from mens_pipeline.promotion.verdict_basis import Terms, Verdict
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.signing import add_signature
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
@@ -59,7 +59,7 @@ THRESHOLDS = Thresholds(
     warn_only=("throughput", "stop_rate"),
 )
 DECODING = Decoding(syntax=Syntax.FALLBACK)
-PRESENT = Conditions(
+PRESENT = Terms(
     thresholds=THRESHOLDS,
     results="",
     heldout=HELDOUT,
@@ -67,7 +67,7 @@ PRESENT = Conditions(
     is_benchmark_asked=False,
     decoding=DECODING,
 )
-"""What holds when a run is judged; of which evaluation, `promote` says."""
+"""What a run is held to; of which evaluation, `promote` says."""
 
 _NUM_TASKS = 40
 
@@ -153,7 +153,7 @@ def evaluated(  # noqa: PLR0913, PLR0917 - all that an evaluation rests on
         heldout_sha256=heldout_sha256,
         benchmark_sha256=None,
     )
-    baseline = baseline_of(store, sha256)
+    baseline = find_baseline(store, sha256)
     champion = (baseline.key, baseline.manifest["inputs"]["adapter_sha256"]) if baseline is not None else None
     second = [completion.model_copy(update={"constrained": True}) for completion in _completions(_NUM_TASKS)[num_good:]]
     adapter = (*_completions(num_good), *(second if decoding.syntax is Syntax.FALLBACK else ()))
@@ -199,10 +199,10 @@ def evaluated_run(folder: Path, name: str, weights: str) -> Path:
     return run
 
 
-def tried_by(adapter_sha256: str, decoding: Decoding = DECODING) -> Try:
+def tried_by(adapter_sha256: str, decoding: Decoding = DECODING) -> EvaluationTry:
     """A try on an eval suite that nobody else takes."""
     rows = hashlib.sha256(f"{adapter_sha256} {decoding}".encode()).hexdigest()
-    return Try(
+    return EvaluationTry(
         adapter_sha256=adapter_sha256,
         decoding=decoding,
         first_heldout_tasks=_NUM_TASKS,
@@ -222,7 +222,7 @@ def scored(
     strict: bool = False,
 ) -> Artifact:
     """The verdict on a run."""
-    baseline = baseline_of(store, adapter_digest(run))
+    baseline = find_baseline(store, adapter_digest(run))
     params = GateParams(
         evaluation=evaluation,
         adapter=run,
@@ -241,14 +241,14 @@ def promote(  # noqa: PLR0913 - as what it calls
     gate: Artifact,
     run: Path,
     store: ArtifactStore,
-    present: Conditions,
+    present: Terms,
     *,
     now: int,
     override: Override | None = None,
 ) -> Promotion:
     """Promote by a verdict on the newest evaluation."""
     newest = replace(present, results=gate.manifest["inputs"]["evaluation"])
-    return promotion.promote(gate, run, store, newest, now=now, override=override)
+    return promotion.promote(Verdict.open(gate, store), Adapter.open(run), store, newest, now=now, override=override)
 
 
 def _program(number: int) -> str:
@@ -272,7 +272,7 @@ def _completions(num_good: int) -> tuple[Completion, ...]:
 
 def champion_in(store: ArtifactStore) -> Artifact:
     """The adapter that is in use."""
-    champion = champion_of(store)
+    champion = find_champion(store)
     assert champion is not None
     return champion
 

@@ -42,6 +42,13 @@ def task(number: int = 0, suite: Suite = Suite.HELDOUT, **changes: Any) -> Task:
     return Task(**values)
 
 
+def heldout_files(*sizes: int) -> tuple[Task, ...]:
+    """Held-out tasks of files, with the given number of tasks each."""
+    return tuple(
+        task(100 * number + place, file=f"{number}.vox") for number, size in enumerate(sizes) for place in range(size)
+    )
+
+
 def needs(construct: str, **keys: Any) -> Requirement:
     """A requirement."""
     return Requirement.model_validate({"construct": construct, **keys})
@@ -84,14 +91,14 @@ def scored_completions(evaluated: Evaluation) -> tuple[ScoredCompletion, ...]:
     """The lines of `scored_completions.jsonl`."""
     by_id = {task.id: task for task in evaluated.tasks}
     return (
-        *(_judged("base", by_id[score.task], score) for score in evaluated.base),
-        *(_judged("few_shot", by_id[score.task], score) for score in evaluated.few_shot),
-        *(_judged("adapter", by_id[score.task], score) for score in evaluated.adapter),
-        *(_judged("fallback", by_id[score.task], score) for score in evaluated.fallback),
+        *(_score("base", by_id[score.task], score) for score in evaluated.base),
+        *(_score("few_shot", by_id[score.task], score) for score in evaluated.few_shot),
+        *(_score("adapter", by_id[score.task], score) for score in evaluated.adapter),
+        *(_score("fallback", by_id[score.task], score) for score in evaluated.fallback),
     )
 
 
-def _judged(model: Any, of: Task, score: Score) -> ScoredCompletion:
+def _score(model: Any, of: Task, score: Score) -> ScoredCompletion:
     return ScoredCompletion(
         model=model,
         suite=of.suite,

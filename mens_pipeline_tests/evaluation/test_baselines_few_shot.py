@@ -8,8 +8,8 @@ import pytest
 
 from mens_pipeline.corpus.schema.records import TrainingPair
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.evaluation.baselines import examples_among, few_shot_of, few_shot_prompt
-from mens_pipeline.evaluation.tasks import sample_of
+from mens_pipeline.evaluation.baselines import build_few_shot, examples_among, few_shot_prompt
+from mens_pipeline.evaluation.tasks import draw_tasks
 from mens_pipeline.language import analyze
 from mens_pipeline.settings import FEW_SHOT
 from mens_pipeline.storage.jsonl import write_jsonl
@@ -83,12 +83,12 @@ def test_what_the_description_says_is_vox() -> None:
 def test_a_sample_is_the_same_every_time() -> None:
     """Chosen by what is asked, in the order of the eval suite."""
     tasks = [task(number, prompt=f"Write {number}.") for number in range(20)]
-    sample = sample_of(tasks, 5)
+    sample = draw_tasks(tasks, 5)
 
     assert len(sample) == 5
     assert list(sample) == [one for one in tasks if one in sample]
-    assert {one.id for one in sample_of(tasks[::-1], 5)} == {one.id for one in sample}
-    assert sample_of(tasks, None) == tuple(tasks)
+    assert {one.id for one in draw_tasks(tasks[::-1], 5)} == {one.id for one in sample}
+    assert draw_tasks(tasks, None) == tuple(tasks)
 
 
 def test_examples_come_from_the_train_set_of_the_adapter(tmp_path: Path) -> None:
@@ -96,12 +96,12 @@ def test_examples_come_from_the_train_set_of_the_adapter(tmp_path: Path) -> None
     train = tmp_path / "train.jsonl"
     write_jsonl(train, pairs(6))
     asked = [task(number, prompt=f"Write {number}.") for number in range(3)]
-    few_shot = few_shot_of(asked, 2, FEW_SHOT, train, digest_of(train))
+    few_shot = build_few_shot(asked, 2, FEW_SHOT, train, digest_of(train))
 
     assert few_shot is not None
     assert len(few_shot.tasks) == 2
     assert few_shot.prompt.count("```vox") == 5
-    assert few_shot_of(asked, 0, FEW_SHOT, train, digest_of(train)) is None
+    assert build_few_shot(asked, 0, FEW_SHOT, train, digest_of(train)) is None
 
 
 def test_a_train_set_that_changed_gives_no_examples(tmp_path: Path) -> None:
@@ -112,13 +112,13 @@ def test_a_train_set_that_changed_gives_no_examples(tmp_path: Path) -> None:
     write_jsonl(train, pairs(5))
 
     with pytest.raises(RefusedError, match=r"changed since; .* few_shot_tasks: 0"):
-        few_shot_of([task()], 2, FEW_SHOT, train, before)
+        build_few_shot([task()], 2, FEW_SHOT, train, before)
     train.unlink()
     with pytest.raises(RefusedError, match="gone; "):
-        few_shot_of([task()], 2, FEW_SHOT, train, before)
+        build_few_shot([task()], 2, FEW_SHOT, train, before)
 
 
 def test_a_description_that_is_gone_is_named(tmp_path: Path) -> None:
     """There is no other in its place."""
     with pytest.raises(ConfigurationError, match=r"few_shot\.md: .* Restore the description"):
-        few_shot_of([task()], 2, tmp_path / "few_shot.md", tmp_path / "train.jsonl", "")
+        build_few_shot([task()], 2, tmp_path / "few_shot.md", tmp_path / "train.jsonl", "")

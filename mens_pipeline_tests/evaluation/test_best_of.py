@@ -8,7 +8,7 @@ import pytest
 
 from mens_pipeline.corpus.behaviour.examples import example_tests, stated_examples
 from mens_pipeline.evaluation.benchmark import load_benchmark
-from mens_pipeline.evaluation.best_of import Candidate, Choice, Selector, Step, best_of, choose_insert
+from mens_pipeline.evaluation.best_of import SampledText, Selection, Selector, Step, best_of, choose_insert
 from mens_pipeline.evaluation.evaluate import score_completions
 from mens_pipeline.evaluation.judge import FEATURES
 from mens_pipeline.evaluation.tasks import Suite
@@ -111,15 +111,14 @@ def selector() -> Iterator[Selector]:
         yield selector
 
 
-def _chosen(selector: Selector, prompt: str, *texts: str, mode: Mode = Mode.SOURCE) -> Choice:
-    """The choice among texts that are less likely one after the other."""
-    return selector.choose(prompt, mode, [Candidate(text, -float(n)) for n, text in enumerate(texts)])
+def _choose(selector: Selector, prompt: str, *texts: str, mode: Mode = Mode.SOURCE) -> Selection:
+    return selector.choose(prompt, mode, [SampledText(text, -float(n)) for n, text in enumerate(texts)])
 
 
 def test_what_is_no_program_is_not_chosen(selector: Selector) -> None:
     """However likely; nor is one that declares nothing."""
-    assert _chosen(selector, _PROMPT, _BROKEN, "// add\n", _LESS) == Choice(2, Step.PARSER)
-    assert _chosen(selector, _PROMPT, _BROKEN, "fn (") == Choice(0, Step.LIKELIHOOD)
+    assert _choose(selector, _PROMPT, _BROKEN, "// add\n", _LESS) == Selection(2, Step.PARSER)
+    assert _choose(selector, _PROMPT, _BROKEN, "fn (") == Selection(0, Step.LIKELIHOOD)
 
 
 def test_names_and_types_decide_before_examples(selector: Selector) -> None:
@@ -127,18 +126,20 @@ def test_names_and_types_decide_before_examples(selector: Selector) -> None:
     unknown = "fn add(a: int, b: int) to int { if a > 100 { return total } return a + b }"
     type_ = "type Sum {\n    of: Missing\n}\n"
 
-    assert _chosen(selector, _WITH_EXAMPLES, unknown, _LESS) == Choice(1, Step.NAMES)
-    assert _chosen(selector, f"{_WITH_EXAMPLES} Use `total`.", unknown, _LESS) == Choice(0, Step.EXAMPLES)
-    assert _chosen(selector, f"{_WITH_EXAMPLES}\n\nlet total = 1\n", unknown, _LESS) == Choice(0, Step.EXAMPLES)
-    assert _chosen(selector, _WITH_EXAMPLES, _BROKEN, unknown, unknown + "\n\n" + type_).step is Step.LIKELIHOOD
-    assert _chosen(selector, "Write it.", "state n: int = m", "state n: int = 0", mode=Mode.UI) == Choice(1, Step.NAMES)
+    assert _choose(selector, _WITH_EXAMPLES, unknown, _LESS) == Selection(1, Step.NAMES)
+    assert _choose(selector, f"{_WITH_EXAMPLES} Use `total`.", unknown, _LESS) == Selection(0, Step.EXAMPLES)
+    assert _choose(selector, f"{_WITH_EXAMPLES}\n\nlet total = 1\n", unknown, _LESS) == Selection(0, Step.EXAMPLES)
+    assert _choose(selector, _WITH_EXAMPLES, _BROKEN, unknown, unknown + "\n\n" + type_).step is Step.LIKELIHOOD
+    assert _choose(selector, "Write it.", "state n: int = m", "state n: int = 0", mode=Mode.UI) == Selection(
+        1, Step.NAMES
+    )
 
 
 def test_the_examples_of_the_request_are_run(selector: Selector) -> None:
     """One that passes more of them wins over the majority."""
-    assert _chosen(selector, _WITH_EXAMPLES, _LESS, _LESS, _ADD, _MORE) == Choice(2, Step.EXAMPLES)
+    assert _choose(selector, _WITH_EXAMPLES, _LESS, _LESS, _ADD, _MORE) == Selection(2, Step.EXAMPLES)
     fenced = f"Here it is:\n```vox\n{_ADD}```\n"
-    assert _chosen(selector, _WITH_EXAMPLES, _MORE, fenced) == Choice(1, Step.EXAMPLES)
+    assert _choose(selector, _WITH_EXAMPLES, _MORE, fenced) == Selection(1, Step.EXAMPLES)
 
 
 def test_the_code_that_a_request_shows_is_there(selector: Selector) -> None:
@@ -150,36 +151,36 @@ def test_the_code_that_a_request_shows_is_there(selector: Selector) -> None:
     good = "fn area(box: Box) to int { return times(box.w, box.h) }"
     wrong = "fn area(box: Box) to int { return box.w + box.h }"
 
-    assert _chosen(selector, prompt, wrong, good) == Choice(1, Step.EXAMPLES)
-    assert _chosen(selector, prompt.replace("For example", "So"), wrong, good).place == 1
+    assert _choose(selector, prompt, wrong, good) == Selection(1, Step.EXAMPLES)
+    assert _choose(selector, prompt.replace("For example", "So"), wrong, good).place == 1
 
 
 def test_the_majority_of_outputs_decides_where_examples_do_not(selector: Selector) -> None:
     """Two programs that do the same in other words win over one that is likelier; copies count."""
-    assert _chosen(selector, _PROMPT, _LESS, _ADD, _ALSO_ADD) == Choice(1, Step.LIKELIHOOD)
-    assert _chosen(selector, _PROMPT, _ADD, _LESS, _LESS) == Choice(1, Step.OUTPUTS)
+    assert _choose(selector, _PROMPT, _LESS, _ADD, _ALSO_ADD) == Selection(1, Step.LIKELIHOOD)
+    assert _choose(selector, _PROMPT, _ADD, _LESS, _LESS) == Selection(1, Step.OUTPUTS)
     also = "fn add(a: int, b: int) to int { return a + b + 0 * a }"
     wrong = "fn add(a: int, b: int) to int { if a > 40 { return 0 } return a + b }"
     two = _WITH_EXAMPLES.replace(" and `add(0, 0)` is 0", "")
-    assert _chosen(selector, two, wrong, also, _ALSO_ADD).place == 1
+    assert _choose(selector, two, wrong, also, _ALSO_ADD).place == 1
 
 
 def test_likelihood_decides_at_last(selector: Selector) -> None:
     """Where nothing can be run: a type, a function that nobody named, a page."""
     first, second = "type A {\n    a: int\n}\n", "type A {\n    b: int\n}\n"
-    likelier = [Candidate(first, -2.0), Candidate(second, -1.0)]
+    likelier = [SampledText(first, -2.0), SampledText(second, -1.0)]
 
-    assert selector.choose("Write a type `A`.", Mode.SOURCE, likelier) == Choice(1, Step.LIKELIHOOD)
-    assert _chosen(selector, "Write a function.", _LESS, _ADD) == Choice(0, Step.LIKELIHOOD)
-    assert _chosen(selector, "Write `A`.", first, second, mode=Mode.UI).step is Step.LIKELIHOOD
+    assert selector.choose("Write a type `A`.", Mode.SOURCE, likelier) == Selection(1, Step.LIKELIHOOD)
+    assert _choose(selector, "Write a function.", _LESS, _ADD) == Selection(0, Step.LIKELIHOOD)
+    assert _choose(selector, "Write `A`.", first, second, mode=Mode.UI).step is Step.LIKELIHOOD
 
 
 @pytest.mark.slow
 def test_an_answer_that_is_stopped_is_not_chosen(selector: Selector) -> None:
     """It takes its process for seconds, and no more."""
     begin = time.monotonic()
-    by_examples = _chosen(selector, _WITH_EXAMPLES, _HUNGRY, _LESS)
-    by_outputs = _chosen(selector, _PROMPT, _HUNGRY, _LESS)
+    by_examples = _choose(selector, _WITH_EXAMPLES, _HUNGRY, _LESS)
+    by_outputs = _choose(selector, _PROMPT, _HUNGRY, _LESS)
 
     assert (by_examples.place, by_outputs.place) == (1, 1)
     assert time.monotonic() - begin < 20
@@ -187,15 +188,15 @@ def test_an_answer_that_is_stopped_is_not_chosen(selector: Selector) -> None:
 
 def test_when_time_is_up_nothing_is_run(selector: Selector) -> None:
     """The likeliest program is chosen."""
-    candidates = [Candidate(_BROKEN, -1.0), Candidate(_LESS, -2.0), Candidate(_ADD, -3.0)]
+    candidates = [SampledText(_BROKEN, -1.0), SampledText(_LESS, -2.0), SampledText(_ADD, -3.0)]
 
-    assert selector.choose(_WITH_EXAMPLES, Mode.SOURCE, candidates, end=0.0) == Choice(1, Step.LIKELIHOOD)
+    assert selector.choose(_WITH_EXAMPLES, Mode.SOURCE, candidates, end=0.0) == Selection(1, Step.LIKELIHOOD)
 
 
 def test_several_threads_may_choose(selector: Selector) -> None:
     """Each gets its own."""
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda n: _chosen(selector, _WITH_EXAMPLES, *([_LESS] * n), _ADD).place, range(8)))
+        found = list(pool.map(lambda n: _choose(selector, _WITH_EXAMPLES, *([_LESS] * n), _ADD).place, range(8)))
 
     assert found == list(range(8))
 
@@ -204,7 +205,7 @@ def test_examples_that_are_harmful_are_only_run_where_nothing_can_come_to_harm(s
     """A prompt may call what it likes: it is a stranger's text."""
     prompt = '`add(std.fs.read("/etc/passwd"), 2)` is 3. `add(1, 2)` is 3.'
 
-    assert _chosen(selector, prompt, _LESS, _ADD) == Choice(1, Step.EXAMPLES)
+    assert _choose(selector, prompt, _LESS, _ADD) == Selection(1, Step.EXAMPLES)
 
 
 @pytest.mark.parametrize(
@@ -220,6 +221,6 @@ def test_examples_that_are_harmful_are_only_run_where_nothing_can_come_to_harm(s
 )
 def test_a_piece_at_a_cursor_is_chosen(pieces: tuple[tuple[str, float], ...], best: int) -> None:
     """By whether it stands, by its names, by its likelihood."""
-    candidates = [Candidate(*piece) for piece in pieces]
+    candidates = [SampledText(*piece) for piece in pieces]
 
     assert choose_insert("fn double(n: int) to int {\n    return ", "\n}\n", candidates) == best

@@ -59,7 +59,6 @@ def test_each_solution_is_found(protected: tuple[TrainingPair, ...], functions: 
 
 
 def _is_one_function(task: BenchmarkTask) -> bool:
-    """Whether the tests of a task call one function alone, and no handlers of an actor."""
     declared = re.findall(r"(?:fn|activity|workflow) (\w+)", task.solution)
     return sum(f"{name}(" in str(task.tests) for name in declared) == 1 and "actor " not in task.solution
 

@@ -72,8 +72,7 @@ def test_second_tries_stand_in_the_place_of_the_first_ones() -> None:
     assert evaluation().results.fallback is None
 
 
-def _sampled() -> Evaluation:
-    """Two samples each of two tasks of a benchmark, beside one held-out task."""
+def _sample() -> Evaluation:
     tasks = [
         task(0),
         task(0, Suite.BENCHMARK, requires=(needs("function", name="add"), needs("type"))),
@@ -89,14 +88,14 @@ def _sampled() -> Evaluation:
 
 def test_first_samples_are_compared() -> None:
     """One outcome for each task."""
-    results = _sampled().results
+    results = _sample().results
 
     assert (results.parse_difference.num_tasks, results.total_samples) == (3, 6)
 
 
 def test_the_local_report_is_about_the_benchmark() -> None:
     """First answers, except where k of them are asked for."""
-    report = local_report(_sampled(), "bench")
+    report = local_report(_sample(), "bench")
 
     assert report is not None
     assert (report.total, report.passed_at_1, report.passed_at_k) == (2, 0, 1)
@@ -110,7 +109,7 @@ def test_the_local_report_is_about_the_benchmark() -> None:
 
 def test_the_local_report_counts_by_category() -> None:
     """In order of their names."""
-    report = local_report(_sampled(), "bench")
+    report = local_report(_sample(), "bench")
 
     assert report is not None
     assert [(c.category, c.total, c.passed_at_1, c.passed_at_k) for c in report.category_stats] == [
@@ -123,7 +122,7 @@ def test_the_local_report_counts_by_category() -> None:
 @pytest.mark.seed_row(21)
 def test_pass_at_k_is_the_unbiased_estimate() -> None:
     """With the interval of the first try."""
-    report = pass_at_k_report(_sampled().results)
+    report = pass_at_k_report(_sample().results)
 
     assert report is not None
     assert (report.k, report.total, report.pass_rate_at_1, report.pass_rate_at_k) == (2, 2, 0.25, 0.5)

@@ -16,7 +16,7 @@ from mens_pipeline.evaluation.evaluate import (
 )
 from mens_pipeline.evaluation.judge import first_semantic_error, judge, run_hidden_tests
 from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, ScoredCompletion
-from mens_pipeline.evaluation.scores import Score, scores_of
+from mens_pipeline.evaluation.scores import Score, compute_scores
 from mens_pipeline.evaluation.tasks import Suite, Task, benchmark_tasks, heldout_tasks
 from mens_pipeline.inference.generation import Completion, Decoding
 from mens_pipeline.language import Mode
@@ -101,7 +101,7 @@ def test_an_answer_passes_when_its_tests_do() -> None:
         _reply("untested", wrong),
     ]
     scored = score_completions(tasks, completions)
-    scores = scores_of(tasks, {score.task: [score] for score in scored})
+    scores = compute_scores(tasks, {score.task: [score] for score in scored})
 
     assert [score.passed for score in scored] == [True, False, False, True]
     assert (scores.test_rate.numerator, scores.test_rate.denominator) == (1, 3)
@@ -164,7 +164,7 @@ def test_base_and_adapter_are_compared_by_hidden_tests() -> None:
 _BESIDE = "type Point {\n    x: int\n}\n\nfn twice(n: int) to int {\n    return n * 2\n}"
 
 
-def _judged(program: str, **changes: Any) -> Score:
+def _score(program: str, **changes: Any) -> Score:
     asked = task(**changes)
     return judge(asked, completion(program, asked))
 
@@ -191,7 +191,7 @@ def test_every_reference_of_the_benchmarks_resolves() -> None:
 )
 def test_what_is_given_is_known(program: str, error: str | None) -> None:
     """With its types; places are those of the answer itself, and what is given is not judged."""
-    score = _judged(program, given=_BESIDE + "\n\nfn wrong() to int { return nothing }")
+    score = _score(program, given=_BESIDE + "\n\nfn wrong() to int { return nothing }")
 
     assert (score.resolves, score.semantic_error) == (error is None, error)
     assert score.semantic_code == (error.split(": ")[1] if error is not None else None)
@@ -209,7 +209,7 @@ def test_what_is_given_is_known(program: str, error: str | None) -> None:
 )
 def test_what_the_request_mentions_is_there(prompt: str, *, resolves: bool) -> None:
     """A word of prose is no mention of code."""
-    assert _judged("fn add() to int { return helper() }", prompt=prompt).resolves is resolves
+    assert _score("fn add() to int { return helper() }", prompt=prompt).resolves is resolves
 
 
 def test_what_is_asked_for_is_not_there_yet() -> None:
@@ -217,9 +217,9 @@ def test_what_is_asked_for_is_not_there_yet() -> None:
     prompt = "Write `add` and `minus`; `plus` is there."
     changes = {"prompt": prompt, "requires": (needs("function", name="minus"), needs("function"))}
 
-    assert _judged("fn f() { plus() }", **changes).resolves
-    assert not _judged("fn f() { add() }", **changes).resolves
-    assert not _judged("fn f() { minus() }", **changes).resolves
+    assert _score("fn f() { plus() }", **changes).resolves
+    assert not _score("fn f() { add() }", **changes).resolves
+    assert not _score("fn f() { minus() }", **changes).resolves
 
 
 def test_what_the_reference_relies_on_is_there() -> None:
@@ -227,14 +227,14 @@ def test_what_the_reference_relies_on_is_there() -> None:
     reference = "fn add(p: Pair) to int { match p { Both(a, b) => a + b, Neither => nothing } }"
     program = "fn add(p: Pair) to int { match p { Both(a, b) => a, Neither => nothing } }"
 
-    assert _judged(program, reference=reference).resolves
-    assert not _judged(program).resolves
+    assert _score(program, reference=reference).resolves
+    assert not _score(program).resolves
 
 
 def test_what_does_not_parse_does_not_resolve() -> None:
     """Nor does what declares nothing; neither has an error in names and types."""
     for program in ("fn add(", "// nothing"):
-        score = _judged(program)
+        score = _score(program)
         assert (score.parses, score.resolves, score.semantic_error) == (False, False, None)
 
 

@@ -23,8 +23,7 @@ _CEILING_BESIDE = 0.25
 _TASKS = every("task", HUMANEVAL.tasks, ids=lambda task: task.id)
 
 
-def _asked(task: BenchmarkTask) -> Requirement:
-    """What the task is about: the last requirement of its construct; what stands before it are its types."""
+def _ask(task: BenchmarkTask) -> Requirement:
     return [requirement for requirement in task.spec.requires if requirement.construct_ == task.spec.category][-1]
 
 
@@ -80,7 +79,7 @@ def test_every_file_of_the_folder_is_named() -> None:
 @_TASKS
 def test_the_request_names_what_is_required(task: BenchmarkTask) -> None:
     """Nobody can guess a name, and nobody a signature."""
-    asked = _asked(task)
+    asked = _ask(task)
 
     assert [name for name in (r.name for r in task.spec.requires) if name and name not in task.spec.description] == []
     assert [part for part in (*(asked.params or ()), asked.returns or "") if part not in task.spec.description] == []
@@ -150,18 +149,18 @@ def test_no_solution_solves_another_task_under_its_name() -> None:
     """Where the types are the same, the solution of one task, called as another asks, fails its hidden tests."""
     alike: defaultdict[object, list[BenchmarkTask]] = defaultdict(list)
     for task in HUMANEVAL.tasks:
-        asked = _asked(task)
+        asked = _ask(task)
         types = tuple(param.split(":")[-1] for param in asked.params or ())
         alike[task.spec.category, types, asked.returns].append(task)
     pairs = [pair for group in alike.values() for pair in permutations(group, 2)]
-    solved = {(task.id, other.id) for task, other in pairs if scored(task, _renamed(task, other)).passed}
+    solved = {(task.id, other.id) for task, other in pairs if scored(task, _rename(task, other)).passed}
 
     assert len(pairs) > NUM_TASKS
     assert solved == _SAME_IDEA
 
 
-def _renamed(task: BenchmarkTask, other: BenchmarkTask) -> str:
-    return re.sub(rf"\b{_asked(other).name}\b", str(_asked(task).name), other.solution)
+def _rename(task: BenchmarkTask, other: BenchmarkTask) -> str:
+    return re.sub(rf"\b{_ask(other).name}\b", str(_ask(task).name), other.solution)
 
 
 @pytest.mark.nightly

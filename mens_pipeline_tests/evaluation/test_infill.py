@@ -7,7 +7,7 @@ import pytest
 from mens_pipeline.corpus.schema.records import HoleKind, SourceKind, TrainingPair
 from mens_pipeline.evaluation.infill import (
     InfillTask,
-    abstention_of,
+    choose_threshold,
     infill_results,
     infill_tasks,
     insert_rates,
@@ -156,7 +156,7 @@ def test_models_are_compared_on_the_holes_that_both_filled() -> None:
 
 def test_abstaining_shows_what_is_more_often_right() -> None:
     """The threshold is of one half of the files, the figures of the other."""
-    found = abstention_of(_scores(200, 5))
+    found = choose_threshold(_scores(200, 5))
 
     assert found is not None
     assert found.exact_shown.value is not None
@@ -164,8 +164,8 @@ def test_abstaining_shows_what_is_more_often_right() -> None:
     assert found.exact_shown.value > 0.9
     assert 0.3 < found.coverage < 0.7
     assert 0 <= found.calibration_error < 0.6
-    assert abstention_of(_scores(30, 5)) is None
-    assert abstention_of([]) is None
+    assert choose_threshold(_scores(30, 5)) is None
+    assert choose_threshold([]) is None
 
 
 def test_rates_over_nothing_are_none() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from mens_pipeline.corpus.infill.history import read_history
 from mens_pipeline.evaluation.config import EvaluationConfig
-from mens_pipeline.evaluation.replay import drift_of, rates_of, replay_suite
+from mens_pipeline.evaluation.replay import build_replay_holes, compute_drift, compute_replay_rates
 from mens_pipeline.evaluation.results import InsertScore
 from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.storage.store import digest_of
@@ -18,7 +18,6 @@ from mens_pipeline_tests.evaluation.test_infill import _WRONG as WRONG
 
 
 def _scores(chances: Sequence[int], per_commit: int = 4) -> tuple[list[InsertScore], dict[str, int]]:
-    """A commit a day with so many right pieces each, the newest first; and the time of each hole."""
     scores = [
         (RIGHT if place < chance else WRONG).model_copy(update={"task": f"{day}:{place}", "file": f"c{day}"})
         for day, chance in enumerate(chances)
@@ -42,7 +41,7 @@ def test_a_fall_beyond_chance_is_told(chances: list[int], ngram: list[int], verd
     """In what order scores come has no part in it; a fall of the n-gram says what to do."""
     own, times = _scores(chances)
 
-    drift = drift_of(own, _scores(ngram)[0], times)
+    drift = compute_drift(own, _scores(ngram)[0], times)
 
     assert (drift.verdict, drift.num_commits) == (verdict, len(chances))
     assert hint in drift.hint
@@ -54,14 +53,14 @@ def test_false_alarms_are_as_rare_as_said() -> None:
     """Holes of one commit are alike, so commits are what is shuffled."""
     alike = [[4 * (3 * commit * seed % 7 < 3) for commit in range(20)] for seed in range(1, 41)]
 
-    alarms = [drift_of(own, [], times).verdict == "falls" for own, times in map(_scores, alike)]
+    alarms = [compute_drift(own, [], times).verdict == "falls" for own, times in map(_scores, alike)]
 
     assert sum(alarms) <= 4
 
 
 def test_intervals_are_over_commits() -> None:
     """Many holes of few commits tell less than as many of many commits."""
-    few, many = rates_of(_scores([40, 0] * 4, 40)[0]), rates_of(_scores([1, 0] * 160, 1)[0])
+    few, many = compute_replay_rates(_scores([40, 0] * 4, 40)[0]), compute_replay_rates(_scores([1, 0] * 160, 1)[0])
 
     assert (few.num_holes, few.num_commits, many.num_commits) == (320, 8, 320)
     assert few.exact.value == many.exact.value == 0.5
@@ -82,7 +81,9 @@ def test_two_insertions_of_a_commit_have_names_of_their_own(tmp_path: Path) -> N
     manifest["result"]["kinds"] = {"infill": {"tokens_shown": 9, "share": 0.5, "epochs": 1.0}}
     taught = TrainingManifest.model_validate({**manifest, "train_sha256": digest_of(train)})
 
-    suite = replay_suite(read_history(repository.root, since, 9), train, taught, EvaluationConfig(), lambda _text: True)
+    holes = build_replay_holes(
+        read_history(repository.root, since, 9), train, taught, EvaluationConfig(), lambda _text: True
+    )
 
-    assert [task.prefix.count("\n") for task in suite.tasks] == [2, 2]
-    assert len({task.id for task in suite.tasks}) == 2
+    assert [task.prefix.count("\n") for task in holes.tasks] == [2, 2]
+    assert len({task.id for task in holes.tasks}) == 2

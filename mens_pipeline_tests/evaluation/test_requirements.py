@@ -335,7 +335,7 @@ def test_reactive_modules_have_states() -> None:
 def test_every_construct_can_be_asked_for(construct: str) -> None:
     """With and without all of its parts, for whatever the golden programs declare."""
     wanted = Requirement.model_validate({"construct": construct})
-    parts = {str(part): ["nothing like it"] for part in Part if not _refused(construct, part)}
+    parts = {str(part): ["nothing like it"] for part in Part if not _refuse(construct, part)}
     unheard_of = Requirement.model_validate({"construct": construct, **parts, "contains": ["call:nothing_like_it"]})
     found = 0
     for path, source in golden_programs().items():
@@ -347,7 +347,7 @@ def test_every_construct_can_be_asked_for(construct: str) -> None:
     assert found >= 8
 
 
-def _refused(construct: str, part: Part) -> bool:
+def _refuse(construct: str, part: Part) -> bool:
     try:
         Requirement.model_validate({"construct": construct, str(part): []})
     except ValidationError:

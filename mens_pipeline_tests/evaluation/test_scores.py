@@ -3,19 +3,19 @@
 import pytest
 
 from mens_pipeline.evaluation.judge import judge
-from mens_pipeline.evaluation.scores import ModelScores, Score, count_from_one, scores_of, scores_of_model
+from mens_pipeline.evaluation.scores import ModelScores, Score, compute_scores, count_from_one, scores_of_model
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.language import CONSTRUCTS
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, OTHER, completion, task
 
 
-def _judged(tasks: list[Task], *texts: str) -> list[Score]:
+def _score(tasks: list[Task], *texts: str) -> list[Score]:
     return [judge(asked, completion(text, asked)) for asked, text in zip(tasks, texts, strict=True)]
 
 
 def _scores(*texts: str) -> ModelScores:
     tasks = [task(n) for n in range(len(texts))]
-    return scores_of_model(tasks, _judged(tasks, *texts))
+    return scores_of_model(tasks, _score(tasks, *texts))
 
 
 def test_rates_count_tasks() -> None:
@@ -30,7 +30,7 @@ def test_rates_count_tasks() -> None:
 
 def test_people_count_columns_from_one() -> None:
     """As `mens check` does; documents keep them from 0, and what has no place stays as it is."""
-    (score,) = _judged([task()], "fn add() to int { return true }")
+    (score,) = _score([task()], "fn add() to int { return true }")
 
     assert (score.semantic_error or "").startswith("1:25: type-mismatch: ")
     assert count_from_one(score.semantic_error or "").startswith("1:26: type-mismatch: ")
@@ -49,7 +49,7 @@ def test_the_resolve_rate_is_over_all_answers() -> None:
 def test_the_interval_of_the_resolve_rate_is_over_files() -> None:
     """As that of the parse rate: answers to prompts of one file are alike."""
     tasks = [task(n, file=f"{n % 3}.vox") for n in range(12)]
-    scores = scores_of_model(tasks, _judged(tasks, *(GOOD if n % 3 else BROKEN for n in range(12)))).overall
+    scores = scores_of_model(tasks, _score(tasks, *(GOOD if n % 3 else BROKEN for n in range(12)))).overall
 
     assert scores.resolve_rate == scores.parse_rate
     assert (scores.resolve_rate.num_units, scores.resolve_rate.denominator) == (3, 12)
@@ -65,7 +65,7 @@ def test_empty_answers_and_refusals_are_counted() -> None:
 def test_the_name_rate_is_over_tasks_that_ask_for_one() -> None:
     """The others have no name to get right."""
     tasks = [task(0), task(1, name=None), task(2, name="sub")]
-    scores = scores_of_model(tasks, _judged(tasks, GOOD, GOOD, GOOD)).overall
+    scores = scores_of_model(tasks, _score(tasks, GOOD, GOOD, GOOD)).overall
 
     assert scores.name_rate.short == "1/2 (50.0 %)"
 
@@ -116,7 +116,7 @@ def test_the_same_sample_twice_is_no_duplicate() -> None:
 def test_a_duplicate_counts_in_every_part() -> None:
     """Also where its twin answers a prompt of another suite."""
     tasks = [task(0), task(1, Suite.BENCHMARK)]
-    suites = scores_of_model(tasks, _judged(tasks, GOOD, GOOD)).suites
+    suites = scores_of_model(tasks, _score(tasks, GOOD, GOOD)).suites
 
     assert [scores.duplicate_rate.numerator for scores in suites.values()] == [1, 1]
 
@@ -145,7 +145,7 @@ def test_parts_add_up() -> None:
         task(1, Suite.BENCHMARK, difficulty="hard"),
         task(2, construct="type", name="Point", difficulty="hard"),
     ]
-    scores = scores_of_model(tasks, _judged(tasks, GOOD, BROKEN, OTHER))
+    scores = scores_of_model(tasks, _score(tasks, GOOD, BROKEN, OTHER))
 
     assert {name: part.pass_at_1.short for name, part in scores.suites.items()} == {
         "heldout": "2/2 (100.0 %)",
@@ -157,6 +157,6 @@ def test_parts_add_up() -> None:
 
 def test_nothing_asked_is_nothing_known() -> None:
     """No rate is made up."""
-    scores = scores_of([], {})
+    scores = compute_scores([], {})
 
     assert (scores.parse_rate.value, scores.pass_at_k.value, scores.mean_tokens, scores.k) == (None, None, 0.0, 1)

@@ -28,7 +28,6 @@ _COMMON = (
 
 
 def _unmet(task: BenchmarkTask, completion: str) -> tuple[str, ...]:
-    """What an answer lacks; a rejected one lacks everything."""
     module = analyze(completion, task.spec.mode).module
     return unmet(task.spec.requires, module, completion) if module is not None else ("rejected",)
 
@@ -156,7 +155,6 @@ def test_what_has_no_hidden_tests_is_known() -> None:
 
 
 def _asked_name(requirement: Requirement) -> str | None:
-    """A name that the requirement insists on; None for one that only counts declarations."""
     if requirement.name is not None:
         return requirement.name.split(".")[-1]
     parts = [text for part in Part for text in requirement.parts(part)]

@@ -18,7 +18,6 @@ _LIMITS = Limits(max_steps=50_000)
 
 
 def _mutants(task: BenchmarkTask) -> Iterator[Mutant]:
-    """Small mistakes, and each line left out, or with another word as its second."""
     yield from mutants_of(task.solution, task.spec.mode)
     lines = task.solution.splitlines(keepends=True)
     for number, line in enumerate(lines):

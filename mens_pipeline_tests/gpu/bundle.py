@@ -15,10 +15,9 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from mens_pipeline.configured import open_store
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
-from mens_pipeline.settings import PROJECT_ROOT, load_settings
+from mens_pipeline.settings import PROJECT_ROOT, load_settings, open_store
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline_tests.bench.random_base import tokenizer_files
 from mens_pipeline_tests.gpu.check import BUNDLE, KERNELS, TOKENIZER, WHEELS

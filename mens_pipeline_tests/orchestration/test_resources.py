@@ -1,11 +1,13 @@
 """Resources that follow from the settings alone."""
 
+from pathlib import Path
+
 import pytest
 
 from mens_pipeline.corpus.behaviour.workers import BehaviourWorkers
 from mens_pipeline.corpus.extract.batches import Pool
 from mens_pipeline.errors import ConfigurationError
-from mens_pipeline.orchestration.resources import find_pools
+from mens_pipeline.orchestration.resources import ArtifactStoreResource, find_pools
 
 
 def test_the_corpus_is_worked_on_where_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,3 +19,11 @@ def test_the_corpus_is_worked_on_where_the_settings_say(monkeypatch: pytest.Monk
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     with pytest.raises(ConfigurationError, match=r"RAY_ADDRESS=127\.0\.0\.1:1: no cluster to work on"):
         find_pools()
+
+
+def test_a_step_opens_one_store(tmp_path: Path) -> None:
+    """However many artifacts it looks up; another resource opens its own."""
+    resource = ArtifactStoreResource(root=str(tmp_path))
+
+    assert resource.open() is resource.open()
+    assert ArtifactStoreResource(root=str(tmp_path)).open() is not resource.open()

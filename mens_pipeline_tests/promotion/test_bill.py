@@ -18,9 +18,9 @@ from mens_pipeline.corpus.schema.records import (
     TrainingPair,
     read_record_lines,
 )
-from mens_pipeline.models.adapter import MANIFEST
+from mens_pipeline.models.adapter import MANIFEST, Adapter
 from mens_pipeline.models.base import describe_base
-from mens_pipeline.promotion.bill import BILL, Origin, as_cyclonedx, bill_of
+from mens_pipeline.promotion.bill import BILL, Origin, as_cyclonedx, build_bill
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.evaluation.runs import NOW, champion_in, promoted, trained, training_manifest
@@ -91,7 +91,7 @@ def test_a_promoted_model_has_a_bill_of_materials(run: Path, store: ArtifactStor
     files = train_set["components"]
 
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
-    assert text == as_cyclonedx(bill_of(run, store, NOW))
+    assert text == as_cyclonedx(build_bill(Adapter.open(run), store, NOW))
     assert str(tmp_path) not in text
     assert document["metadata"]["component"]["type"] == "machine-learning-model"
     assert document["metadata"]["timestamp"].startswith("2027-01-15T")
@@ -107,7 +107,7 @@ def test_a_promoted_model_has_a_bill_of_materials(run: Path, store: ArtifactStor
 
 def test_shares_are_of_the_tokens_that_the_base_sees(run: Path, store: ArtifactStore) -> None:
     """Rows that come twice count twice, and what stands behind a hole counts as well."""
-    bill = bill_of(run, store, NOW)
+    bill = build_bill(Adapter.open(run), store, NOW)
     of_a = bill.files[0]
     texts = ["Write a function.", *2 * ["fn add(a: int, b: int) to int {\n    return a + b\n}\n"]]
     texts += [*2 * ["Write a function."], "return a + b\n", "}\n"]
@@ -124,10 +124,10 @@ def test_shares_are_of_the_tokens_that_the_base_sees(run: Path, store: ArtifactS
 def test_what_is_not_on_record_is_said(run: Path, store: ArtifactStore) -> None:
     """A base that is gone, a corpus that is gone, a train set that is another one; none keeps a model back."""
     (run.parent / "base" / "config.json").unlink()
-    without_base = bill_of(run, store, NOW)
+    without_base = build_bill(Adapter.open(run), store, NOW)
     (corpus,) = (store.root / "extracted_corpus").glob("*/manifest.json")
     corpus.unlink()
-    without_corpus = bill_of(run, store, NOW)
+    without_corpus = build_bill(Adapter.open(run), store, NOW)
     (train_file,) = store.root.glob(f"mixed_train_set/*/{TRAIN}")
     train_file.write_text("")
     champion = _champion(run, store)
@@ -147,7 +147,7 @@ def test_blank_names_are_none(run: Path, store: ArtifactStore) -> None:
     manifest = json.loads((run / MANIFEST).read_text())
     base = {**manifest["base_model"], "licence": " "}
     (run / MANIFEST).write_text(json.dumps({**manifest, "base_model": base, "libraries": {" ": "1", "trl": "1.16.0"}}))
-    text = as_cyclonedx(bill_of(run, store, NOW))
+    text = as_cyclonedx(build_bill(Adapter.open(run), store, NOW))
 
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     assert "licenses" not in _find_named(json.loads(text)["components"], "org/tiny")

@@ -8,19 +8,19 @@ from typing import Any, Final
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.eval_results import Examination
 from mens_pipeline.evaluation.results import RESULTS as EVAL_RESULTS
-from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, EvalResults
+from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, EvalResults, results_in
+from mens_pipeline.evaluation.rounds import evaluate_in_rounds
+from mens_pipeline.evaluation.suite import EvalSuite
 from mens_pipeline.inference.generation import Completion, Decoding, GenerationJob
 from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import MANIFEST, WEIGHTS, Adapter
 from mens_pipeline.models.base import digest_of_folder
-from mens_pipeline.promotion.history import history_of
+from mens_pipeline.promotion.history import read_history
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.promote import roll_back
-from mens_pipeline.promotion.receipt import results_in
-from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds
+from mens_pipeline.promotion.referee import StoreReferee
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.evaluation.runs import HELDOUT, NOW, PRESENT, THRESHOLDS, promote, scored, trained
@@ -34,8 +34,6 @@ _PRESENT: Final = replace(PRESENT, thresholds=_CI, heldout=HELDOUT, decoding=Dec
 
 
 class _Line:
-    """Adapters that are evaluated and promoted, one a day; the weights of each say how many prompts it does well."""
-
     def __init__(self, folder: Path, base: Path) -> None:
         self.store, self.lines, self.num_days = ArtifactStore(folder / "store"), list[str](), 0
         self._folder, self._base = folder, {"path": str(base), "sha256": digest_of_folder(base)}
@@ -50,13 +48,12 @@ class _Line:
         conditions = Conditions(Decoding(**changes), resolve_device(DeviceChoice.CPU), self.store.root / "cpu.lock")
         evaluation, _ = evaluate_in_rounds(
             Adapter.open(run),
-            Examination(prompts, HELDOUT, None),
+            EvalSuite(prompts, HELDOUT, None, _CI.first_heldout_tasks, _CI.max_rounds),
             conditions,
             self.store,
-            demands=Demands(_CI, is_benchmark_asked=False),
+            StoreReferee(self.store, _CI, is_benchmark_asked=False, now=NOW, log_line=self.lines.append),
             launch=_complete,
             log_line=self.lines.append,
-            now=NOW,
         )
         return run, evaluation
 
@@ -92,20 +89,20 @@ def test_two_points_a_promotion_are_refused_though_each_step_is_small(line: _Lin
     """Of 100 prompts, each champion does two fewer; history, receipt and figures say since when."""
     for name in ("100", "98", "96", "94"):
         line.promote(name)
-    *_, last = history_of(line.store)
+    *_, last = read_history(line.store)
     assert "; down 6.0 points since the champion of 2027-01-16 (" in last.reason
     assert "the best of 2 before the one in use, on 100 tasks that both were asked (p = 0.031)" in last.reason
 
     with pytest.raises(RefusedError, match=r"decline: down 8\.0 points since the champion of 2027-01-16 \("):
         line.promote("92")
-    assert len(history_of(line.store)) == 4
+    assert len(read_history(line.store)) == 4
 
 
 def test_the_best_champion_before_is_meant_not_the_first(line: _Line) -> None:
     """It is compared on what both were asked, and what is withdrawn is no measure."""
     for name in ("91", "95", "94"):
         line.promote(name)
-    keys = [event.key for event in history_of(line.store)]
+    keys = [event.key for event in read_history(line.store)]
     earlier = line.results("93").earlier
     assert earlier is not None
     assert (earlier.key, earlier.num_champions, earlier.parse_difference.num_tasks) == (keys[1], 2, 100)

@@ -37,7 +37,6 @@ def _gain(gains: int, total: int = 200) -> EvalResults:
 
 
 def _too_long(number: int) -> EvalResults:
-    """Results of an eval suite of three tasks that were asked and so many that were not."""
     asked = with_overall(RESULTS, num_tasks=3)
     return asked.model_copy(update={"num_too_long": number})
 
@@ -202,28 +201,18 @@ def test_what_was_not_measured_fails(name: GateName, change: Callable[[], EvalRe
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        (GateName.SUPERVISED_RATIO, {"num_tokens": None}, "no result.num_tokens"),
-        (GateName.SUPERVISED_RATIO, {"num_tokens": "many"}, "result.num_tokens is 'many', no number"),
-        (GateName.SUPERVISED_RATIO, {"num_tokens": True}, "result.num_tokens is True, no number"),
         (GateName.SUPERVISED_RATIO, {"num_tokens": 0}, "result.num_tokens is 0"),
-        (GateName.SUPERVISED_RATIO, {"num_supervised_tokens": float("inf")}, "is inf, no amount"),
-        (GateName.TRUNCATION, {"num_rows": float("nan")}, "result.num_rows is nan, no amount"),
-        (GateName.TRUNCATION, {"not_shown": {"too_long": -1}}, "result.not_shown.too_long is -1, no amount"),
-        (GateName.TRUNCATION, {"not_shown": 3}, "no result.not_shown.too_long"),
-        (GateName.TRUNCATION, {"not_shown": {}}, "no result.not_shown.too_long"),
-        (GateName.THROUGHPUT, {"trained_tokens": 10**400}, "is 10000000000000000000, no amount"),
-        (GateName.THROUGHPUT, {"seconds": 0}, "result.seconds is 0"),
-        (GateName.THROUGHPUT, {"device": None}, "no result.device"),
+        (GateName.TRUNCATION, {"num_rows": 0}, "result.num_rows is 0"),
+        (GateName.THROUGHPUT, {"seconds": 0.0}, "result.seconds is 0"),
         (GateName.THROUGHPUT, {"device": "tpu"}, "no speed is required of device tpu; add it to min_tokens_per_second"),
     ],
 )
-def test_a_manifest_that_does_not_say_fails_by_name(name: GateName, changes: dict[str, Any], message: str) -> None:
+def test_what_training_did_not_measure_fails_by_name(name: GateName, changes: dict[str, Any], message: str) -> None:
     """The key, and what stands there."""
     outcome = outcome_of(name, inputs(of_training=manifest(**changes)))
 
     assert (outcome.passed, outcome.measured) == (False, None)
-    assert outcome.message.startswith("training_manifest.json: ")
-    assert outcome.message.endswith(message)
+    assert outcome.message == f"training_manifest.json: {message}"
 
 
 def test_all_that_is_served_must_be_vox() -> None:

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, history_of, lock_champion, record
+from mens_pipeline.promotion.history import (
+    CHAMPION,
+    HISTORY,
+    champion_key,
+    lock_champion,
+    read_history,
+    record,
+)
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.remote import Remote
@@ -46,7 +53,7 @@ def test_a_last_line_that_was_cut_off_is_borne(
     cut(rolled_back)
     third = promoted(trained(tmp_path / "third", "third"), store)
 
-    assert [event.action for event in history_of(store)] == ["promote", "promote", "rollback", "promote"]
+    assert [event.action for event in read_history(store)] == ["promote", "promote", "rollback", "promote"]
     assert champion_key(store) == third
     assert (rolled_back / HISTORY).read_text().count("\n") == 4
 
@@ -153,14 +160,14 @@ def test_machines_that_share_a_bucket_share_the_champion(tmp_path: Path, store_u
 
     with lock_champion(second) as seen:
         promoted(trained(tmp_path / "second", "second"), first)
-        event = history_of(second)[0]
+        event = read_history(second)[0]
         with pytest.raises(RefusedError, match=r"/history\.jsonl: changed meanwhile, perhaps on another machine\. Run"):
             record(second, event, champion, seen)
-    assert len(history_of(second)) == 2
+    assert len(read_history(second)) == 2
     back = roll_back(second, now=NOW, reason="it writes nonsense")
 
     assert back.champion.key == key == champion_key(first)
-    assert [event.action for event in history_of(first)] == ["promote", "promote", "rollback"]
+    assert [event.action for event in read_history(first)] == ["promote", "promote", "rollback"]
     assert not (first.root / Kind.PROMOTED_ADAPTER / HISTORY).exists()
 
 

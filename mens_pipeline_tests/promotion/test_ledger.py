@@ -10,7 +10,7 @@ import pytest
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.models.adapter import adapter_digest
-from mens_pipeline.promotion.ledger import FOLDER, LEDGER, Try, find_try, record_try, sign_ledger
+from mens_pipeline.promotion.ledger import FOLDER, LEDGER, EvaluationTry, find_try, record_try, sign_ledger
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.storage.remote import Remote
 from mens_pipeline.storage.signing import Signing
@@ -20,8 +20,8 @@ from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, evaluated, promote
 _FILES = tuple(f"golden/{number}.vox" for number in range(20))
 
 
-def _try(adapter: str = "a", files: tuple[str, ...] = _FILES, rounds: int = 2, **decoding: Any) -> Try:
-    return Try(
+def _try(adapter: str = "a", files: tuple[str, ...] = _FILES, rounds: int = 2, **decoding: Any) -> EvaluationTry:
+    return EvaluationTry(
         adapter_sha256=adapter if len(adapter) == 64 else adapter * 64,
         decoding=Decoding(**decoding),
         first_heldout_tasks=100,
@@ -32,11 +32,11 @@ def _try(adapter: str = "a", files: tuple[str, ...] = _FILES, rounds: int = 2, *
     )
 
 
-def _changed(**changes: Any) -> Try:
+def _change(**changes: Any) -> EvaluationTry:
     return _try().model_copy(update=changes)
 
 
-def _recorded(store: ArtifactStore, *tries: Try) -> list[int]:
+def _record(store: ArtifactStore, *tries: EvaluationTry) -> list[int]:
     return [record_try(store, tried, now=NOW).attempt for tried in tries]
 
 
@@ -46,15 +46,15 @@ def _lines(store: ArtifactStore) -> list[str]:
 
 def test_every_adapter_on_an_exam_is_a_try(store: ArtifactStore) -> None:
     """They are counted in the order of their first evaluation, and the count outlives the process."""
-    assert _recorded(store, _try("a"), _try("b"), _try("c")) == [1, 2, 3]
+    assert _record(store, _try("a"), _try("b"), _try("c")) == [1, 2, 3]
     store.root.rename(moved := store.root.with_name("moved"))
-    assert _recorded(ArtifactStore(moved), _try("d")) == [4]
+    assert _record(ArtifactStore(moved), _try("d")) == [4]
     assert len({json.loads(line)["store_id"] for line in (moved / FOLDER / LEDGER).read_text().splitlines()}) == 1
 
 
 def test_the_same_again_is_no_new_try(store: ArtifactStore) -> None:
     """Nothing was left to chance, also when it takes another amount of memory."""
-    assert _recorded(store, _try("a"), _try("b"), _try("a"), _try("a", batch_tokens=512)) == [1, 2, 1, 1]
+    assert _record(store, _try("a"), _try("b"), _try("a"), _try("a", batch_tokens=512)) == [1, 2, 1, 1]
     assert len(_lines(store)) == 2
 
 
@@ -68,13 +68,13 @@ def test_the_same_again_is_no_new_try(store: ArtifactStore) -> None:
         _try(rounds=1),
         _try(files=_FILES[:10]),
         _try(files=_FILES[10:]),
-        _changed(device="cuda bfloat16 dense"),
+        _change(device="cuda bfloat16 dense"),
     ],
     ids=["seed", "temperature", "limit", "rounds", "first half", "other half", "device"],
 )
-def test_drawing_again_is_a_new_try(store: ArtifactStore, again: Try) -> None:
+def test_drawing_again_is_a_new_try(store: ArtifactStore, again: EvaluationTry) -> None:
     """The same weights, and another chance: other numbers, a part of the rows, or another machine."""
-    assert _recorded(store, _try(), again) == [1, 2]
+    assert _record(store, _try(), again) == [1, 2]
 
 
 @pytest.mark.threat("M13")
@@ -83,7 +83,7 @@ def test_on_a_gpu_another_size_of_a_batch_is_a_new_try(store: ArtifactStore) -> 
     gpu = {"device": "cuda bfloat16 dense"}
     large, small = (_try(batch_tokens=size).model_copy(update=gpu) for size in (12_288, 512))
 
-    assert _recorded(store, large, small, large) == [1, 2, 1]
+    assert _record(store, large, small, large) == [1, 2, 1]
 
 
 @pytest.mark.threat("M13")
@@ -91,20 +91,20 @@ def test_the_same_rows_in_other_files_are_the_same_exam(store: ArtifactStore) ->
     """Names decide no answer: of the same adapter it is the same try, of another one the second."""
     renamed = tuple(f"renamed/{number}.vox" for number in range(20))
 
-    assert _recorded(store, _try(), _changed(files=renamed)) == [1, 1]
-    assert _recorded(store, _changed(files=renamed, adapter_sha256="b" * 64)) == [2]
+    assert _record(store, _try(), _change(files=renamed)) == [1, 1]
+    assert _record(store, _change(files=renamed, adapter_sha256="b" * 64)) == [2]
 
 
 def test_a_ledger_of_a_newer_version_asks_for_an_upgrade(store: ArtifactStore) -> None:
     """Whether it says so, or has fields that are not known here."""
-    _recorded(store, _try("a"))
+    _record(store, _try("a"))
     path = store.root / FOLDER / LEDGER
     entry = json.loads(path.read_text())
     assert entry["format_version"] == 1
     for newer in ({"format_version": 2, "attempt": "first"}, {"machine": "b"}):
         path.write_text(json.dumps(entry | newer) + "\n")
         with pytest.raises(RefusedError, match=r"ledger\.jsonl:1: written by a newer version .*Upgrade it\.$"):
-            _recorded(store, _try("b"))
+            _record(store, _try("b"))
 
 
 @pytest.mark.parametrize(
@@ -122,51 +122,51 @@ def test_an_exam_stays_the_same_while_half_of_its_files_do(
     store: ArtifactStore, files: tuple[str, ...], attempt: int
 ) -> None:
     """A smaller choice of the same files, or some more, is no fresh start."""
-    assert _recorded(store, _try("a"), _try("b", files)) == [1, attempt]
+    assert _record(store, _try("a"), _try("b", files)) == [1, attempt]
 
 
 def test_a_promotion_pays_for_the_tries_before_it(tmp_path: Path, store: ArtifactStore) -> None:
     """A good model can be confirmed every night; one that was taken out of use again does not count."""
     first, second = trained(tmp_path / "first", "1"), trained(tmp_path / "second", "2")
     good, withdrawn = adapter_digest(first), adapter_digest(second)
-    assert _recorded(store, _try("a"), _try("b"), _try(good)) == [1, 2, 3]
+    assert _record(store, _try("a"), _try("b"), _try(good)) == [1, 2, 3]
     promote(scored(first, store, evaluated(first, store)), first, store, PRESENT, now=NOW)
 
-    assert _recorded(store, _try("c"), _try("d"), _try(withdrawn)) == [1, 2, 3]
+    assert _record(store, _try("c"), _try("d"), _try(withdrawn)) == [1, 2, 3]
     promote(scored(second, store, evaluated(second, store)), second, store, PRESENT, now=NOW)
-    assert _recorded(store, _try("e")) == [1]
+    assert _record(store, _try("e")) == [1]
     roll_back(store, now=NOW, reason="it writes nonsense")
-    assert _recorded(store, _try("f")) == [5]
+    assert _record(store, _try("f")) == [5]
 
 
 def test_the_champion_tried_again_pays_for_nothing(tmp_path: Path, store: ArtifactStore) -> None:
     """Or anybody could begin to count again with another seed."""
     run = trained(tmp_path / "run")
     champion = adapter_digest(run)
-    _recorded(store, _try(champion))
+    _record(store, _try(champion))
     promote(scored(run, store, evaluated(run, store)), run, store, PRESENT, now=NOW)
 
-    assert _recorded(store, _try("a"), _try("b"), _try(champion, seed=2), _try("c")) == [1, 2, 3, 4]
+    assert _record(store, _try("a"), _try("b"), _try(champion, seed=2), _try("c")) == [1, 2, 3, 4]
 
 
 def test_a_line_that_was_cut_off_is_taken_away(store: ArtifactStore) -> None:
     """A full disk or a lost process leaves half of it; the next try takes its place."""
-    _recorded(store, _try("a"), _try("b"))
+    _record(store, _try("a"), _try("b"))
     path = store.root / FOLDER / LEDGER
     path.write_bytes(path.read_bytes()[:-40])
 
-    assert _recorded(store, _try("c"), _try("d")) == [2, 3]
+    assert _record(store, _try("c"), _try("d")) == [2, 3]
     assert len(_lines(store)) == 3
 
 
 def test_a_line_in_the_middle_that_is_none_is_refused(store: ArtifactStore) -> None:
     """Nobody knows what it counted."""
-    _recorded(store, _try("a"))
+    _record(store, _try("a"))
     path = store.root / FOLDER / LEDGER
     path.write_text("{}\n" + path.read_text())
 
     with pytest.raises(RefusedError, match=r"ledger\.jsonl:1: no entry .* Restore the file from a backup"):
-        _recorded(store, _try("b"))
+        _record(store, _try("b"))
 
 
 def test_machines_that_share_a_bucket_count_tries_together(tmp_path: Path, store_url: str) -> None:
@@ -174,8 +174,8 @@ def test_machines_that_share_a_bucket_count_tries_together(tmp_path: Path, store
     tries = [_try(name) for name in "abc"]
     stores = [ArtifactStore(tmp_path / name, Remote(store_url)) for name in "abc"]
 
-    assert [_recorded(store, tried) for store, tried in zip(stores, tries, strict=True)] == [[1], [2], [3]]
-    assert _recorded(stores[2], tries[0]) == [1]
+    assert [_record(store, tried) for store, tried in zip(stores, tries, strict=True)] == [[1], [2], [3]]
+    assert _record(stores[2], tries[0]) == [1]
     assert len({find_try(store, None)[1] for store in stores}) == 1
     assert record_try(stores[1], _try("d"), now=NOW).store_id == find_try(stores[0], tries[0].sha256)[1]
 
@@ -200,7 +200,7 @@ def _with_the_files_of(line: str, other: str) -> str:
 
 def _signed_by_another(lines: list[str], store: ArtifactStore) -> list[str]:
     foreign = _with(ArtifactStore(store.root / "foreign"), _FOREIGN)
-    _recorded(foreign, _try("a"), _try("b"), _try("c", _OTHER_EXAM), _try("d"))
+    _record(foreign, _try("a"), _try("b"), _try("c", _OTHER_EXAM), _try("d"))
     return [*_lines(foreign)[:3], *lines[3:]]
 
 
@@ -230,7 +230,7 @@ def test_a_ledger_counts_as_it_was_signed(
 ) -> None:
     """A removed, changed, cut or copied line is refused, with its number and what to do."""
     signed = _with(store, _SIGNING)
-    assert _recorded(signed, _try("a"), _try("b"), _try("c", _OTHER_EXAM), _try("d")) == [1, 2, 1, 3]
+    assert _record(signed, _try("a"), _try("b"), _try("c", _OTHER_EXAM), _try("d")) == [1, 2, 1, 3]
     lines = _lines(store)
     assert len(lines) == 5, "with the seal"
     (store.root / FOLDER / LEDGER).write_text("".join(f"{line}\n" for line in forge(lines, store)))
@@ -245,35 +245,35 @@ def test_a_ledger_that_is_gone_is_missed(tmp_path: Path, store: ArtifactStore, s
     """By an evaluation, here or in the bucket, or by the history of champions; a new store begins to count."""
     shared = ArtifactStore(tmp_path / "shared", Remote(store_url), _SIGNING)
     for signed in (_with(store, _SIGNING), shared):
-        assert _recorded(signed, _try("a")) == [1]
+        assert _record(signed, _try("a")) == [1]
         run = trained(tmp_path / f"run-{signed.root.name}")
         evaluation = evaluated(run, signed)
-        _removed(signed)
+        _remove(signed)
         with pytest.raises(RefusedError, match=r"ledger\.jsonl: it is missing, and evaluations.*--sign-history"):
-            _recorded(signed, _try("b"))
+            _record(signed, _try("b"))
         assert evaluation.path.is_dir()
         assert sign_ledger(signed) == ()
-        assert _recorded(signed, _try("b")) == [1]
+        assert _record(signed, _try("b")) == [1]
 
 
-def _removed(store: ArtifactStore) -> None:
+def _remove(store: ArtifactStore) -> None:
     store.documents.amend(FOLDER, LEDGER, lambda _content: b"")
 
 
 def test_a_ledger_of_before_the_key_is_signed_as_it_stands(store: ArtifactStore) -> None:
     """Its tries go on counting, and who only checks can read it but not add to it."""
     signed, checked = _with(store, _SIGNING), _with(store, _CHECKING)
-    assert _recorded(store, _try("a"), _try("b")) == [1, 2]
+    assert _record(store, _try("a"), _try("b")) == [1, 2]
     with pytest.raises(RefusedError, match=r"ledger\.jsonl:1: it is not signed.*--sign-history"):
-        _recorded(signed, _try("c"))
+        _record(signed, _try("c"))
     for unable in (store, checked):
         with pytest.raises(ConfigurationError, match=r"MENS_SIGNING_KEY"):
             sign_ledger(unable)
 
     assert [entry.attempt for entry in sign_ledger(signed)] == [1, 2]
-    assert _recorded(signed, _try("c"), _try("a")) == [3, 1]
-    assert _recorded(checked, _try("c")) == [3]
+    assert _record(signed, _try("c"), _try("a")) == [3, 1]
+    assert _record(checked, _try("c")) == [3]
     with pytest.raises(ConfigurationError, match="Set MENS_SIGNING_KEY where"):
-        _recorded(checked, _try("d"))
-    assert _recorded(store, _try("d")) == [4]
+        _record(checked, _try("d"))
+    assert _record(store, _try("d")) == [4]
     assert len(_lines(store)) == 4, "without a key there is no seal"

@@ -10,12 +10,12 @@ import pytest
 
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.results import RESULTS
-from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, adapter_digest
+from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, Adapter, adapter_digest
 from mens_pipeline.promotion import promote as promotion
-from mens_pipeline.promotion.conditions import Conditions
-from mens_pipeline.promotion.history import champion_key, champion_of, history_of
+from mens_pipeline.promotion.history import champion_key, find_champion, read_history
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import RECEIPT, Override
+from mens_pipeline.promotion.verdict_basis import Terms, Verdict
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
 from mens_pipeline_tests.evaluation.runs import (
     NOW,
@@ -50,7 +50,7 @@ def test_a_passing_verdict_makes_the_adapter_the_champion(run: Path, store: Arti
     assert champion_key(store) == promotion.champion.key
     kept = {path.relative_to(promotion.champion.path).as_posix() for path in promotion.champion.path.rglob("*.*")}
     assert kept >= {f"{ADAPTER}/{WEIGHTS}", MANIFEST, RECEIPT, RESULTS, "report.html", "telemetry.jsonl"}
-    assert [event.action for event in history_of(store)] == ["promote"]
+    assert [event.action for event in read_history(store)] == ["promote"]
 
 
 def test_a_failing_verdict_changes_nothing(run: Path, store: ArtifactStore) -> None:
@@ -61,7 +61,7 @@ def test_a_failing_verdict_changes_nothing(run: Path, store: ArtifactStore) -> N
         promote(gate, run, store, PRESENT, now=NOW)
 
     assert champion_key(store) is None
-    assert history_of(store) == ()
+    assert read_history(store) == ()
 
 
 def _change_receipt(gate: Artifact, _run: Path) -> None:
@@ -96,17 +96,17 @@ def _lose_weights(_gate: Artifact, run: Path) -> None:
 
 
 def _change_manifest(_gate: Artifact, run: Path) -> None:
-    (run / MANIFEST).write_text("{}")
+    (run / MANIFEST).write_text(json.dumps({**training_manifest(), "name": "another"}))
 
 
 @pytest.mark.threat("M12")
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (_change_receipt, r"Tampered with since it was written: gate_receipt\.json; run the gate again"),
+        (_change_receipt, r"changed since it was written: gate_receipt\.json; run the gate again"),
         (_change_receipt_and_its_digest, "The documents give another verdict than the receipt; run the gate again"),
-        (_spoil_receipt, r"The receipt cannot be read \(.*\); run the gate again"),
-        (lambda gate, _run: (gate.path / RESULTS).unlink(), r"Tampered with since it was written: eval_results\.json"),
+        (_spoil_receipt, r"gate_receipt\.json: no receipt \(.*\)\. Run `mens gate` again"),
+        (lambda gate, _run: (gate.path / RESULTS).unlink(), r"changed since it was written: eval_results\.json"),
         (_change_results_and_their_digest, r"eval_results\.json is not the one of the verdict; run the gate again"),
         (_train_again, "The verdict is about adapter [0-9a-f]{12}, this is [0-9a-f]{12}; evaluate this one"),
         (_lose_weights, r"adapter_model\.safetensors: not there\. Name the folder of a complete run"),
@@ -148,7 +148,7 @@ def test_a_verdict_that_is_not_about_this_is_refused(
     ],
 )
 def test_a_verdict_that_is_out_of_date_is_refused(
-    run: Path, store: ArtifactStore, present: Conditions, message: str
+    run: Path, store: ArtifactStore, present: Terms, message: str
 ) -> None:
     """What it rested on is not what holds now."""
     with pytest.raises(RefusedError, match=message):
@@ -172,7 +172,7 @@ def test_a_verdict_from_before_a_worse_evaluation_is_refused(run: Path, store: A
     worse = evaluated(run, store, num_good=20).manifest["outputs"][RESULTS]["sha256"]
 
     with pytest.raises(RefusedError, match="It was evaluated again since the verdict; run the gate again"):
-        promotion.promote(gate, run, store, replace(PRESENT, results=worse), now=NOW)
+        promotion.promote(Verdict.open(gate, store), Adapter.open(run), store, replace(PRESENT, results=worse), now=NOW)
     assert champion_key(store) is None
 
 
@@ -210,7 +210,7 @@ def test_the_champion_is_promoted_once(run: Path, store: ArtifactStore) -> None:
 
     assert not again.changed
     assert again.champion.key == first.champion.key
-    assert len(history_of(store)) == 1
+    assert len(read_history(store)) == 1
 
 
 def test_a_worse_adapter_does_not_replace_the_champion(tmp_path: Path, store: ArtifactStore) -> None:
@@ -232,7 +232,7 @@ def test_a_rollback_brings_the_adapter_before_back(tmp_path: Path, store: Artifa
 
     assert back == [keys[1], keys[0]]
     assert champion_key(store) == keys[0]
-    assert [event.action for event in history_of(store)] == ["promote"] * 3 + ["rollback"] * 2
+    assert [event.action for event in read_history(store)] == ["promote"] * 3 + ["rollback"] * 2
     with pytest.raises(RefusedError, match=r"no other one before it may be used\. Promote another adapter instead"):
         roll_back(store, now=NOW, reason="once more")
 
@@ -264,18 +264,18 @@ def test_a_rollback_passes_over_the_weights_in_use(tmp_path: Path, store: Artifa
     assert champion_key(store) == keys[0]
 
 
-def test_an_adapter_that_changes_while_it_is_copied_is_notpromoted(
+def test_an_adapter_that_changes_while_it_is_copied_is_not_promoted(
     run: Path, store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What lies in the store is what was judged, or nothing does."""
     gate = verdict_of(run, store)
     copy2 = shutil.copy2
 
-    def written_at_the_same_time(source: Path, target: Path, *, follow_symlinks: bool = True) -> None:
+    def write_and_copy(source: Path, target: Path, *, follow_symlinks: bool = True) -> Path:
         (run / ADAPTER / WEIGHTS).write_text("other weights")
-        copy2(source, target, follow_symlinks=follow_symlinks)
+        return Path(copy2(source, target, follow_symlinks=follow_symlinks))
 
-    monkeypatch.setattr(shutil, "copy2", written_at_the_same_time)
+    monkeypatch.setattr(shutil, "copy2", write_and_copy)
 
     with pytest.raises(RefusedError, match=r"adapter: changed while it was copied\. Run `mens gate` again"):
         promote(gate, run, store, PRESENT, now=NOW)
@@ -312,7 +312,7 @@ def test_a_signed_record_takes_the_place_of_a_passing_verdict(run: Path, store: 
     promotion = promote(gate, run, store, PRESENT, now=NOW, override=_override(run, gate))
 
     assert (promotion.champion.path / "gate_override.json").is_file()
-    assert [(event.action, event.reason) for event in history_of(store)] == [
+    assert [(event.action, event.reason) for event in read_history(store)] == [
         ("override", "The held-out set was wrong today.")
     ]
 
@@ -392,4 +392,4 @@ def test_a_champion_that_is_gone_is_said(run: Path, store: ArtifactStore) -> Non
     key = promoted(run, store)
     (store.root / "promoted_adapter" / key / "manifest.json").unlink()
     with pytest.raises(RefusedError, match=f"the champion {key[:12]} is gone. Restore it, or promote another one"):
-        champion_of(store)
+        find_champion(store)

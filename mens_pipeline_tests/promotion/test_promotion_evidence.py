@@ -12,8 +12,8 @@ from mens_pipeline.errors import RefusedError
 from mens_pipeline.inference.generation import Decoding, Syntax
 from mens_pipeline.models.adapter import ADAPTER, MANIFEST, WEIGHTS, adapter_digest
 from mens_pipeline.promotion import promote as promotion
-from mens_pipeline.promotion.history import champion_key, history_of
-from mens_pipeline.promotion.ledger import FOLDER, LEDGER, Try, record_try
+from mens_pipeline.promotion.history import champion_key, read_history
+from mens_pipeline.promotion.ledger import FOLDER, LEDGER, EvaluationTry, record_try
 from mens_pipeline.promotion.policy import GateName
 from mens_pipeline.promotion.receipt import PAGE, RECEIPT
 from mens_pipeline.storage.kinds import Kind
@@ -71,7 +71,7 @@ def test_an_undecided_verdict_does_not_promote(run: Path, store: ArtifactStore) 
 def test_the_history_says_by_what_an_adapter_was_judged(run: Path, store: ArtifactStore) -> None:
     """Policy, which evaluation it was, and the parse rate."""
     promoted(run, store)
-    (event,) = history_of(store)
+    (event,) = read_history(store)
 
     assert event.reason.startswith(
         "the gate passed: policy ci, first evaluation on this eval suite, parse rate on held-out "
@@ -99,13 +99,13 @@ def test_what_changes_between_check_and_copy_is_not_promoted(
 ) -> None:
     """A training run or a copy that still writes: it is the copy that is compared with the verdict."""
     gate = verdict_of(run, store)
-    reasons_against = promotion.reasons_against
+    find_reasons_against = promotion.find_reasons_against
 
-    def and_then_written(*arguments: Any, **options: Any) -> Iterator[str]:
-        yield from reasons_against(*arguments, **options)
+    def find_and_write(*arguments: Any, **options: Any) -> Iterator[str]:
+        yield from find_reasons_against(*arguments, **options)
         write(gate, run)
 
-    monkeypatch.setattr(promotion, "reasons_against", and_then_written)
+    monkeypatch.setattr(promotion, "find_reasons_against", find_and_write)
 
     with pytest.raises(RefusedError, match=r"changed while it was copied\. Run `mens gate` again"):
         promote(gate, run, store, PRESENT, now=NOW)
@@ -193,5 +193,5 @@ def test_a_verdict_without_a_gate_of_today_is_judged_again(run: Path, store: Art
     assert champion_key(store) is None
 
 
-def _of_exam(exam_of: str, adapter_sha256: str) -> Try:
+def _of_exam(exam_of: str, adapter_sha256: str) -> EvaluationTry:
     return tried_by(exam_of).model_copy(update={"adapter_sha256": adapter_sha256})

@@ -8,26 +8,26 @@ from typing import Any
 import pytest
 
 from mens_pipeline.errors import ConfigurationError, RefusedError
-from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.evaluation.results import RESULTS, read_results
 from mens_pipeline.models.adapter import MANIFEST, TrainingManifest
 from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, Thresholds, load_gate_policy
 from mens_pipeline.promotion.receipt import (
     FAILED,
     OVERRIDE,
     RECEIPT,
-    Evaluated,
     GateFailed,
     Override,
     Receipt,
     Remedy,
-    cause_of,
+    build_receipt,
     digest_of_thresholds,
-    gate_of,
+    find_cause,
+    find_gate,
+    hash_documents,
     ordinal,
+    read_inputs,
     read_override,
-    read_results,
     receipt_in,
-    verdict_on,
     write_receipt,
 )
 from mens_pipeline.settings import PROJECT_ROOT
@@ -47,57 +47,47 @@ _LENIENT = _BOOTSTRAP.model_copy(
         "min_stop_rate": 0.0,
     }
 )
-_RESULT: dict[str, Any] = {
-    "num_supervised_tokens": 5,
-    "num_tokens": 10,
-    "num_rows": 10,
-    "not_shown": {"too_long": 0},
-    "trained_tokens": 5,
-    "seconds": 10,
-    "device": "cpu",
-}
 
 
-def _judged(folder: Path) -> Evaluated:
-    """Documents of a good adapter that trained too slowly."""
-    scored = Evaluated(folder / RESULTS, folder / MANIFEST)
-    scored.results_path.write_text(evaluation(adapter=(GOOD,) * 3, second=(None,)).results.model_dump_json())
-    scored.manifest_path.write_text(json.dumps({"result": _RESULT}))
-    return scored
+def _evaluate(folder: Path, **changes: Any) -> Path:
+    (folder / RESULTS).write_text(evaluation(adapter=(GOOD,) * 3, second=(None,)).results.model_dump_json())
+    manifest = manifest_about(described_base())
+    manifest["result"] |= {"trained_tokens": 5, "seconds": 10.0, **changes}
+    (folder / MANIFEST).write_text(json.dumps(manifest))
+    return folder
 
 
-def _verdict(scored: Evaluated, thresholds: Thresholds = _LENIENT, champion_key: str | None = None) -> Receipt:
-    run_dir = Path("runs/one")
-    return verdict_on(
-        scored,
-        "mine",
+def _verdict(folder: Path, thresholds: Thresholds = _LENIENT, champion_key: str | None = None) -> Receipt:
+    documents = (folder / RESULTS, folder / MANIFEST)
+    return build_receipt(
+        read_inputs(*documents, champion_key, is_benchmark_asked=True),
+        hash_documents(*documents),
         thresholds,
-        champion_key,
-        is_benchmark_asked=True,
+        policy="mine",
         strict=True,
         now=1_700_000_000,
-        run_dir=run_dir,
+        run_dir=Path("runs/one"),
     )
 
 
 @pytest.mark.seed_row(32)
 def test_a_receipt_says_what_it_is_about(tmp_path: Path) -> None:
     """Subject, demands and documents by hash."""
-    scored = _judged(tmp_path)
-    receipt = _verdict(scored)
+    _evaluate(tmp_path)
+    receipt = _verdict(tmp_path)
 
     assert (receipt.overall_passed, receipt.policy, receipt.run_dir) == (True, "mine", "runs/one")
     assert (receipt.subject, receipt.thresholds, receipt.timestamp_unix) == (SUBJECT, _LENIENT, 1_700_000_000)
     assert receipt.strict
     assert receipt.sources == {
-        RESULTS: hashlib.sha256(scored.results_path.read_bytes()).hexdigest(),
-        MANIFEST: hashlib.sha256(scored.manifest_path.read_bytes()).hexdigest(),
+        RESULTS: hashlib.sha256((tmp_path / RESULTS).read_bytes()).hexdigest(),
+        MANIFEST: hashlib.sha256((tmp_path / MANIFEST).read_bytes()).hexdigest(),
     }
 
 
 def test_reasons_are_the_gates_that_block(tmp_path: Path) -> None:
     """Those that warn are told apart."""
-    receipt = _verdict(_judged(tmp_path), _LENIENT.model_copy(update={"min_coverage": 0.5}))
+    receipt = _verdict(_evaluate(tmp_path), _LENIENT.model_copy(update={"min_coverage": 0.5}))
 
     assert not receipt.overall_passed
     (reason,), (warning,) = receipt.reasons, receipt.warnings
@@ -109,7 +99,7 @@ def test_reasons_are_the_gates_that_block(tmp_path: Path) -> None:
 
 def test_missing_documents_have_no_digest(tmp_path: Path) -> None:
     """And fail."""
-    receipt = _verdict(Evaluated(tmp_path / RESULTS, tmp_path / MANIFEST))
+    receipt = _verdict(tmp_path)
 
     assert (receipt.overall_passed, receipt.subject) == (False, None)
     assert receipt.sources == {RESULTS: None, MANIFEST: None}
@@ -131,33 +121,61 @@ def test_missing_documents_have_no_digest(tmp_path: Path) -> None:
 )
 def test_a_malformed_document_is_data(tmp_path: Path, content: str, problem: str) -> None:
     """The gates that read it say what is wrong."""
-    scored = _judged(tmp_path)
-    scored.results_path.write_bytes(content.encode("latin-1"))
-    outcome = gate_of(_verdict(scored), GateName.PARSE_RATE)
+    _evaluate(tmp_path)
+    (tmp_path / RESULTS).write_bytes(content.encode("latin-1"))
+    outcome = find_gate(_verdict(tmp_path), GateName.PARSE_RATE)
 
     assert not outcome.passed
     assert problem in outcome.message
-    assert read_results(scored.results_path) is None
+    assert read_results(tmp_path / RESULTS) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"num_tokens": None}, "result.num_tokens: Input should be a valid integer"),
+        ({"num_tokens": True}, "result.num_tokens: Input should be a valid integer"),
+        ({"num_supervised_tokens": -1}, "result.num_supervised_tokens: Input should be greater than or equal to 0"),
+        ({"trained_tokens": 10**400}, "result.trained_tokens: Input should be less than 9223372036854775808"),
+        ({"seconds": float("inf")}, "result.seconds: Input should be a finite number"),
+        ({"num_rows": float("nan")}, "result.num_rows: Input should be a valid integer"),
+        ({"not_shown": 3}, "result.not_shown: Input should be a valid dictionary or instance of RowsNotShown"),
+        ({"not_shown": {}}, "result.not_shown.too_long: Field required"),
+        ({"device": ""}, "result.device: String should have at least 1 character"),
+    ],
+)
+def test_a_manifest_that_does_not_say_fails_the_gates_of_training(
+    tmp_path: Path, changes: dict[str, Any], problem: str
+) -> None:
+    """By the key, and with what was expected there."""
+    receipt = _verdict(_evaluate(tmp_path, **changes))
+
+    for name in (GateName.SUPERVISED_RATIO, GateName.TRUNCATION, GateName.THROUGHPUT):
+        outcome = find_gate(receipt, name)
+        assert (outcome.passed, outcome.measured) == (False, None)
+        assert outcome.message.startswith(f"training_manifest.json: {problem}")
 
 
 def test_a_folder_in_place_of_a_document_cannot_be_read(tmp_path: Path) -> None:
     """It is there, and no file."""
-    scored = Evaluated(tmp_path, _judged(tmp_path).manifest_path)
-    receipt = _verdict(scored)
+    _evaluate(tmp_path)
+    (tmp_path / RESULTS).unlink()
+    (tmp_path / RESULTS).mkdir()
+    receipt = _verdict(tmp_path)
 
-    assert gate_of(receipt, GateName.PARSE_RATE).message == "eval_results.json: unreadable (Is a directory)"
+    assert find_gate(receipt, GateName.PARSE_RATE).message == "eval_results.json: unreadable (Is a directory)"
     assert receipt.sources[RESULTS] is None
 
 
 @pytest.mark.seed_row(40)
 def test_the_failure_is_written_exactly_when_there_is_one(tmp_path: Path) -> None:
     """A later success takes it away."""
-    scored = _judged(tmp_path)
-    results = read_results(scored.results_path)
+    _evaluate(tmp_path)
+    results = read_results(tmp_path / RESULTS)
     strict = _LENIENT.model_copy(update={"min_coverage": 0.5})
     found = []
     for thresholds in (_LENIENT, strict, _LENIENT):
-        write_receipt(tmp_path, _verdict(scored, thresholds), results)
+        write_receipt(tmp_path, _verdict(tmp_path, thresholds), results)
         found.append((tmp_path / FAILED).exists())
 
     assert found == [False, True, False]
@@ -166,9 +184,9 @@ def test_the_failure_is_written_exactly_when_there_is_one(tmp_path: Path) -> Non
 @pytest.mark.seed_row(40)
 def test_the_failure_has_upstreams_keys(tmp_path: Path) -> None:
     """With the reasons."""
-    scored = _judged(tmp_path)
-    receipt = _verdict(scored, _LENIENT.model_copy(update={"min_coverage": 0.5}))
-    write_receipt(tmp_path, receipt, read_results(scored.results_path))
+    _evaluate(tmp_path)
+    receipt = _verdict(tmp_path, _LENIENT.model_copy(update={"min_coverage": 0.5}))
+    write_receipt(tmp_path, receipt, read_results(tmp_path / RESULTS))
     failed = GateFailed.model_validate_json((tmp_path / FAILED).read_text())
 
     assert (failed.vox_parse_rate, failed.min_parse_rate, failed.gate_passed) == (1.0, 0.25, False)
@@ -178,7 +196,7 @@ def test_the_failure_has_upstreams_keys(tmp_path: Path) -> None:
 
 def test_a_failure_without_results_has_no_figures(tmp_path: Path) -> None:
     """Null, not nought."""
-    receipt = _verdict(Evaluated(tmp_path / RESULTS, tmp_path / MANIFEST))
+    receipt = _verdict(tmp_path)
     write_receipt(tmp_path, receipt, None)
     failed = json.loads((tmp_path / FAILED).read_text())
 
@@ -196,7 +214,7 @@ def test_what_is_no_receipt_is_refused(tmp_path: Path) -> None:
 
 def test_a_receipt_survives_its_file(tmp_path: Path) -> None:
     """Under upstream's name of its format."""
-    receipt = _verdict(_judged(tmp_path))
+    receipt = _verdict(_evaluate(tmp_path))
     write_receipt(tmp_path, receipt, None)
     text = (tmp_path / RECEIPT).read_text()
 
@@ -213,14 +231,14 @@ def test_other_demands_have_another_digest() -> None:
 
 def test_a_receipt_says_which_evaluation_on_the_exam_it_is_about(tmp_path: Path) -> None:
     """Or nothing, where the figures cannot be read."""
-    scored = _judged(tmp_path)
-    results = read_results(scored.results_path)
+    _evaluate(tmp_path)
+    results = read_results(tmp_path / RESULTS)
     assert results is not None
     third = results.model_copy(update={"progress": results.progress.model_copy(update={"attempt": 3})})
-    scored.results_path.write_text(third.model_dump_json())
-    details = _verdict(scored)
-    scored.results_path.unlink()
-    unknown = _verdict(scored)
+    (tmp_path / RESULTS).write_text(third.model_dump_json())
+    details = _verdict(tmp_path)
+    (tmp_path / RESULTS).unlink()
+    unknown = _verdict(tmp_path)
 
     assert (details.attempt, details.tried) == (3, "third evaluation on this eval suite")
     assert (unknown.attempt, unknown.tried, unknown.status) == (None, "", GateStatus.FAILED)
@@ -281,7 +299,7 @@ _NEAR = _gate(GateName.PARSE_RATE, 0.65, 0.7)
 )
 def test_a_refusal_has_a_cause(gates: list[GateOutcome], manifest: TrainingManifest, text: str, remedy: Remedy) -> None:
     """What more training does not mend comes first; then what ended training, then how near the adapter came."""
-    cause = cause_of(gates, manifest)
+    cause = find_cause(gates, manifest)
 
     assert cause is not None
     assert text in cause.text
@@ -293,7 +311,7 @@ def test_what_passed_needs_no_help() -> None:
     passed = _gate(GateName.COVERAGE, 0.9, 0.5, status=GateStatus.PASSED, passed=True)
     warned = _gate(GateName.THROUGHPUT, 0.1, 1.0, block=False)
 
-    assert cause_of([passed, warned], _manifest()) is None
+    assert find_cause([passed, warned], _manifest()) is None
 
 
 _OF_MAINTAINERS = "a secret of maintainers"

@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from mens_pipeline.configured import signing_of
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS
 from mens_pipeline.models.adapter import ADAPTER, WEIGHTS, adapter_digest
-from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, champion_of, history_of, sign_history
+from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, find_champion, read_history, sign_history
 from mens_pipeline.promotion.ledger import sign_ledger
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import RECEIPT
 from mens_pipeline.serving.served_model import candidate_model, champion_model
-from mens_pipeline.settings import load_settings
+from mens_pipeline.settings import load_settings, open_store
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.signing import SIGNATURE, Signing
 from mens_pipeline.storage.store import Artifact, ArtifactStore, digest_of
@@ -58,7 +57,6 @@ def _with(store: ArtifactStore, signing: Signing | None) -> ArtifactStore:
 
 
 def _written_over(artifact: Artifact, name: str, text: str) -> None:
-    """A file of an artifact, and its digest in the manifest, as who may write to the store can do."""
     (artifact.path / name).write_text(text)
     artifact.manifest["outputs"][name]["sha256"] = digest_of(artifact.path / name)
     (artifact.path / "manifest.json").write_text(json.dumps(artifact.manifest))
@@ -111,7 +109,7 @@ def test_a_verdict_counts_as_it_was_signed(
     gate = verdict_of(run, store, num_good=20)
     spoil(gate)
 
-    with pytest.raises(RefusedError, match=f"The verdict does not count: .*({message}).*run the gate again with MENS_"):
+    with pytest.raises(RefusedError, match=f"verdict .* does not count: .*({message}).*run the gate again with MENS_"):
         promote(gate, run, store, PRESENT, now=NOW)
     assert champion_key(store) is None
 
@@ -151,7 +149,6 @@ def _lines(store: ArtifactStore) -> list[dict[str, object]]:
 
 
 def _lay(store: ArtifactStore, events: list[dict[str, object]]) -> None:
-    """A history that holds together by its hashes, and the pointer to its last line, both with old signatures."""
     folder, lines = store.root / Kind.PROMOTED_ADAPTER, [b""]
     for event in events:
         event["after_sha256"] = hashlib.sha256(lines[-1]).hexdigest()
@@ -195,7 +192,6 @@ def _write_the_key_alone(store: ArtifactStore) -> None:
 
 
 def _rolled_back(folder: Path, store: ArtifactStore) -> Path:
-    """The run whose adapter was withdrawn."""
     for name in ("first", "second"):
         promoted(trained(folder / name, name), store)
     roll_back(store, now=NOW, reason="it writes nonsense")
@@ -264,7 +260,7 @@ def test_what_was_signed_is_promoted_with_a_signature(run: Path, store: Artifact
     champion = promote(verdict_of(run, store), run, store, PRESENT, now=NOW).champion
 
     assert signing.find_reason(champion) is None
-    assert champion_of(_with(store, signing)) == champion
+    assert find_champion(_with(store, signing)) == champion
     assert json.loads((champion.path / SIGNATURE).read_text())["public_key"] == signing.public_key
     assert not promote(verdict_of(run, store), run, store, PRESENT, now=NOW + 1).changed
 
@@ -293,7 +289,7 @@ def test_what_counted_before_the_key_is_judged_again(
     champion = promote(before, run, _with(store, earlier), PRESENT, now=NOW).champion
     sign_history(store)
     sign_ledger(store)
-    with pytest.raises(RefusedError, match=f"The verdict does not count: {reason}"):
+    with pytest.raises(RefusedError, match=f"verdict .* does not count: {reason}"):
         promote(before, run, store, PRESENT, now=NOW)
     with pytest.raises(RefusedError, match=f"{reason}.*Evaluate and promote it again with MENS_SIGNING_KEY"):
         champion_model(store, CPU)
@@ -302,7 +298,7 @@ def test_what_counted_before_the_key_is_judged_again(
     assert again.changed
     assert again.champion.key != champion.key
     assert _SIGNING.find_reason(again.champion) is None
-    assert [event.action for event in history_of(store)] == ["promote", "promote"]
+    assert [event.action for event in read_history(store)] == ["promote", "promote"]
 
 
 @pytest.mark.threat("M23")
@@ -355,14 +351,14 @@ def test_keys_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     """None, one, both; two that do not belong together, and what is no key, are mistakes that tell no secret."""
     for name in ("MENS_SIGNING_KEY", "MENS_VERIFY_KEY"):
         monkeypatch.delenv(name, raising=False)
-    assert signing_of(load_settings()) is None
+    assert open_store(load_settings()).signing is None
     monkeypatch.setenv("MENS_SIGNING_KEY", _PRIVATE)
-    found = signing_of(load_settings())
+    found = open_store(load_settings()).signing
     assert found is not None
     assert (found.public_key, found.private is None) == (_SIGNING.public_key, False)
     monkeypatch.setenv("MENS_VERIFY_KEY", _keys(_OTHER).public_key)
     with pytest.raises(ConfigurationError, match=r"MENS_VERIFY_KEY: .* but MENS_SIGNING_KEY belongs to") as wrong:
-        signing_of(load_settings())
+        open_store(load_settings())
     monkeypatch.setenv("MENS_SIGNING_KEY", "Z" * 63)
     with pytest.raises(ConfigurationError, match="not 64 hexadecimal digits, as `openssl rand -hex 32`") as none:
         load_settings()

@@ -6,11 +6,14 @@ from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.evaluation.scores import Coverage
 from mens_pipeline.evaluation.statistics import Rate, compare_paired, rate_of
 from mens_pipeline.evaluation.tasks import Suite
+from mens_pipeline.models.adapter import TrainingManifest
 from mens_pipeline.promotion.gate import GateInputs, decide
 from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus, Thresholds, load_gate_policy
 from mens_pipeline.promotion.receipt import Receipt
 from mens_pipeline.settings import PROJECT_ROOT
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, SUBJECT, evaluation, with_overall, with_suite
+from mens_pipeline_tests.training.manifests import manifest_about
+from mens_pipeline_tests.training.small_folder import described_base
 
 FULL = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("full")
 STRICT = FULL.model_copy(update={"warn_only": (), "parse_rate_floor": FULL.min_parse_rate})
@@ -44,9 +47,10 @@ RESULTS = with_overall(
 ).model_copy(update={"parse_difference": _EIGHT, "test_difference": _EIGHT})
 
 
-def manifest(**changes: Any) -> dict[str, Any]:
-    """What the gates read of a training manifest, at every threshold of the policy `full`."""
-    result = {
+def manifest(**changes: Any) -> TrainingManifest:
+    """A training manifest at every threshold of the policy `full`."""
+    content = manifest_about(described_base())
+    content["result"] |= {
         "num_supervised_tokens": 100,
         "num_tokens": 1000,
         "num_rows": 10,
@@ -56,12 +60,12 @@ def manifest(**changes: Any) -> dict[str, Any]:
         "device": "cuda",
         **changes,
     }
-    return {"result": {key: value for key, value in result.items() if value is not None}}
+    return TrainingManifest.model_validate(content)
 
 
 def inputs(
     results: EvalResults | None = RESULTS,
-    of_training: dict[str, Any] | None = None,
+    of_training: TrainingManifest | None = None,
     champion_key: str | None = CHAMPION,
     *,
     is_benchmark_asked: bool = True,

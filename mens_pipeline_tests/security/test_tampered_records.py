@@ -12,7 +12,7 @@ from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.evaluation.run_folder import FILE, recall_artifact
 from mens_pipeline.models.adapter import ADAPTER, CONFIGURATION, MANIFEST, WEIGHTS, adapter_digest
-from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, champion_of
+from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, find_champion
 from mens_pipeline.promotion.promote import roll_back
 from mens_pipeline.promotion.receipt import RECEIPT, Override, read_override, sign_override
 from mens_pipeline.storage.kinds import Kind
@@ -257,7 +257,7 @@ def test_a_champion_laid_out_beforehand_is_not_used(run: Path, store: ArtifactSt
 
     with pytest.raises(RefusedError, match="changed since it was promoted"):
         promote(gate, run, store, PRESENT, now=NOW)
-    assert champion_of(store) is None
+    assert find_champion(store) is None
 
 
 def test_a_champion_whose_weights_were_changed_is_laid_out_anew(run: Path, store: ArtifactStore) -> None:
@@ -269,7 +269,7 @@ def test_a_champion_whose_weights_were_changed_is_laid_out_anew(run: Path, store
     (champion.path / ADAPTER / WEIGHTS).write_text("planted")
     again = promote(gate, run, store, PRESENT, now=NOW).champion
 
-    assert champion_of(store) == again == champion
+    assert find_champion(store) == again == champion
     assert digest_of(run / ADAPTER / WEIGHTS) == digest_of(again.path / ADAPTER / WEIGHTS)
 
 

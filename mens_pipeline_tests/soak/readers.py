@@ -17,7 +17,7 @@ from mens_pipeline.corpus.schema.records import read_pairs
 from mens_pipeline.corpus.telemetry.table import TelemetryAccount, TelemetryQuery, read_telemetry, telemetry_pairs
 from mens_pipeline.delivery.retention import load_retention
 from mens_pipeline.evaluation.benchmark import load_benchmark
-from mens_pipeline.evaluation.results import RESULTS
+from mens_pipeline.evaluation.results import RESULTS, read_results
 from mens_pipeline.jobs.protocol import RESULT, mark_complete, newest_checkpoint, read_result
 from mens_pipeline.models.adapter import (
     CONFIGURATION,
@@ -28,9 +28,9 @@ from mens_pipeline.models.adapter import (
     read_adapter_config,
 )
 from mens_pipeline.models.base import configuration_of, read_tokenizer
-from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, history_of
+from mens_pipeline.promotion.history import CHAMPION, HISTORY, champion_key, read_history
 from mens_pipeline.promotion.policy import load_gate_policy
-from mens_pipeline.promotion.receipt import RECEIPT, Override, read_override, read_results, receipt_in, sign_override
+from mens_pipeline.promotion.receipt import RECEIPT, Override, read_override, receipt_in, sign_override
 from mens_pipeline.settings import GATE_POLICY, MIX_CONFIG, PIPELINE_CONFIG, PRESETS, PROJECT_ROOT, RETENTION
 from mens_pipeline.storage.files import MAX_LINE_BYTES
 from mens_pipeline.storage.jsonl import open_rows, write_jsonl
@@ -130,7 +130,7 @@ def _of_promotion(folder: Path) -> Readers:
         "figures of an evaluation": (results, read_results),
         "receipt": (receipt, lambda path: receipt_in(path.parent)),
         "override": (override, lambda path: read_override(path, _KEY)),
-        "history": (apart.root / Kind.PROMOTED_ADAPTER / HISTORY, lambda _path: history_of(apart)),
+        "history": (apart.root / Kind.PROMOTED_ADAPTER / HISTORY, lambda _path: read_history(apart)),
         "pointer to the champion": (store.root / Kind.PROMOTED_ADAPTER / CHAMPION, lambda _path: champion_key(store)),
     }
 

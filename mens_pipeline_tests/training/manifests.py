@@ -27,9 +27,13 @@ def manifest_about(base: Base, **changes: Any) -> dict[str, Any]:
         "heldout_sha256": None,
         "contract_digest": "c" * 64,
         "result": {
+            "device": "cpu",
             "compute_dtype": "float32",
             "num_train": 15,
             "num_rows": 16,
+            "not_shown": {"too_long": 1},
+            "num_tokens": 1000,
+            "num_supervised_tokens": 400,
             "longest": 77,
             "num_steps": 4,
             "planned_steps": 4,

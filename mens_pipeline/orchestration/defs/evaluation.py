@@ -6,15 +6,16 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field, ValidationError
 
-from mens_pipeline.configured import thresholds_of
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.schema.account import share_text
 from mens_pipeline.errors import RefusedError
 from mens_pipeline.evaluation.benchmark import load_benchmark
 from mens_pipeline.evaluation.config import EvaluationConfig
 from mens_pipeline.evaluation.eval_results import STAGE
-from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults, figures_of_infill
+from mens_pipeline.evaluation.results import RESULTS, SCORED_COMPLETIONS, EvalResults, figures_of_infill, results_in
+from mens_pipeline.evaluation.rounds import evaluate_in_rounds
 from mens_pipeline.evaluation.statistics import p_text
+from mens_pipeline.evaluation.suite import build_suite
 from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.models.adapter import Adapter
 from mens_pipeline.orchestration.defs.train_set import heldout_split
@@ -22,10 +23,10 @@ from mens_pipeline.orchestration.estimate import SuiteSize
 from mens_pipeline.orchestration.launchers import Generator
 from mens_pipeline.orchestration.metadata import declare_asset, fold_paths, identify, table, version_with_config
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over, linked_page
-from mens_pipeline.promotion.receipt import PAGE, receipt_in, results_in
-from mens_pipeline.promotion.report.table import columns_of, points, table_of
-from mens_pipeline.promotion.rounds import Demands, assemble_suite, evaluate_in_rounds
-from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, load_settings
+from mens_pipeline.promotion.receipt import PAGE, receipt_in
+from mens_pipeline.promotion.referee import StoreReferee
+from mens_pipeline.promotion.report.side_by_side import build_table, list_columns, points
+from mens_pipeline.settings import EVALUATION, FEW_SHOT, GATE_POLICY, RECIPES, load_settings, read_thresholds
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import ArtifactRef
@@ -78,33 +79,34 @@ def eval_results(  # noqa: PLR0913, PLR0917 - what Dagster injects
     size = config.size()
     if size is not None:
         asked = asked.model_copy(update=size.model_dump(exclude={"heldout_tasks", "benchmark_tasks"}))
-    whole_suite, thresholds = assemble_suite(
+    thresholds = read_thresholds(settings)
+    suite = build_suite(
         manifest,
         store.artifact(qlora_adapter.of(Kind.HELDOUT_SPLIT)).file(HELDOUT),
         opened.locate(manifest.train_file),  # perhaps trained on another machine
         benchmark,
         asked,
-        thresholds_of(settings),
+        first_heldout_tasks=thresholds.first_heldout_tasks,
+        max_rounds=thresholds.max_rounds,
         few_shot=FEW_SHOT,
         part=None if size is None else (size.heldout_tasks, size.benchmark_tasks),
     )
     conditions = Conditions(asked.decoding, device, device.lock_in(settings.cache_root))
     evaluation, reused = evaluate_in_rounds(
         adapter,
-        whole_suite,
+        suite,
         conditions,
         opened,
-        demands=Demands(thresholds, is_benchmark_asked=settings.benchmark),
+        StoreReferee(opened, thresholds, settings.benchmark, int(time.time()), context.log.info),
         launch=lambda job: generator.run(context, job.path, job.devices),
         log_line=context.log.info,
-        now=int(time.time()),
     )
     results = results_in(evaluation.path)
     metadata: dict[str, Any] = {
         **identify(context, manifest, results.subject.adapter_sha256),
         "reused": reused,
-        "scores": table(rows_of(results)),
-        **figures_of(results),
+        "scores": table(list_rows(results)),
+        **list_figures(results),
         "results": dg.MetadataValue.path(evaluation.file(RESULTS)),
         "completions": dg.MetadataValue.path(evaluation.file(SCORED_COMPLETIONS)),
     }
@@ -154,7 +156,7 @@ def completes_lines(eval_results: ArtifactRef, store: ArtifactStoreResource) -> 
     )
 
 
-def figures_of(results: EvalResults) -> dict[str, Any]:
+def list_figures(results: EvalResults) -> dict[str, Any]:
     """Return the figures that are plotted over time, and read at a glance."""
     adapter, base = results.adapter, results.base
     shown, missing = adapter.overall.coverage.present, adapter.overall.coverage.missing
@@ -196,9 +198,9 @@ def figures_of(results: EvalResults) -> dict[str, Any]:
     return {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
 
 
-def rows_of(results: EvalResults) -> list[dict[str, str]]:
+def list_rows(results: EvalResults) -> list[dict[str, str]]:
     """Return the figures of adapter and base over all prompts."""
-    figures = table_of(columns_of(results))
+    figures = build_table(list_columns(results))
     adapter, base = (figures.models.index(name) for name in ("adapter", "base"))
     cells = ((r.label, r.cells[adapter], r.cells[base]) for r in figures.rows if r.suite == figures.rows[0].suite)
     return [
@@ -215,7 +217,7 @@ _NAMES: Final = tuple(load_recipes(RECIPES))
 @declare_asset(
     "experiments",
     "json",
-    version=code_version("mens_pipeline.promotion.receipt:results_in"),
+    version=code_version("mens_pipeline.evaluation.results:results_in"),
     name=_NAME,
     partitions_def=dg.StaticPartitionsDefinition(_NAMES),
 )
@@ -229,7 +231,7 @@ def recipe_scores(
     figures = {
         **identify(context, adapter.manifest, adapter.digest, verdict=str(receipt.status)),
         "verdict": str(receipt.status),
-        **figures_of(results),
+        **list_figures(results),
     }
     others = {name: _latest(context, name) for name in _NAMES if name != context.partition_key}
     rows = [_row(name, found) for name, found in {context.partition_key: figures, **others}.items() if found]
@@ -241,7 +243,6 @@ def recipe_scores(
 
 
 def _latest(context: dg.AssetExecutionContext, recipe: str) -> dict[str, Any]:
-    """Return what a recipe came to last; empty where it was never tried."""
     of_recipe = dg.AssetRecordsFilter(asset_key=dg.AssetKey(_NAME), asset_partitions=[recipe])
     records = context.instance.fetch_materializations(of_recipe, limit=1).records
     made = records[0].asset_materialization if records else None

@@ -10,7 +10,6 @@ import dagster as dg
 from dagster._utils.interrupts import capture_interrupts
 from pydantic import Field
 
-from mens_pipeline.configured import pipeline_commit, policy_label, present_of
 from mens_pipeline.corpus.schema.records import HELDOUT
 from mens_pipeline.delivery.trackers import track_champion
 from mens_pipeline.models.adapter import Adapter, TrainingManifest
@@ -29,15 +28,16 @@ from mens_pipeline.orchestration.metadata import (
 from mens_pipeline.orchestration.recipes import Choice, best_evaluated
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, champion_metadata, hand_over, linked_page
 from mens_pipeline.promotion.benchmark_gate import STAGE, GateParams, build_benchmark_gate
-from mens_pipeline.promotion.history import baseline_of, find_withdrawn
+from mens_pipeline.promotion.history import find_baseline, find_withdrawn
 from mens_pipeline.promotion.policy import GateName, GateOutcome, GateStatus
 from mens_pipeline.promotion.promote import promote
-from mens_pipeline.promotion.receipt import PAGE, RECEIPT, Receipt, cause_of, gate_of, receipt_in
-from mens_pipeline.promotion.report.headline import gate_rows
-from mens_pipeline.settings import GATE_POLICY, Settings, load_settings
+from mens_pipeline.promotion.receipt import PAGE, RECEIPT, Receipt, find_cause, find_gate, receipt_in
+from mens_pipeline.promotion.report.page import gate_rows
+from mens_pipeline.promotion.verdict_basis import Verdict
+from mens_pipeline.settings import GATE_POLICY, Settings, load_settings, pipeline_commit, policy_label, read_terms
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.kinds import Kind
-from mens_pipeline.storage.store import ArtifactRef
+from mens_pipeline.storage.store import ArtifactRef, ArtifactStore
 
 _GATE: Final = dg.AssetKey("benchmark_gate")
 
@@ -80,9 +80,9 @@ def benchmark_gate(
 
     The page `report.html` shows it to people, with every failure.
     """
-    settings = load_settings()
+    settings, opened = load_settings(), store.open()
     adapter = Adapter.open(store.artifact(eval_results.of(Kind.QLORA_ADAPTER)).path)
-    baseline = baseline_of(store.open(), adapter.digest)
+    baseline = find_baseline(opened, adapter.digest)
     params = GateParams(
         evaluation=store.artifact(eval_results),
         adapter=adapter.path,
@@ -94,11 +94,11 @@ def benchmark_gate(
         now=int(time.time()),
         commit=pipeline_commit(),
     )
-    gate, reused = build_benchmark_gate(params, store.open())
+    gate, reused = build_benchmark_gate(params, opened)
     receipt = receipt_in(gate.path)
     metadata: dict[str, Any] = {
         "gates": _gates_table(receipt.gates),
-        **linked_page(store.open(), gate, PAGE),
+        **linked_page(opened, gate, PAGE),
         "reasons": dg.MetadataValue.md("\n".join(f"- {plain(reason)}" for reason in receipt.reasons) or "none"),
         "warnings": dg.MetadataValue.md("\n".join(f"- {plain(warning)}" for warning in receipt.warnings) or "none"),
         **_cause(receipt, adapter.manifest),
@@ -115,8 +115,6 @@ def benchmark_gate(
 
 
 def _gates_table(gates: Iterable[GateOutcome]) -> dg.TableMetadataValue:
-    """Return what was measured beside what is required, those that refuse first; fits a page of 1,280 pixels."""
-
     def text(figure: float | None) -> str:
         return "-" if figure is None else f"{figure:.4g}"
 
@@ -167,7 +165,7 @@ def gate_checks(
                 "gates_closed": len(receipt.reasons),
             }
         else:
-            gate = gate_of(receipt, gates[key.name])
+            gate = find_gate(receipt, gates[key.name])
             figures = {"measured": gate.measured, "required": gate.required}
             numbers = {name: round(value, 4) for name, value in figures.items() if value is not None}
             passed, metadata = gate.passed, {"status": str(gate.status), "details": gate.message, **numbers}
@@ -208,31 +206,28 @@ def _promote(
     benchmark_gate: ArtifactRef,
     store: ArtifactStoreResource,
 ) -> dg.MaterializeResult[Any] | None:
-    """Promote the adapter, unless the run is configured not to, or the verdict of this run does not allow it."""
     if not config.promote:
         context.log.info("evaluated, and not promoted: the run was told promote: false")
         return None
-    settings = load_settings()
+    settings, opened = load_settings(), store.open()
     chosen: dict[str, Any] = {}
     if config.best_of:
-        choice = _choice(context, config.best_of, store, settings)
+        choice = _choose(context, config.best_of, opened, settings)
         benchmark_gate, chosen = choice.best.gate, choice.metadata()
-    gate = store.artifact(benchmark_gate)
-    receipt = receipt_in(gate.path)
-    if not receipt.overall_passed and _is_evaluated_here(context) and not receipt.strict:
-        _not_promoted(context, "; ".join(receipt.reasons))
+    verdict = Verdict.open(store.artifact(benchmark_gate), opened)
+    receipt, may_be_skipped = verdict.receipt, _is_evaluated_here(context) and not verdict.receipt.strict
+    if may_be_skipped and not receipt.overall_passed:
+        _report_not_promoted(context, "; ".join(receipt.reasons))
         return None
-    run = store.artifact(benchmark_gate.of(Kind.QLORA_ADAPTER)).path
-    evaluated = receipt.subject.adapter_sha256 if receipt.subject is not None else None
-    if _is_evaluated_here(context) and not receipt.strict and evaluated in find_withdrawn(store.open()):
+    adapter = Adapter.open(store.artifact(benchmark_gate.of(Kind.QLORA_ADAPTER)).path)
+    if may_be_skipped and adapter.digest in find_withdrawn(opened):
         advice = "Change data or recipe, or sign an override"
-        _not_promoted(context, f"a rollback took this adapter out of use. {advice}")
+        _report_not_promoted(context, f"a rollback took this adapter out of use. {advice}")
         return None
-    present = present_of(
-        settings,
-        store.artifact(benchmark_gate.of(Kind.EVAL_RESULTS)),
-        store.artifact(benchmark_gate.of(Kind.HELDOUT_SPLIT)).file(HELDOUT),
-    )
+    if config.best_of:
+        identify(context, adapter.manifest, adapter.digest, verdict=str(GateStatus.PASSED))
+    heldout = store.artifact(benchmark_gate.of(Kind.HELDOUT_SPLIT)).file(HELDOUT)
+    terms = read_terms(settings, store.artifact(benchmark_gate.of(Kind.EVAL_RESULTS)), heldout)
     with ExitStack() as uninterrupted:
 
         def confirm() -> None:
@@ -240,52 +235,45 @@ def _promote(
             uninterrupted.enter_context(capture_interrupts())
             stop_if_canceled(context)
 
-        promotion = promote(gate, run, store.open(), present, now=int(time.time()), confirm=confirm)
-    track_champion(settings.trackers.get_secret_value(), promotion.champion, store.open(), context.log.warning)
+        promotion = promote(verdict, adapter, opened, terms, now=int(time.time()), confirm=confirm)
+    track_champion(settings.trackers.get_secret_value(), promotion.champion, opened, context.log.warning)
     return dg.MaterializeResult(
         value=promotion.champion.ref(benchmark_gate),
         data_version=dg.DataVersion(promotion.champion.key),
-        metadata={**champion_metadata(promotion, store.open()), **chosen},
+        metadata={**champion_metadata(promotion, opened), **chosen},
     )
 
 
-def _choice(
-    context: dg.AssetExecutionContext, names: list[str], store: ArtifactStoreResource, settings: Settings
-) -> Choice:
-    """Return the best of several recipes, and tag the run with it."""
-    choice = best_evaluated(names, context.instance, store.open(), settings)
+def _choose(context: dg.AssetExecutionContext, names: list[str], store: ArtifactStore, settings: Settings) -> Choice:
+    choice = best_evaluated(names, context.instance, store, settings)
     for name, why in choice.passed_over.items():
         context.log.warning("passed over: %s: %s", name, why)
     best = choice.best
     context.log.info("best of %d: %s", len(names), best.name)
     context.instance.add_run_tags(context.run.run_id, {RECIPE_TAG: best.name})
-    adapter = Adapter.open(store.artifact(best.gate.of(Kind.QLORA_ADAPTER)).path)
-    identify(context, adapter.manifest, adapter.digest, verdict=str(GateStatus.PASSED))
     return choice
 
 
-def _not_promoted(context: dg.AssetExecutionContext, reasons: str) -> None:
-    """Say in the log and on the page of the adapter in use why it was not replaced."""
+def _report_not_promoted(context: dg.AssetExecutionContext, reasons: str) -> None:
     context.log.warning("not promoted: %s", reasons)
     context.log_event(dg.AssetObservation(context.asset_key, metadata={NOT_PROMOTED: reasons}))
 
 
 def _cause(receipt: Receipt, manifest: TrainingManifest) -> dict[str, str]:
-    cause = cause_of(receipt.gates, manifest)
+    cause = find_cause(receipt.gates, manifest)
     return {} if cause is None else {"likely_cause": cause.text, "remedy": str(cause.remedy)}
 
 
 def _policy(config: GateConfig, settings: Settings) -> str:
-    """Return the name of the policy, and what this run and the environment change of it."""
     label = policy_label(settings)
     higher = config.benchmark_min_pass_rate
     return label if higher is None else f"{label}, min_benchmark {higher:g} by benchmark_min_pass_rate"
 
 
 def _is_evaluated_here(context: dg.AssetExecutionContext) -> bool:
-    """Return whether a check of this very run has reported the verdict.
+    """Return whether a check of this run has reported the verdict.
 
-    The events say so; the selection of a run does not: of all assets it is none or empty, as the run was started.
+    Read the events: the selection of a run may be empty although all its assets run.
     """
     details = context.instance.all_logs(context.run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
     evaluations = (event.asset_check_evaluation_data for entry in details if (event := entry.dagster_event) is not None)

@@ -7,7 +7,6 @@ from typing import Any, Literal
 import dagster as dg
 from pydantic import Field
 
-from mens_pipeline.configured import artifact_commit
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.jobs.device import Device
 from mens_pipeline.models.adapter import CARD, TELEMETRY
@@ -26,7 +25,7 @@ from mens_pipeline.scratch.run import (
     build_scratch_model,
     prepare_scratch,
 )
-from mens_pipeline.settings import GATE_POLICY, load_settings
+from mens_pipeline.settings import GATE_POLICY, artifact_commit, load_settings
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactRef, key_of
 from mens_pipeline.training.prepare import work_folder

@@ -7,11 +7,10 @@ from typing import Any, Final
 
 import dagster as dg
 
-from mens_pipeline.configured import artifact_commit
 from mens_pipeline.corpus.curate.heldout_split import HELDOUT
 from mens_pipeline.corpus.curate.mixed_train_set import TRAIN
 from mens_pipeline.corpus.schema.records import read_pairs
-from mens_pipeline.evaluation.eval_results import refuse_unanswerable
+from mens_pipeline.evaluation.suite import refuse_unanswerable
 from mens_pipeline.evaluation.tasks import heldout_tasks
 from mens_pipeline.inference.prepare import completion_fits
 from mens_pipeline.models.adapter import MANIFEST, TELEMETRY, Adapter, TrainingManifest, TrainingResult
@@ -30,7 +29,7 @@ from mens_pipeline.orchestration.metadata import (
 from mens_pipeline.orchestration.resources import ArtifactStoreResource, Compute, hand_over
 from mens_pipeline.promotion.policy import load_gate_policy
 from mens_pipeline.scratch.run import ScratchResult
-from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, load_settings
+from mens_pipeline.settings import DOMAINS, GATE_POLICY, PRESETS, RECIPES, artifact_commit, load_settings
 from mens_pipeline.storage.code_version import code_version
 from mens_pipeline.storage.kinds import Kind
 from mens_pipeline.storage.store import Artifact, ArtifactRef, ArtifactStore

@@ -33,7 +33,7 @@ class Excerpt:
 
 
 def excerpt(text: str, error: str | None = None) -> Excerpt:
-    """Cut a text to what is shown of it, around the place of its first error, `line:column: code: message`."""
+    """Cut a text to its shown part, around the place of its first error, `line:column: code: message`."""
     place, lines = _PLACE.match(error or ""), text.split("\n")
     if place is None or int(place[1]) > len(lines):
         return Excerpt(text[:LONGEST], num_left_out=max(0, len(text) - LONGEST))
@@ -99,7 +99,7 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Prompts of which the same is to be said; `is_open` says whether their completions are shown at once."""
+    """Prompts with something in common; the completions of an open group are shown without a click."""
 
     title: str
     tasks: tuple[TaskView, ...]
@@ -107,7 +107,7 @@ class Group:
 
 
 def task_views(models: Mapping[str, Iterable[ScoredCompletion]]) -> tuple[TaskView, ...]:
-    """Return the prompts that the first model was asked, in order, with what all models wrote."""
+    """Return the prompts of the first model, in order, with the completions of all models."""
     samples: dict[str, dict[str, list[ScoredCompletion]]] = {}
     for model, completions in models.items():
         for completion in completions:
@@ -117,7 +117,7 @@ def task_views(models: Mapping[str, Iterable[ScoredCompletion]]) -> tuple[TaskVi
 
 
 def group_by_construct(tasks: Sequence[TaskView], *, is_open: bool) -> tuple[Group, ...]:
-    """Group prompts by the construct that they ask for; that with most of them first."""
+    """Group prompts by construct, the largest group first."""
     groups: dict[str, list[TaskView]] = {}
     for task in tasks:
         groups.setdefault(task.construct, []).append(task)
@@ -126,7 +126,7 @@ def group_by_construct(tasks: Sequence[TaskView], *, is_open: bool) -> tuple[Gro
 
 
 def group_by_passing(tasks: Sequence[TaskView]) -> tuple[Group, ...]:
-    """Group prompts by the models that pass them; where models differ first, then where none and where all pass."""
+    """Group prompts by the models that pass them: differences first, then none, then all."""
     groups: dict[tuple[str, ...], list[TaskView]] = {}
     for task in tasks:
         groups.setdefault(tuple(name for name, completion in task.completions.items() if completion.passed), []).append(
@@ -147,8 +147,8 @@ def _who_passes(names: tuple[str, ...], everyone: tuple[str, ...]) -> str:
     return f"Only {names[0]} passes" if len(names) == 1 else f"Only {' and '.join(names)} pass"
 
 
-def faults_of(score: Score, asked: str) -> Iterator[str]:
-    """Return why a completion does not pass, a sentence each; none exactly when it passes."""
+def find_faults(score: Score, asked: str) -> Iterator[str]:
+    """Yield why a completion does not pass, a sentence each."""
     if score.empty:
         yield "The completion is empty."
     elif not score.parses:
@@ -176,7 +176,6 @@ def faults_of(score: Score, asked: str) -> Iterator[str]:
 
 
 def _format_place(error: str) -> str:
-    """Return a sentence about an error that stands somewhere."""
     line, _, rest = error.partition(":")
     column, _, message = rest.partition(": ")
     return f"Line {line}, column {int(column) + 1}: {message.partition(': ')[2]} ({message.partition(': ')[0]})"
@@ -199,7 +198,7 @@ def _completion_view(samples: Sequence[ScoredCompletion]) -> CompletionView:
     first = min(samples, key=lambda completion: completion.score.sample)
     return CompletionView(
         program=excerpt(first.score.program, first.score.error),
-        faults=tuple(faults_of(first.score, first.asked)),
+        faults=tuple(find_faults(first.score, first.asked)),
         num_tokens=first.score.num_tokens,
         num_passed=sum(completion.score.passed for completion in samples),
         num_samples=len(samples),

@@ -1,8 +1,10 @@
-"""The page: models side by side in one file that asks for nothing else; of an evaluation all that is known of it."""
+"""The page: models side by side in one file that loads nothing else; of an evaluation, everything known of it."""
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -16,12 +18,178 @@ from mens_pipeline.evaluation.scores import ModelScores
 from mens_pipeline.evaluation.statistics import p_text
 from mens_pipeline.evaluation.tasks import FAMILIES, Suite
 from mens_pipeline.language import visible_text
+from mens_pipeline.promotion.gate import GATES
+from mens_pipeline.promotion.policy import GateOutcome, GateStatus
 from mens_pipeline.promotion.receipt import Receipt
-from mens_pipeline.promotion.report import curve
-from mens_pipeline.promotion.report.comparison import Comparison
 from mens_pipeline.promotion.report.completions import Group, TaskView, group_by_construct, group_by_passing, task_views
-from mens_pipeline.promotion.report.headline import Headline, headline
-from mens_pipeline.promotion.report.table import Table, Tone, columns_of, points, table_of
+from mens_pipeline.promotion.report.side_by_side import FigureTable, SideBySide, Tone, build_table, list_columns, points
+
+_BRACKETS: Final = re.compile(r" \([^()]*\)")
+
+
+@dataclass(frozen=True, slots=True)
+class GateRow:
+    """One gate of the verdict.
+
+    Attributes:
+        word: Its outcome: `passes`, `refuses`, `cannot tell`, `warns`.
+    """
+
+    title: str
+    word: str
+    tone: Tone
+    message: str
+    measured: float | None
+    required: float | None
+
+    @property
+    def sentence(self) -> str:
+        """The message in a sentence, without intervals and probabilities."""
+        return _BRACKETS.sub("", self.message).split(";")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The verdict.
+
+    Attributes:
+        gates: Refusing, undecided, warning, passing.
+    """
+
+    title: str
+    tone: Tone
+    sentence: str
+    gates: tuple[GateRow, ...] = ()
+
+
+def headline(results: EvalResults, receipt: Receipt | None) -> Headline:
+    """Return the headline of a verdict; `No verdict yet` also for a receipt on other models, prompts or adapters."""
+    if receipt is None:
+        return Headline("No verdict yet", Tone.OPEN, "No gate has looked at these figures; nothing may be promoted.")
+    if receipt.subject is not None and receipt.subject != results.subject:
+        other = receipt.subject.adapter_sha256[:12]
+        sentence = f"The receipt at hand is of other models, prompts or adapter {other}; it says nothing of these."
+        return Headline("No verdict yet", Tone.OPEN, sentence)
+    gates = gate_rows(receipt.gates)
+    num_refusing = sum(row.tone is Tone.BAD for row in gates)
+    num_open = sum(row.tone is Tone.OPEN for row in gates)
+    num_warning = sum(row.tone is Tone.WARN for row in gates)
+    warnings = (
+        f" {_format_count(num_warning, 'gate')} {'warns' if num_warning == 1 else 'warn'}." if num_warning else ""
+    )
+    tried = f" It is the {receipt.tried}." if receipt.tried else ""
+    if receipt.overall_passed:
+        sentence = f"No gate of the policy {receipt.policy} stands in its way.{tried}{warnings}"
+        return Headline("Good enough to promote", Tone.GOOD, sentence, gates)
+    refuse = "refuses" if num_refusing == 1 else "refuse"
+    if not num_refusing:
+        cannot = f"{_format_count(num_open, 'gate')} of the policy {receipt.policy} cannot tell yet"
+        sentence = f"{cannot}: the eval suite was too small for a model so near to its threshold.{tried}{warnings}"
+        return Headline("Undecided, not promoted", Tone.OPEN, sentence, gates)
+    sentence = f"{_format_count(num_refusing, 'gate')} of the policy {receipt.policy} {refuse} it.{tried}{warnings}"
+    return Headline("Refused", Tone.BAD, sentence, gates)
+
+
+def gate_rows(gates: Iterable[GateOutcome]) -> tuple[GateRow, ...]:
+    """Return a row for each gate: refusing, undecided, warning, passing."""
+    return tuple(sorted(map(_row, gates), key=lambda row: _ORDER[row.tone]))
+
+
+_ORDER: Final = {Tone.BAD: 0, Tone.OPEN: 1, Tone.WARN: 2, Tone.GOOD: 3}
+
+
+def _row(gate: GateOutcome) -> GateRow:
+    if gate.passed:
+        word, tone = "passes", Tone.GOOD
+    elif not gate.block:
+        word, tone = "warns", Tone.WARN
+    elif gate.status is GateStatus.UNDECIDED:
+        word, tone = "cannot tell", Tone.OPEN
+    else:
+        word, tone = "refuses", Tone.BAD
+    return GateRow(GATES[gate.name].title, word, tone, gate.message, gate.measured, gate.required)
+
+
+def _format_count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+WIDTH: Final = 720
+HEIGHT: Final = 240
+LEFT: Final = 68
+RIGHT: Final = 14
+TOP: Final = 12
+BOTTOM: Final = 44
+_MOST_POINTS: Final = 400
+_TICKS: Final = 5
+_SMOOTHNESS: Final = 0.1
+"""Weight of a new value in the moving average."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A picture of WIDTH times HEIGHT.
+
+    Attributes:
+        values: Corners of the line through the values, as SVG wants them.
+        average: Those of their exponential moving average, begun at the mean of the first values.
+        x_ticks: Place on the axis -> optimizer step.
+        y_ticks: Place on the axis -> value.
+        summary: Text alternative.
+        num_left_out: Values that are not finite.
+    """
+
+    values: str
+    average: str
+    x_ticks: dict[float, str]
+    y_ticks: dict[float, str]
+    summary: str
+    num_left_out: int
+
+
+def build_curve(measured: Mapping[int, float]) -> Curve | None:
+    """Build the curve of losses by step; return None when fewer than two values are finite."""
+    numbers = {step: value for step, value in sorted(measured.items()) if math.isfinite(value)}
+    if len(numbers) < 2:  # noqa: PLR2004 - a line has two ends
+        return None
+    steps, values = list(numbers), list(numbers.values())
+    begin = values[: round(1 / _SMOOTHNESS)]
+    averages, current = [], sum(begin) / len(begin)
+    for value in values:
+        current += _SMOOTHNESS * (value - current)
+        averages.append(current)
+    first, last, low, high = steps[0], steps[-1], min(values), max(values)
+    x_values, y_values = _round_values(first, last), _round_values(low, high)
+    bottom, top = min(low, y_values[0]), max(high, y_values[-1])
+
+    def place_x(step: float) -> float:
+        return LEFT + (step - first) * (WIDTH - RIGHT - LEFT) / (last - first)
+
+    def place_y(loss: float) -> float:
+        return HEIGHT - BOTTOM + (loss - bottom) * (TOP - HEIGHT + BOTTOM) / ((top - bottom) or 1)
+
+    def corners(line: list[float]) -> str:
+        every = math.ceil(len(steps) / _MOST_POINTS)
+        shown = [*zip(steps, line, strict=True)]
+        return " ".join(f"{place_x(x):.1f},{place_y(y):.1f}" for x, y in (*shown[:-1:every], shown[-1]))
+
+    return Curve(
+        values=corners(values),
+        average=corners(averages),
+        x_ticks={place_x(x): f"{x:.0f}" for x in x_values if x.is_integer() and first <= x <= last},
+        y_ticks={place_y(y): f"{y:g}" for y in y_values},
+        summary=f"Loss from {values[0]:.3f} at step {first} to {values[-1]:.3f} at step {last}, lowest {low:.3f}",
+        num_left_out=len(measured) - len(numbers),
+    )
+
+
+def _round_values(low: float, high: float) -> list[float]:
+    """Return about `_TICKS` round numbers around a range: multiples of 1, 2 or 5 times a power of ten."""
+    rough = ((high - low) or 1) / _TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
+    return [number * step for number in range(math.floor(low / step), math.ceil(high / step) + 1)]
+
 
 _FOLDER: Final = Path(__file__).parent
 _NUM_EXAMPLES: Final = 10
@@ -38,7 +206,7 @@ _SUITES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What was evaluated; `sha256` is shown in short."""
+    """A fact about the evaluation; `sha256` is shown in short."""
 
     label: str
     text: str
@@ -46,7 +214,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class PageSection:
     """Prompts with completions."""
 
     id: str
@@ -68,7 +236,7 @@ def report_page(
 ) -> str:
     """Render the page of an evaluation: verdict and reasons, figures, and every completion with its prompt.
 
-    Of the pieces at a cursor, `inserts`, some are shown. The same arguments give the same page.
+    Show some of the pieces at a cursor, `inserts`. The same arguments give the same page.
     """
     kinds = {"adapter": "adapter", "constrained by the parser": "fallback", "base": "base", "few-shot": "few_shot"}
     tasks = task_views({name: [a for a in completions if a.model == kind] for name, kind in kinds.items()})
@@ -78,14 +246,14 @@ def report_page(
     synthetic = [task for task in tasks if task.suite in FAMILIES]
     first = _by_hash(passes)[:1]
     sections = [
-        Section("failures", "Failures", group_by_construct(failures, is_open=True)),
-        Section("passes", "Passes", group_by_construct(passes, is_open=False)),
-        Section("synthetic", "Synthetic tasks", group_by_construct(synthetic, is_open=False)),
+        PageSection("failures", "Failures", group_by_construct(failures, is_open=True)),
+        PageSection("passes", "Passes", group_by_construct(passes, is_open=False)),
+        PageSection("synthetic", "Synthetic tasks", group_by_construct(synthetic, is_open=False)),
     ]
     adapter_sha256 = results.subject.adapter_sha256
     verdict = headline(results, receipt)
     return _render(
-        table_of(columns_of(results, completions)),
+        build_table(list_columns(results, completions)),
         title=f"{verdict.title}: adapter {adapter_sha256[:12]}",
         kicker=f"What the model writes, base beside adapter {adapter_sha256[:12]}",
         verdict=verdict,
@@ -95,7 +263,7 @@ def report_page(
         sections=[section for section in sections if section.groups or section.id != "synthetic"],
         shown=("adapter",),
         results=results,
-        curve=curve.curve_of(losses),
+        curve=build_curve(losses),
         constructs=_by_need(results.adapter),
         difficulties=sorted(results.adapter.difficulties, key=_difficulty),
         missing=_missing(results.adapter),
@@ -104,12 +272,11 @@ def report_page(
 
 
 def _by_hash(tasks: Sequence[TaskView]) -> list[TaskView]:
-    """Return prompts in an order that no score decides."""
+    """Order prompts by hash, so that no score decides which are shown."""
     return sorted(tasks, key=lambda task: hashlib.sha256(task.id.encode()).digest())
 
 
 def _examples(inserts: Sequence[InsertScore]) -> list[tuple[str, list[InsertScore]]]:
-    """Return pieces of the adapter to show, exact ones and others, drawn by the hash of what stands around them."""
     own = [score for score in inserts if score.model == "adapter"]
     own.sort(key=lambda score: hashlib.sha256(f"{score.before}\0{score.after}".encode()).digest())
     parts = {"Exact pieces": True, "Other pieces, each above what was cut out": False}
@@ -117,8 +284,8 @@ def _examples(inserts: Sequence[InsertScore]) -> list[tuple[str, list[InsertScor
     return [(title, some) for title, some in found if some]
 
 
-def comparison_page(comparison: Comparison) -> str:
-    """Render the page of models that are compared: figures, differences, and every completion with its prompt."""
+def comparison_page(comparison: SideBySide) -> str:
+    """Render the page of several models: figures, differences, and every completion with its prompt."""
     names = [entry.name for entry in comparison.entries]
     title = f"{len(names)} models on {comparison.num_tasks} tasks"
     facts = []
@@ -129,8 +296,8 @@ def comparison_page(comparison: Comparison) -> str:
     views = task_views({column.name: column.completions for column in comparison.columns})
     eval_suite = [view for view in views if view.suite not in FAMILIES]
     synthetic = [view for view in views if view.suite in FAMILIES]
-    sections = [Section("answers", "Completions", group_by_passing(eval_suite))]
-    sections += [Section("synthetic", "Synthetic tasks", group_by_passing(synthetic))] if synthetic else []
+    sections = [PageSection("answers", "Completions", group_by_passing(eval_suite))]
+    sections += [PageSection("synthetic", "Synthetic tasks", group_by_passing(synthetic))] if synthetic else []
     return _render(
         comparison.table,
         title=title,
@@ -147,14 +314,14 @@ def comparison_page(comparison: Comparison) -> str:
 
 
 def visible(value: Any) -> Any:
-    """Replace each character of a text that would not show with a mark; return anything else as it is."""
+    """Replace invisible characters of a text with marks; return anything else unchanged."""
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     return visible_text(value)
 
 
-def _render(table: Table, **values: Any) -> str:
-    """Render the page; it needs no other file, network or script, and what a model wrote is text, never markup."""
+def _render(table: FigureTable, **values: Any) -> str:
+    """Render the page without other files or network; model output is always escaped."""
     parts = [
         ("All prompts" if suite is None else _SUITES[suite], [*rows])
         for suite, rows in groupby(table.rows, key=lambda row: row.suite)
@@ -164,16 +331,16 @@ def _render(table: Table, **values: Any) -> str:
         **values,
         models=table.models,
         parts=parts,
-        picture=curve,
+        picture={"WIDTH": WIDTH, "HEIGHT": HEIGHT, "LEFT": LEFT, "RIGHT": RIGHT, "TOP": TOP, "BOTTOM": BOTTOM},
         style=style,
         script=script,
-        style_hash=_hash_of(style),
-        script_hash=_hash_of(script),
+        style_hash=_hash_source(style),
+        script_hash=_hash_source(script),
     )
 
 
-def _hash_of(text: str) -> str:
-    """Return the hash by which a page's content security policy allows a style sheet or script: no other runs."""
+def _hash_source(text: str) -> str:
+    """Hash a style sheet or script for the content security policy of the page."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
@@ -205,7 +372,6 @@ def _facts(results: EvalResults, receipt: Receipt | None) -> list[Fact]:
 
 
 def _by_need(adapter: ModelScores) -> list[str]:
-    """Return the constructs that were asked for; those that the adapter does least well first."""
     return sorted(
         adapter.constructs,
         key=lambda name: (
@@ -221,14 +387,12 @@ def _difficulty(name: str) -> int:
 
 
 def _missing(adapter: ModelScores) -> list[tuple[str, int]]:
-    """Return the constructs that no accepted completion shows, with the prompts that ask for each; most asked first."""
     asked = {name: scores.num_tasks for name, scores in adapter.constructs.items()}
     missing = ((name, asked.get(name, 0)) for name in adapter.overall.coverage.missing)
     return sorted(missing, key=lambda item: (-item[1], item[0]))
 
 
 def _errors(base: Mapping[str, int], adapter: Mapping[str, int]) -> list[tuple[str, int, int]]:
-    """Return how many completions of base and adapter fail with each code; those that the adapter makes most first."""
     rows = ((code, base.get(code, 0), adapter.get(code, 0)) for code in {**adapter, **base})
     return sorted(rows, key=lambda row: (-row[2], -row[1], row[0]))
 

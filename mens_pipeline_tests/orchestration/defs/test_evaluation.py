@@ -13,7 +13,7 @@ from mens_pipeline.evaluation.evaluate import evaluate_completions
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.inference.generation import Decoding
 from mens_pipeline.models.adapter import MANIFEST
-from mens_pipeline.orchestration.defs.evaluation import beats_the_base, eval_results, figures_of, rows_of
+from mens_pipeline.orchestration.defs.evaluation import beats_the_base, eval_results, list_figures, list_rows
 from mens_pipeline.orchestration.launchers import Generator
 from mens_pipeline.orchestration.resources import ArtifactStoreResource
 from mens_pipeline.storage.kinds import Kind
@@ -106,8 +106,8 @@ def test_hidden_tests_are_shown_where_there_are_any() -> None:
     tasks = [task(), task(1, Suite.BENCHMARK, tests=_TESTS)]
     completions = {"base": answers_to(tasks, [BROKEN] * 2), "adapter": answers_to(tasks, [GOOD] * 2)}
     results = evaluate_completions(tasks, completions, SUBJECT, Decoding(), PROGRESS, num_too_long=0).results
-    rows = {row["what"]: row for row in rows_of(results)}
-    figures = figures_of(results)
+    rows = {row["what"]: row for row in list_rows(results)}
+    figures = list_figures(results)
 
     assert [*rows["hidden tests"]] == ["what", "adapter", "95 % interval", "base"], "the adapter is to be in view"
     assert str(rows["hidden tests"]["base"]).startswith("0/1 (0.0 %")
@@ -134,7 +134,7 @@ def test_examples_and_families_are_shown_where_they_were_asked() -> None:
     results = evaluate_completions(
         tasks, completions, SUBJECT, Decoding(), PROGRESS, few_shot=few_shot, families=[known]
     ).results
-    figures = figures_of(results)
+    figures = list_figures(results)
 
     assert str(figures["few_shot: parse rate"]).startswith("0/1 (0.0 %")
     assert "adapter +100.0 points (p = 1.000) on the same prompts" in figures["few_shot: parse rate"]

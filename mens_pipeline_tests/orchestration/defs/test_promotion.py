@@ -19,7 +19,7 @@ from mens_pipeline.orchestration.defs.promotion import benchmark_gate, gate_chec
 from mens_pipeline.orchestration.instance import open_instance
 from mens_pipeline.orchestration.resources import ArtifactHandover, ArtifactStoreResource
 from mens_pipeline.promotion import promote as promotion
-from mens_pipeline.promotion.history import HISTORY, champion_key, history_of
+from mens_pipeline.promotion.history import HISTORY, champion_key, read_history
 from mens_pipeline.promotion.receipt import FAILED, RECEIPT
 from mens_pipeline.storage.documents import Documents
 from mens_pipeline.storage.kinds import Kind
@@ -178,7 +178,7 @@ def test_a_run_that_is_canceled_while_it_promotes_promotes_nothing(
 
     assert not result.success
     assert champion_key(store) is None
-    assert history_of(store) == ()
+    assert read_history(store) == ()
 
 
 def test_a_signal_between_history_and_pointer_tears_nothing(
@@ -196,7 +196,7 @@ def test_a_signal_between_history_and_pointer_tears_nothing(
     monkeypatch.setattr(Documents, "replace", replace_and_interrupt)
     _run(store.root, instance)
 
-    assert champion_key(store) == history_of(store)[0].key
+    assert champion_key(store) == read_history(store)[0].key
 
 
 def test_promotion_without_a_verdict_refuses(tmp_path: Path, instance: dg.DagsterInstance) -> None:

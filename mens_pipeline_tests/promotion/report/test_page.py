@@ -44,14 +44,11 @@ def _page(evaluated: Evaluation | None = None, receipt: Receipt | None = None) -
 
 
 def _row(page: str, label: str, suite: str = "All prompts") -> str:
-    """The row of a figure over a suite."""
     part = next(part for part in page.split('<tr class="suite">')[1:] if f">{suite}" in part)
     return next(row for row in part.split("<tr>") if f">{label}<" in row)
 
 
 class _Balance(HTMLParser):
-    """Raises where an element is not closed, or another is; keeps texts and attributes."""
-
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
         self.open: list[str] = []
@@ -318,7 +315,6 @@ def test_where_nothing_passes_and_all_was_rejected_it_is_said() -> None:
 
 
 def _run_page(base: tuple[str, ...], adapter: tuple[str, ...]) -> str:
-    """The words of the page over prompts with hidden tests."""
     tasks = [make_task(number, tests=_TESTS) for number in range(len(base))]
     completions = {"base": answers_to(tasks, base), "adapter": answers_to(tasks, adapter)}
     return " ".join(

@@ -14,13 +14,12 @@ from mens_pipeline.promotion.report.completions import (
     LONGEST,
     Excerpt,
     excerpt,
-    faults_of,
+    find_faults,
     group_by_construct,
     group_by_passing,
     task_views,
 )
-from mens_pipeline.promotion.report.curve import HEIGHT, TOP, WIDTH, curve_of
-from mens_pipeline.promotion.report.page import _by_need, _difficulty, _errors, visible
+from mens_pipeline.promotion.report.page import HEIGHT, TOP, WIDTH, _by_need, _difficulty, _errors, build_curve, visible
 from mens_pipeline_tests.evaluation.scored import (
     BROKEN,
     GOOD,
@@ -88,7 +87,7 @@ def test_what_does_not_show_is_written_out() -> None:
 
 def test_a_curve_keeps_within_its_picture() -> None:
     """Thinned out, both ends kept."""
-    curve = curve_of({step: 3.0 / step for step in range(1, 2_001)})
+    curve = build_curve({step: 3.0 / step for step in range(1, 2_001)})
 
     assert curve is not None
     corners = [tuple(map(float, corner.split(","))) for corner in curve.values.split()]
@@ -102,7 +101,7 @@ def test_a_curve_keeps_within_its_picture() -> None:
 
 def test_values_that_are_no_numbers_are_counted() -> None:
     """They have no place in a picture."""
-    curve = curve_of({1: 1.0, 2: math.nan, 3: math.inf, 4: 1.0})
+    curve = build_curve({1: 1.0, 2: math.nan, 3: math.inf, 4: 1.0})
 
     assert curve is not None
     assert (curve.num_left_out, len(curve.values.split())) == (2, 2)
@@ -111,7 +110,7 @@ def test_values_that_are_no_numbers_are_counted() -> None:
 @pytest.mark.parametrize("losses", [{}, {1: 2.0}, {1: math.nan, 2: 1.0}], ids=["none", "one", "one number"])
 def test_a_point_is_no_curve(losses: dict[int, float]) -> None:
     """A line has two ends."""
-    assert curve_of(losses) is None
+    assert build_curve(losses) is None
 
 
 _NO_RESULT = "the result of `add` is `int`, but its body can end here without one"
@@ -141,7 +140,7 @@ def test_every_fault_has_a_sentence(text: str, stopped: bool, faults: list[str])
     """In plain words."""
     score = judge(task(), completion(text, stopped=stopped))
 
-    assert list(faults_of(score, "function")) == faults
+    assert list(find_faults(score, "function")) == faults
 
 
 @pytest.mark.parametrize("text", [GOOD, "", BROKEN, OTHER, "I'm sorry.", "fn add() to int { }", "fn sub() { }"])
@@ -150,7 +149,7 @@ def test_what_passes_has_no_fault_and_the_others_have_some(text: str, stopped: b
     """The page sorts answers by their faults."""
     score = judge(task(requires=(needs("function", name="add"),)), completion(text, stopped=stopped))
 
-    assert score.passed is not bool(list(faults_of(score, "function")))
+    assert score.passed is not bool(list(find_faults(score, "function")))
 
 
 def test_a_refusal_and_what_is_unmet_are_said() -> None:
@@ -158,8 +157,8 @@ def test_a_refusal_and_what_is_unmet_are_said() -> None:
     refused = judge(task(), completion("I'm sorry, I cannot."))
     unmet = judge(task(requires=(needs("table"),)), completion(GOOD))
 
-    assert "It says that it cannot, and writes no program." in list(faults_of(refused, "function"))
-    assert list(faults_of(unmet, "function")) == list(unmet.unmet)
+    assert "It says that it cannot, and writes no program." in list(find_faults(refused, "function"))
+    assert list(find_faults(unmet, "function")) == list(unmet.unmet)
 
 
 def test_prompts_that_the_first_model_was_not_asked_are_not_shown() -> None:
@@ -236,8 +235,8 @@ def test_errors_in_names_and_types_of_accepted_answers_are_listed() -> None:
         ("unknown-name", 2, 1),
         ("missing-return", 0, 1),
     ]
-    assert list(faults_of(passing, "function")) == []
-    (fault,) = list(faults_of(failing, "function"))[1:]
+    assert list(find_faults(passing, "function")) == []
+    (fault,) = list(find_faults(failing, "function"))[1:]
     assert fault.startswith("Line 2, column 16: ")
     assert "`c`" in fault
     assert "unknown-name" in fault
@@ -249,9 +248,9 @@ def test_an_answer_that_fails_its_hidden_tests_has_a_fault() -> None:
     good = judge(_tested_task(), Completion(task="t", sample=0, text="fn f() { }", num_tokens=4, stopped=True))
     wrong = good.model_copy(update={"execution": execution})
 
-    assert list(faults_of(good, "function")) == []
+    assert list(find_faults(good, "function")) == []
     assert not wrong.passed
-    (fault,) = faults_of(wrong, "function")
+    (fault,) = find_faults(wrong, "function")
     assert "3/5 hidden tests pass (wrong_answer)" in fault
     assert fault.endswith("hidden_x: found 3")
 

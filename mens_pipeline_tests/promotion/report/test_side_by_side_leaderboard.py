@@ -15,7 +15,7 @@ from mens_pipeline.cli.main import app
 from mens_pipeline.errors import ConfigurationError, RefusedError
 from mens_pipeline.evaluation.results import RESULTS
 from mens_pipeline.models.adapter import MANIFEST
-from mens_pipeline.promotion.leaderboard import read_leaderboard
+from mens_pipeline.promotion.report.side_by_side import read_leaderboard
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline.training.recipe import PREFLIGHT
 from mens_pipeline_tests.evaluation.runs import fill_trained, trained, verdict_of

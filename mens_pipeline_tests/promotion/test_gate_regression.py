@@ -25,8 +25,7 @@ def _outcomes(random: Random, chances: list[tuple[float, float]]) -> _Outcomes:
     return [(parsed, parsed and random.random() < pass_) for parsed, (_, pass_) in zip(parses, chances, strict=True)]
 
 
-def _compared(first: _Outcomes, candidate: _Outcomes) -> EvalResults:
-    """A candidate beside another model, which is base and champion at once."""
+def _compare(first: _Outcomes, candidate: _Outcomes) -> EvalResults:
     assert _RESULTS.champion is not None
     parse, passes = (compare_paired([o[n] for o in first], [o[n] for o in candidate]) for n in range(2))
     differences = {"parse_difference": parse, "pass_difference": passes}
@@ -49,7 +48,7 @@ def test_an_equal_model_is_hardly_ever_called_worse_or_better() -> None:
     num_called = num_gains = 0
     for _ in range(_NUM_RUNS):
         chances = [(random.betavariate(2, 1), random.betavariate(1, 1)) for _ in range(_NUM_TASKS)]
-        results = _compared(_outcomes(random, chances), _outcomes(random, chances))
+        results = _compare(_outcomes(random, chances), _outcomes(random, chances))
         num_called += _is_called(results)
         num_gains += _passes(results, GateName.GAIN_OVER_BASE)
 
@@ -64,7 +63,7 @@ def test_a_model_that_lost_a_fifth_is_called_worse() -> None:
     for _ in range(_NUM_RUNS):
         chances = [(random.betavariate(4, 1), 0.5) for _ in range(_NUM_TASKS)]
         worse = [(parse * 0.75, pass_) for parse, pass_ in chances]
-        num_called += _is_called(_compared(_outcomes(random, chances), _outcomes(random, worse)))
+        num_called += _is_called(_compare(_outcomes(random, chances), _outcomes(random, worse)))
 
     assert num_called >= 0.8 * _NUM_RUNS
 

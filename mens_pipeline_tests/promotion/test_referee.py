@@ -1,4 +1,4 @@
-"""How much of an eval suite is asked, and when asking more is worth it."""
+"""When asking more prompts is worth it."""
 
 import os
 import shutil
@@ -14,85 +14,22 @@ from mens_pipeline.evaluation.results import EvalResults
 from mens_pipeline.evaluation.statistics import compare_paired, rate_of
 from mens_pipeline.evaluation.tasks import Suite, Task
 from mens_pipeline.promotion.policy import GateName, load_gate_policy
-from mens_pipeline.promotion.rounds import Demands, rounds_of, take_first, undecided_gates
+from mens_pipeline.promotion.referee import find_undecided
 from mens_pipeline.settings import PROJECT_ROOT
-from mens_pipeline_tests.evaluation.scored import GOOD, PROGRESS, evaluation, task, with_overall, with_suite
+from mens_pipeline_tests.evaluation.scored import (
+    GOOD,
+    PROGRESS,
+    evaluation,
+    heldout_files,
+    task,
+    with_overall,
+    with_suite,
+)
 
 _CI = load_gate_policy(PROJECT_ROOT / "config" / "gates.yaml").thresholds("ci")
-_BENCH = tuple(task(number, Suite.BENCHMARK) for number in range(5))
-
-
-def _files(*sizes: int) -> tuple[Task, ...]:
-    """Held-out tasks of files with so many tasks each."""
-    return tuple(
-        task(100 * number + place, file=f"{number}.vox") for number, size in enumerate(sizes) for place in range(size)
-    )
-
-
-def _rounds(eval_suite: Sequence[Task], first: int, most: int) -> tuple[tuple[Task, ...], ...]:
-    return rounds_of(eval_suite, _CI.model_copy(update={"first_heldout_tasks": first, "max_rounds": most}))
-
-
-def _num_heldout(rounds: Sequence[Sequence[Task]]) -> list[int]:
-    return [sum(task.suite is Suite.HELDOUT for task in part) for part in rounds]
-
-
-def test_an_exam_is_divided_by_whole_files() -> None:
-    """Every task is asked once, in its order, and the benchmark at first."""
-    eval_suite = (*_files(*[5] * 40), *_BENCH)
-    rounds = _rounds(eval_suite, 100, 3)
-
-    assert _num_heldout(rounds) == [100, 50, 50]
-    assert [sum(task in _BENCH for task in part) for part in rounds] == [5, 0, 0]
-    assert sorted(task.id for part in rounds for task in part) == sorted(task.id for task in eval_suite)
-    assert all(
-        [eval_suite.index(task) for task in part] == sorted(eval_suite.index(task) for task in part) for part in rounds
-    )
-    files = [{task.file for task in part} for part in rounds]
-    assert files[0].isdisjoint(files[1] | files[2])
-    assert files[1].isdisjoint(files[2])
-
-
-def test_the_order_of_files_does_not_depend_on_how_many_there_are() -> None:
-    """A workspace that grows is asked what it was asked before, as far as that goes."""
-    few, many = (_rounds(_files(*[5] * number), 50, 2)[0] for number in (20, 24))
-
-    assert len({task.file for task in few} & {task.file for task in many}) >= 7
-
-
-@pytest.mark.parametrize(
-    ("sizes", "first", "most", "expected"),
-    [
-        ([5] * 20, 100, 2, [100]),
-        ([5] * 23, 100, 2, [115]),
-        ([5] * 24, 100, 2, [100, 20]),
-        ([5] * 24, 100, 1, [120]),
-        ([7, 3], 100, 3, [10]),
-        ([90, 90], 80, 3, [90, 90]),
-    ],
-    ids=["all", "hardly more", "more", "one round", "small", "two files"],
-)
-def test_what_is_hardly_more_is_asked_at_once(sizes: list[int], first: int, most: int, expected: list[int]) -> None:
-    """A round costs confidence, so it must be worth it."""
-    assert _num_heldout(_rounds(_files(*sizes), first, most)) == expected
-
-
-@pytest.mark.parametrize(("wanted", "expected"), [(12, 15), (100, 100), (1000, 200)])
-def test_a_part_of_a_suite_is_asked_in_one_round(wanted: int, expected: int) -> None:
-    """Whole files in the order of rounds, the same ones every time, and some of the benchmark."""
-    eval_suite = (*_files(*[5] * 40), *_BENCH)
-    tasks, thresholds = take_first(eval_suite, _CI, wanted, 2)
-    (heldout,) = _num_heldout(rounds_of(tasks, thresholds))
-    larger = take_first(eval_suite, _CI, wanted + 20, 5)[0]
-
-    assert heldout == expected
-    assert len(tasks) == expected + 2
-    assert set(tasks) <= set(larger)
-    assert thresholds == _CI.model_copy(update={"first_heldout_tasks": expected}), "it demands what it did"
 
 
 def _results(hits: int, total: int = 100, **overall: Any) -> EvalResults:
-    """An adapter that is good but for its parse rate."""
     rate = rate_of([True] * hits + [False] * (total - hits))
     good = {
         "coverage": evaluation().results.adapter.overall.coverage.model_copy(update={"share": 0.9}),
@@ -108,9 +45,11 @@ def _results(hits: int, total: int = 100, **overall: Any) -> EvalResults:
     return results.model_copy(update={"parse_difference": gain, "test_difference": gain, "progress": progress})
 
 
-def _asks(results: EvalResults, reserve: Sequence[Task] = _files(*[6] * 10), **changes: object) -> tuple[GateName, ...]:
+def _asks(
+    results: EvalResults, reserve: Sequence[Task] = heldout_files(*[6] * 10), **changes: object
+) -> tuple[GateName, ...]:
     thresholds = _CI.model_copy(update=changes)
-    return undecided_gates(results, Demands(thresholds, is_benchmark_asked=True), reserve)
+    return find_undecided(results, thresholds, reserve, is_benchmark_asked=True)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +76,7 @@ def test_more_is_asked_where_it_may_tell_how_many_answers_resolve() -> None:
 
 def test_a_reserve_that_is_too_small_is_not_asked() -> None:
     """Three more answers decide nothing."""
-    assert _asks(_results(74), _files(3)) == ()
+    assert _asks(_results(74), heldout_files(3)) == ()
     assert _asks(_results(74), ()) == ()
 
 
@@ -216,13 +155,13 @@ GATES: Final""",
 }
 _ASK: Final = """
 from mens_pipeline.promotion import gate
-from mens_pipeline.promotion.report.headline import headline
-from mens_pipeline_tests.promotion import test_rounds
+from mens_pipeline.promotion.report.page import headline
+from mens_pipeline_tests.promotion import test_referee
 from mens_pipeline_tests.promotion.verdicts import RESULTS, inputs, receipt_of
 print(gate.__file__)
-print(*test_rounds._asks(test_rounds._results(90)))
-print(*test_rounds._asks(test_rounds._results(66)))
-receipt = receipt_of(*gate.decide(inputs(), test_rounds._CI))
+print(*test_referee._asks(test_referee._results(90)))
+print(*test_referee._asks(test_referee._results(66)))
+receipt = receipt_of(*gate.decide(inputs(), test_referee._CI))
 print([row.title for row in headline(RESULTS, receipt).gates if row.word == "cannot tell"])
 """
 

@@ -11,9 +11,8 @@ from mens_pipeline.evaluation.evaluate import evaluate_completions
 from mens_pipeline.evaluation.results import SCORED_COMPLETIONS, ScoredCompletion
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.inference.generation import Decoding
-from mens_pipeline.promotion.report.comparison import Comparison, Entry, compare, read_entry
 from mens_pipeline.promotion.report.page import comparison_page
-from mens_pipeline.promotion.report.table import Row
+from mens_pipeline.promotion.report.side_by_side import ComparedModel, FigureRow, SideBySide, compare, read_model
 from mens_pipeline.storage.jsonl import read_models
 from mens_pipeline_tests.evaluation.scored import (
     BROKEN,
@@ -30,8 +29,7 @@ _TESTS = "@test fn hidden() { assert(add(1, 2) is 3) }\n"
 _SYNTHETIC = [task(n, Suite.UNKNOWN_TASK, tests=_TESTS) for n in range(2)]
 
 
-def _entry(name: str, texts: Sequence[str], synthetic: Sequence[str] = (GOOD, GOOD)) -> Entry:
-    """A run that was asked one prompt of a benchmark beside the others, and two synthetic tasks."""
+def _entry(name: str, texts: Sequence[str], synthetic: Sequence[str] = (GOOD, GOOD)) -> ComparedModel:
     tasks = [*(task(n) for n in range(len(texts) - 1)), task(0, Suite.BENCHMARK)]
     completions = {
         "base": answers_to(tasks, [BROKEN] * len(texts)),
@@ -39,10 +37,10 @@ def _entry(name: str, texts: Sequence[str], synthetic: Sequence[str] = (GOOD, GO
         "families": answers_to(_SYNTHETIC, synthetic),
     }
     evaluated = evaluate_completions(tasks, completions, SUBJECT, Decoding(), PROGRESS, families=_SYNTHETIC)
-    return Entry(name, scored_completions(evaluated), evaluated.results, "passed")
+    return ComparedModel(name, scored_completions(evaluated), evaluated.results, "passed")
 
 
-def _rated(comparison: Comparison) -> Iterable[Row]:
+def _rate(comparison: SideBySide) -> Iterable[FigureRow]:
     return (row for row in comparison.table.rows if any(cell.rate is not None for cell in row.cells))
 
 
@@ -57,7 +55,7 @@ def test_figures_and_differences_are_over_the_same_prompts(lengths: tuple[int, i
             for number in (cell.rate and cell.rate.denominator, cell.difference and cell.difference.num_tasks)
             if number is not None
         }
-        for row in _rated(comparison)
+        for row in _rate(comparison)
     }
 
     assert comparison.num_tasks == 4
@@ -83,20 +81,20 @@ def test_what_is_to_be_known_is_said() -> None:
 def test_what_is_served_counts_beside_a_trial() -> None:
     """Of which nothing else is known."""
     mended = scored_completions(evaluation(adapter=(GOOD, BROKEN, BROKEN), second=(None, GOOD, GOOD)))
-    run = Entry("run", mended, evaluation().results)
-    trial = Entry("trial", scored_completions(evaluation()))
+    run = ComparedModel("run", mended, evaluation().results)
+    trial = ComparedModel("trial", scored_completions(evaluation()))
 
-    def rate(*entries: Entry) -> str:
+    def rate(*entries: ComparedModel) -> str:
         return compare(entries).table.row("parse rate").cells[0].text
 
     assert rate(run, trial) == "3/3 (100.0 %)"
-    assert rate(run, Entry("other", trial.completions, run.results)) != "3/3 (100.0 %)"
+    assert rate(run, ComparedModel("other", trial.completions, run.results)) != "3/3 (100.0 %)"
 
 
 def test_synthetic_tasks_alone_are_nothing_to_compare() -> None:
     """No verdict looks at them."""
     alone = [
-        Entry(name, tuple(a for a in _entry(name, [GOOD] * 2).completions if a.suite == Suite.UNKNOWN_TASK))
+        ComparedModel(name, tuple(a for a in _entry(name, [GOOD] * 2).completions if a.suite == Suite.UNKNOWN_TASK))
         for name in ("a", "b")
     ]
 
@@ -110,6 +108,6 @@ def test_lines_of_newer_versions_are_refused(tmp_path: Path) -> None:
     written = json.loads(_entry("one", [GOOD] * 2).completions[0].model_dump_json())
     path.write_text(json.dumps(written | {"format_version": 2}) + "\n")
 
-    for read in (read_entry, lambda place: list(read_models(place, ScoredCompletion))):
+    for read in (read_model, lambda place: list(read_models(place, ScoredCompletion))):
         with pytest.raises(RefusedError, match=r":1: written by a newer version of mens-pipeline \(.*Upgrade it\.$"):
             read(path)

@@ -7,33 +7,27 @@ from pathlib import Path
 import pytest
 
 from mens_pipeline.errors import RefusedError
-from mens_pipeline.evaluation.eval_results import Examination
 from mens_pipeline.evaluation.results import RESULTS, EvalResults
+from mens_pipeline.evaluation.rounds import evaluate_in_rounds
+from mens_pipeline.evaluation.suite import EvalSuite
 from mens_pipeline.evaluation.tasks import Suite
 from mens_pipeline.inference.generation import Completion, Decoding, GenerationJob
 from mens_pipeline.inference.prepare import Conditions
 from mens_pipeline.jobs.device import DeviceChoice, resolve_device
 from mens_pipeline.models.adapter import MANIFEST, Adapter
 from mens_pipeline.models.base import digest_of_folder
-from mens_pipeline.promotion.rounds import Demands, evaluate_in_rounds
+from mens_pipeline.promotion.referee import StoreReferee
 from mens_pipeline.storage.jsonl import write_jsonl
 from mens_pipeline.storage.store import ArtifactStore
 from mens_pipeline_tests.evaluation.runs import NOW, PRESENT, THRESHOLDS, evaluated, promote, scored, trained
 from mens_pipeline_tests.evaluation.scored import BROKEN, GOOD, task
 
-_DEMANDS = Demands(THRESHOLDS.model_copy(update={"min_coverage": 0.0}), is_benchmark_asked=False)
+_LENIENT = THRESHOLDS.model_copy(update={"min_coverage": 0.0})
 _TASKS = tuple(task(100 * n + place, file=f"{n}.vox") for n in range(40) for place in range(5))
 
 
 class _Models:
-    """Launches generations: the base writes no Vox, an adapter does so at a share of the prompts of every file."""
-
     def __init__(self, num_good: int) -> None:
-        """Know the adapter.
-
-        Args:
-            num_good: Of the five prompts of each file that it answers well; of two files in three, one more.
-        """
         self.num_good = num_good
         self.asked: list[tuple[str, int]] = []
 
@@ -64,17 +58,16 @@ def run(tmp_path: Path, tiny_base: Path) -> Callable[[str], Path]:
     return make
 
 
-def _evaluated(folder: Path, store: ArtifactStore, models: _Models, log_line: Callable[[str], None]) -> EvalResults:
+def _evaluate(folder: Path, store: ArtifactStore, models: _Models, log_line: Callable[[str], None]) -> EvalResults:
     conditions = Conditions(Decoding(), resolve_device(DeviceChoice.CPU), store.root / "cpu.lock")
     evaluation, _ = evaluate_in_rounds(
         Adapter.open(folder),
-        Examination(_TASKS, "cd" * 32, None),
+        EvalSuite(_TASKS, "cd" * 32, None, _LENIENT.first_heldout_tasks, _LENIENT.max_rounds),
         conditions,
         store,
-        demands=_DEMANDS,
+        StoreReferee(store, _LENIENT, is_benchmark_asked=False, now=NOW, log_line=log_line),
         launch=models,
         log_line=log_line,
-        now=NOW,
     )
     return EvalResults.model_validate_json((evaluation.path / RESULTS).read_text())
 
@@ -87,7 +80,7 @@ def test_later_files_are_asked_only_where_the_first_cannot_tell(
 ) -> None:
     """Each prompt is asked once, of every model, and both rounds are judged together."""
     models, details = _Models(num_good), list[str]()
-    results = _evaluated(run("one"), ArtifactStore(tmp_path / "store"), models, details.append)
+    results = _evaluate(run("one"), ArtifactStore(tmp_path / "store"), models, details.append)
     rate = results.adapter.suites[Suite.HELDOUT].parse_rate
 
     assert (results.progress.round, results.progress.num_rounds, results.progress.attempt) == (rounds, 2, 1)
@@ -102,10 +95,10 @@ def test_later_files_are_asked_only_where_the_first_cannot_tell(
 def test_what_was_asked_is_not_asked_again(tmp_path: Path, run: Callable[[str], Path]) -> None:
     """Neither the rounds of the same adapter, nor those of the base; the ledger counts adapters."""
     store, models = ArtifactStore(tmp_path / "store"), _Models(3)
-    first = _evaluated(run("one"), store, models, print)
+    first = _evaluate(run("one"), store, models, print)
     num_asked = len(models.asked)
-    again = _evaluated(tmp_path / "run-one", store, models, print)
-    other = _evaluated(run("two"), store, models, print)
+    again = _evaluate(tmp_path / "run-one", store, models, print)
+    other = _evaluate(run("two"), store, models, print)
 
     assert again == first
     assert num_asked == 4
@@ -130,5 +123,5 @@ def test_an_adapter_that_is_promoted_in_between_is_said(
     else:
         promote_next("")
     with pytest.raises(RefusedError, match=r"another adapter was promoted while this one was asked\. Evaluate"):
-        _evaluated(run("candidate"), store, _Models(3), promote_next)
+        _evaluate(run("candidate"), store, _Models(3), promote_next)
     assert champions == []

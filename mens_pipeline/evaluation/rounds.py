@@ -1,0 +1,112 @@
+"""Evaluate in rounds: ask more held-out prompts only where a verdict cannot tell yet."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.eval_results import Generations, build_eval_results, prepare_generations
+from mens_pipeline.evaluation.evaluate import EarlierChampion
+from mens_pipeline.evaluation.results import EvalResults, Progress, results_in
+from mens_pipeline.evaluation.suite import EvalSuite
+from mens_pipeline.evaluation.tasks import Task
+from mens_pipeline.inference.generation import Decoding, Generation, GenerationJob
+from mens_pipeline.inference.prepare import Conditions, generate_all
+from mens_pipeline.models.adapter import Adapter
+from mens_pipeline.storage.store import Artifact, ArtifactStore
+
+
+class CountedTry(NamedTuple):
+    """A try in the ledger: its number on the eval suite, its hash, and the id of the store."""
+
+    attempt: int
+    sha256: str
+    store_id: str
+
+
+class Referee(Protocol):
+    """What an evaluation asks of promotion."""
+
+    def find_baseline(self, adapter_sha256: str) -> Artifact | None:
+        """Return the promoted adapter that a candidate is compared with."""
+
+    def find_earlier(self, adapter_sha256: str, decoding: Decoding) -> Iterable[EarlierChampion]:
+        """Return the champions before the baseline, as far as their evaluations can be compared."""
+
+    def count_try(self, asked: Generation, suite: EvalSuite) -> CountedTry:
+        """Count that an adapter was asked an eval suite."""
+
+    def find_undecided(self, results: EvalResults, reserve: Sequence[Task]) -> Sequence[str]:
+        """Return the names of gates for which it is worth asking a reserve of held-out prompts."""
+
+
+def evaluate_in_rounds(  # noqa: PLR0913 - all that an evaluation rests on
+    adapter: Adapter,
+    suite: EvalSuite,
+    conditions: Conditions,
+    store: ArtifactStore,
+    referee: Referee,
+    *,
+    launch: Callable[[GenerationJob], int],
+    log_line: Callable[[str], None],
+) -> tuple[Artifact, bool]:
+    """Let all models complete an eval suite, round by round until its gates can tell, and score the completions.
+
+    Every adapter that was asked is counted.
+
+    Returns:
+        The evaluation of all rounds that were asked, and whether it was reused.
+
+    Raises:
+        RefusedError: A generation failed, another champion was promoted between two rounds, or the ledger is malformed.
+        ConfigurationError: The store cannot be written.
+    """
+    rounds = suite.rounds
+    asked: list[Generations] = []
+    champions: set[str | None] = set()
+    earlier = tuple(referee.find_earlier(adapter.digest, conditions.decoding))
+    while True:
+        number = len(asked) + 1
+        part = replace(suite, tasks=rounds[number - 1])
+        if asked:
+            part = replace(part, few_shot=None, families=(), holes=None)
+        baseline = referee.find_baseline(adapter.digest)
+        asked.append(prepare_generations(adapter, part, conditions, baseline))
+        champion = baseline.key if baseline is not None else None
+        champions.add(champion)
+        if len(champions) > 1:
+            raise RefusedError(
+                f"{adapter.path}: another adapter was promoted while this one was asked. Evaluate again."
+            )
+        own = {name: one for name, one in asked[-1].items() if one.adapter_path and "champion" not in name}
+        generate_all(own, store, launch, conditions.lock_path)
+        tried = referee.count_try(asked[0]["adapter"], suite)
+        reserve = [task for later in rounds[number:] for task in later]
+        progress = Progress(
+            attempt=tried.attempt,
+            round=number,
+            num_rounds=len(rounds),
+            num_reserve=len(reserve),
+            try_sha256=tried.sha256,
+            store_id=tried.store_id,
+        )
+        so_far = replace(suite, tasks=tuple(task for earlier in rounds[:number] for task in earlier))
+        evaluation, reused = build_eval_results(
+            so_far,
+            asked,
+            adapter.manifest,
+            store,
+            launch,
+            lock_path=conditions.lock_path,
+            champion=champion,
+            earlier=earlier,
+            progress=progress,
+        )
+        gates = referee.find_undecided(results_in(evaluation.path), reserve)
+        if not gates:
+            return evaluation, reused
+        files = len({task.file for task in rounds[number]})
+        log_line(
+            f"{', '.join(gates)} cannot tell yet: round {number + 1} of {len(rounds)} asks {len(rounds[number])} more "
+            f"prompts from {files} files"
+        )

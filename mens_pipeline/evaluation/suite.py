@@ -1,0 +1,210 @@
+"""The eval suite: tasks, holes, and how held-out prompts are divided into rounds."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from mens_pipeline.corpus.curate.heldout_split import FAMILIES, refuse_trained_heldout
+from mens_pipeline.corpus.schema.records import read_pairs
+from mens_pipeline.errors import RefusedError
+from mens_pipeline.evaluation.baselines import FewShot, build_few_shot
+from mens_pipeline.evaluation.benchmark import Benchmark
+from mens_pipeline.evaluation.config import EvaluationConfig
+from mens_pipeline.evaluation.evaluate import with_sound_tests
+from mens_pipeline.evaluation.infill import Holes, find_holes, infill_decoding
+from mens_pipeline.evaluation.statistics import MOST_TASKS
+from mens_pipeline.evaluation.tasks import Suite, Task, benchmark_tasks, draw_tasks, family_tasks, heldout_tasks
+from mens_pipeline.inference.prepare import completion_fits
+from mens_pipeline.models.adapter import TrainingManifest
+from mens_pipeline.storage.store import digest_of
+
+_LEAST_SHARE: Final = 0.2
+"""Of the first round. Fewer remaining prompts are asked at once: they would decide nothing, and a further round costs
+confidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvalSuite:
+    """Everything that models are asked, and what was left out.
+
+    Attributes:
+        tasks: Held-out prompts first, then the benchmark.
+        heldout_sha256: Of the held-out pairs, hexadecimal.
+        benchmark: None when it is left out.
+        first_heldout_tasks: Held-out prompts of the first round.
+        max_rounds: Largest number of rounds.
+        num_too_long: Tasks left out because their reference does not fit into a completion.
+        num_tests_dropped: Tasks that lost their hidden tests because their reference fails them.
+        num_base_tasks: About how many tasks the base is asked, those with hidden tests first; None for all.
+        few_shot: What the base is asked with examples in its prompt, if anything.
+        families: Synthetic tasks for the adapter alone.
+        families_sha256: Of the file with these, hexadecimal; None without one.
+        holes: Holes to fill at a cursor, if any.
+    """
+
+    tasks: tuple[Task, ...]
+    heldout_sha256: str
+    benchmark: Benchmark | None
+    first_heldout_tasks: int
+    max_rounds: int
+    num_too_long: int = 0
+    num_tests_dropped: int = 0
+    num_base_tasks: int | None = None
+    few_shot: FewShot | None = None
+    families: tuple[Task, ...] = ()
+    families_sha256: str | None = None
+    holes: Holes | None = None
+
+    @property
+    def digests(self) -> tuple[str, str | None, str | None, str | None]:
+        """SHA-256 of held-out pairs, benchmark, synthetic tasks and holes."""
+        benchmark = self.benchmark.digest if self.benchmark else None
+        return self.heldout_sha256, benchmark, self.families_sha256, self.holes.digest if self.holes else None
+
+    @property
+    def rounds(self) -> tuple[tuple[Task, ...], ...]:
+        """The tasks of each round; the benchmark is in the first."""
+        return divide_into_rounds(self.tasks, self.first_heldout_tasks, self.max_rounds)
+
+    def take(self, num_heldout: int, num_benchmark: int) -> "EvalSuite":
+        """Return a part that is asked in one round: whole held-out files in the order of rounds, and some benchmark."""
+        heldout = [task for task in self.tasks if task.suite is Suite.HELDOUT]
+        first = divide_into_rounds(heldout, num_heldout, 2)[0] if num_heldout < len(heldout) else tuple(heldout)
+        others = [task for task in self.tasks if task.suite is not Suite.HELDOUT]
+        chosen = {task.id for task in (*first, *draw_tasks(others, num_benchmark))}
+        tasks = tuple(task for task in self.tasks if task.id in chosen)
+        # Assume the same share of tasks that are too long in the part as in the whole.
+        num_too_long = round(self.num_too_long * len(tasks) / len(self.tasks))
+        return replace(self, tasks=tasks, first_heldout_tasks=max(1, len(first)), num_too_long=num_too_long)
+
+
+def read_suite(  # noqa: PLR0913 - sources and numbers of an eval suite
+    heldout: Path,
+    train: Path,
+    benchmark: Benchmark | None,
+    fits: Callable[[str], bool],
+    *,
+    first_heldout_tasks: int,
+    max_rounds: int,
+    num_family_tasks: int = 0,
+) -> EvalSuite:
+    """Read the tasks of an eval suite: held-out code, the benchmark, and synthetic tasks.
+
+    Args:
+        heldout: Held-out pairs, JSON lines; `families.jsonl` next to them holds synthetic tasks.
+        train: The train set of the adapter; if it is missing, nobody knows whether it holds any of them.
+        benchmark: None to leave it out.
+        fits: Whether a text is short enough for a completion; a task with a longer reference cannot pass.
+        first_heldout_tasks: Held-out prompts of the first round.
+        max_rounds: Largest number of rounds.
+        num_family_tasks: Largest number of synthetic tasks of each suite.
+
+    Raises:
+        SourceNotFoundError: The file is missing.
+        RefusedError: A row is not a pair or was trained on, there is no code, or there are too many tasks to compare.
+        ConfigurationError: The front end rejects hidden tests of a pair.
+    """
+    if train.is_file():
+        refuse_trained_heldout(heldout, train)
+    tasks, num_tests_dropped = with_sound_tests(heldout_tasks(read_pairs(heldout)))
+    refuse_unanswerable(heldout, tasks, fits)
+    bench = benchmark_tasks(benchmark) if benchmark is not None else ()
+    short = tuple(task for task in (*tasks, *bench) if fits(task.reference))
+    if len(short) > MOST_TASKS:
+        found = f"{heldout}: {len(short):,} tasks with those of the benchmark, at most {MOST_TASKS:,} can be compared"
+        raise RefusedError(f"{found}. Lower split.heldout_share in config/pipeline.yaml.")
+    path = heldout.with_name(FAMILIES)
+    is_asked = num_family_tasks > 0 and path.is_file()
+    synthetic = (pair for pair in read_pairs(path) if fits(pair.response)) if is_asked else ()
+    families, num_unsound = with_sound_tests(family_tasks(synthetic, num_family_tasks))
+    return EvalSuite(
+        short,
+        digest_of(heldout),
+        benchmark,
+        first_heldout_tasks=first_heldout_tasks,
+        max_rounds=max_rounds,
+        num_too_long=len(tasks) + len(bench) - len(short),
+        num_tests_dropped=num_tests_dropped + num_unsound,
+        families=tuple(task for task in families if task.tests is not None),
+        families_sha256=digest_of(path) if is_asked else None,
+    )
+
+
+def build_suite(  # noqa: PLR0913 - what is asked, and of whom
+    manifest: TrainingManifest,
+    heldout: Path,
+    train: Path,
+    benchmark: Benchmark | None,
+    config: EvaluationConfig,
+    *,
+    first_heldout_tasks: int,
+    max_rounds: int,
+    few_shot: Path,
+    part: tuple[int, int] | None = None,
+) -> EvalSuite:
+    """Build the whole eval suite of an adapter; the examples of the base are rows of `train`.
+
+    `part` is the number of held-out prompts and of benchmark tasks to ask in one round; None for all.
+
+    Raises:
+        SourceNotFoundError: The held-out pairs are missing.
+        RefusedError: They cannot be asked, or the train set is missing or was changed.
+        ConfigurationError: Hidden tests or the description of the language cannot be used.
+    """
+    base = manifest.base_model
+    suite = read_suite(
+        heldout,
+        train,
+        benchmark,
+        completion_fits(base, config.decoding),
+        first_heldout_tasks=first_heldout_tasks,
+        max_rounds=max_rounds,
+        num_family_tasks=config.family_tasks,
+    )
+    if part is not None:
+        suite = suite.take(*part)
+    few = build_few_shot(suite.rounds[0], config.few_shot_tasks, few_shot, train, manifest.train_sha256)
+    holes = find_holes(heldout, train, manifest, config, completion_fits(base, infill_decoding(config)))
+    return replace(suite, num_base_tasks=config.base_tasks, few_shot=few, holes=holes)
+
+
+def refuse_unanswerable(heldout: Path, tasks: Sequence[Task], fits: Callable[[str], bool]) -> None:
+    """Refuse an eval suite without a task that can be asked; checked before anything is trained.
+
+    Raises:
+        RefusedError: There is no task, or no reference fits.
+    """
+    if not tasks:
+        raise RefusedError(f"{heldout}: no held-out code. Raise split.heldout_share in config/pipeline.yaml.")
+    if not any(fits(task.reference) for task in tasks):
+        raise RefusedError(
+            f"{heldout}: no completion fits the limit. Raise max_new_tokens in config/evaluation.yaml (--max-tokens)."
+        )
+
+
+def divide_into_rounds(tasks: Sequence[Task], num_first: int, max_rounds: int) -> tuple[tuple[Task, ...], ...]:
+    """Divide tasks into rounds of whole held-out files, in an order that depends on their paths alone.
+
+    The first round has about `num_first` held-out prompts, and all other tasks.
+
+    Returns:
+        The tasks of each round, in the order of `tasks`; the rounds after the first are of about equal size.
+    """
+    files: defaultdict[str, int] = defaultdict(int)
+    for task in tasks:
+        if task.suite is Suite.HELDOUT:
+            files[task.file] += 1
+    left = sum(files.values()) - num_first
+    num_rounds = max_rounds if left >= _LEAST_SHARE * num_first else 1
+    ends = [num_first + left * number / (num_rounds - 1) for number in range(num_rounds - 1)]
+    round_of, asked = {}, 0
+    for file in sorted(files, key=lambda file: hashlib.sha256(file.encode()).digest()):
+        round_of[file] = sum(asked >= end for end in ends)
+        asked += files[file]
+    divided = tuple(
+        tuple(task for task in tasks if round_of.get(task.file, 0) == number) for number in range(num_rounds)
+    )
+    return tuple(part for part in divided if part)
